@@ -1,0 +1,55 @@
+// Text to token ids and back, exactly as the model's authors do it: SPM (score-driven merges, byte fallback)
+// and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file (a vocabulary-only
+// file will do). Immutable after open: any thread may encode and decode.
+#pragma once
+
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct tokenizer;
+
+enum tokenizer_flags {
+    TOKENIZER_ADD_SPECIAL = 1,   // put bos/eos where the model says so
+    TOKENIZER_PARSE_SPECIAL = 2, // text such as <|im_start|> becomes its control token
+};
+
+// A growing array of token ids; zeroed is empty. When memory runs out `failed` is set and stays.
+struct token_array {
+    int32_t *ids;
+    size_t n_ids;
+    size_t capacity;
+    bool failed;
+};
+
+void token_array_add(struct token_array *array, int32_t id);
+void token_array_finish(struct token_array *array);
+
+// `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused by name.
+enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
+                           struct error *error) WARN_UNUSED;
+void tokenizer_close(struct tokenizer *tokenizer);
+
+// Appends the ids of `text`. Fails only when memory runs out (STATUS_RETRY). Linear in the text's length. Invalid
+// UTF-8 is tokenized as its bytes.
+enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
+                             struct token_array *ids, struct error *error) WARN_UNUSED;
+
+// Appends the bytes of one token, as it stands in running text; nothing for control tokens unless `special`.
+// A token may be part of a UTF-8 character. The first token of an SPM text carries its leading space; the
+// caller asks `tokenizer_strips_first_space` and drops it from the start of a generated text after no prompt.
+void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out);
+
+int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
+struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id); // raw vocabulary entry
+bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
+// Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>, ...).
+bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
+int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
+const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
+const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM

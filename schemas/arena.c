@@ -1,0 +1,80 @@
+#include "schemas/arena.h"
+
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES_FIRST = 4096, CHUNK_BYTES_MAX = 1 << 20, ALIGNMENT = 16 };
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t capacity;
+    alignas(16) unsigned char data[];
+};
+
+static struct arena_chunk *chunk_create(size_t capacity)
+{
+    if (capacity > SIZE_MAX - sizeof(struct arena_chunk))
+        return NULL;
+    struct arena_chunk *chunk = calloc(1, sizeof *chunk + capacity);
+    if (chunk)
+        chunk->capacity = capacity;
+    return chunk;
+}
+
+// Chunks double up to a limit, so that a small job costs one allocation and a large one few.
+static size_t next_capacity(const struct arena *arena, size_t size)
+{
+    size_t capacity = arena->chunks ? arena->chunks->capacity * 2 : CHUNK_BYTES_FIRST;
+    if (capacity > CHUNK_BYTES_MAX)
+        capacity = CHUNK_BYTES_MAX;
+    return capacity < size ? size : capacity;
+}
+
+void *arena_allocate(struct arena *arena, size_t size)
+{
+    if (size > SIZE_MAX - ALIGNMENT)
+        return NULL;
+    size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!arena->chunks || arena->chunks->capacity - arena->used_bytes < size) {
+        struct arena_chunk *chunk = chunk_create(next_capacity(arena, size));
+        if (!chunk)
+            return NULL;
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+        arena->used_bytes = 0;
+        arena->total_bytes += chunk->capacity;
+    }
+    void *memory = arena->chunks->data + arena->used_bytes;
+    arena->used_bytes += size;
+    return memory;
+}
+
+void *arena_allocate_array(struct arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    return arena_allocate(arena, bytes);
+}
+
+char *arena_copy(struct arena *arena, const char *data, size_t size)
+{
+    if (size == SIZE_MAX)
+        return NULL;
+    char *copy = arena_allocate(arena, size + 1);
+    if (copy && size)
+        memcpy(copy, data, size);
+    return copy;
+}
+
+void arena_finish(struct arena *arena)
+{
+    for (struct arena_chunk *chunk = arena->chunks; chunk;) {
+        struct arena_chunk *next = chunk->next;
+        free(chunk);
+        chunk = next;
+    }
+    *arena = (struct arena){0};
+}

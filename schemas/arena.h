@@ -1,0 +1,22 @@
+// An arena: many small allocations, one free. A job and everything it points to lives in one.
+// Memory comes zeroed and aligned to 16 bytes. Not thread-safe; moves with its owner.
+#pragma once
+
+#include <stddef.h>
+
+struct arena_chunk;
+
+struct arena {
+    struct arena_chunk *chunks; // newest first
+    size_t used_bytes;          // in the newest chunk
+    size_t total_bytes;         // of all chunks
+};
+
+// A zeroed struct is a valid, empty arena.
+// Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
+void *arena_allocate(struct arena *arena, size_t size);
+// `count` elements of `size` bytes; the product is overflow-checked.
+void *arena_allocate_array(struct arena *arena, size_t count, size_t size);
+// A copy of `size` bytes followed by a NUL that is not counted.
+char *arena_copy(struct arena *arena, const char *data, size_t size);
+void arena_finish(struct arena *arena);

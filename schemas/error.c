@@ -1,0 +1,91 @@
+#include "schemas/error.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[ERROR_CODE_COUNT] = {
+    [ERROR_NONE] = "none",
+    [ERROR_INVALID_ENCODING] = "invalid_encoding",
+    [ERROR_INVALID_FIELD] = "invalid_field",
+    [ERROR_MISSING_FIELD] = "missing_field",
+    [ERROR_UNSUPPORTED_FIELD] = "unsupported_field",
+    [ERROR_LIMIT_EXCEEDED] = "limit_exceeded",
+    [ERROR_EMPTY_PROMPT] = "empty_prompt",
+    [ERROR_CONTEXT_LENGTH] = "context_length_exceeded",
+    [ERROR_TOKEN_RANGE] = "token_out_of_range",
+    [ERROR_TEMPLATE] = "template_failed",
+    [ERROR_LOGITS_NAN] = "logits_nan",
+    [ERROR_RESULT_TOO_LARGE] = "result_too_large",
+    [ERROR_CANCELLED] = "cancelled",
+    [ERROR_CRASHED] = "crashed",
+    [ERROR_MODEL_FILE] = "model_file",
+    [ERROR_UNKNOWN_TYPE] = "unknown_type",
+    [ERROR_OUT_OF_MEMORY] = "out_of_memory",
+    [ERROR_STORE] = "store",
+    [ERROR_BROKER] = "broker",
+    [ERROR_DEVICE] = "device",
+    [ERROR_FILE] = "file",
+    [ERROR_USAGE] = "usage",
+};
+
+// A cut must not leave half a UTF-8 character: the text goes into JSON.
+static void cut_to_character(char *text, size_t capacity)
+{
+    size_t length = strlen(text);
+    if (length + 1 < capacity)
+        return;
+    size_t start = length;
+    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
+        start--;
+    if (start == 0)
+        return;
+    unsigned char lead = (unsigned char)text[start - 1];
+    size_t want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (length - (start - 1) < want)
+        text[start - 1] = '\0';
+}
+
+enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
+{
+    assert(status != STATUS_OK && code > ERROR_NONE && code < ERROR_CODE_COUNT);
+    error->status = status;
+    error->code = code;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    cut_to_character(error->text, sizeof error->text);
+    return status;
+}
+
+enum status error_prefix(struct error *error, const char *format, ...)
+{
+    char rest[ERROR_TEXT_BYTES];
+    memcpy(rest, error->text, sizeof rest);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        length = 0;
+    if ((size_t)length < sizeof error->text)
+        snprintf(error->text + length, sizeof error->text - (size_t)length, ": %s", rest);
+    cut_to_character(error->text, sizeof error->text);
+    return error->status;
+}
+
+const char *error_code_name(enum error_code code)
+{
+    assert(code >= ERROR_NONE && code < ERROR_CODE_COUNT);
+    return names[code];
+}
+
+enum error_code error_code_from_name(const char *name)
+{
+    for (int code = 1; code < ERROR_CODE_COUNT; code++)
+        if (strcmp(names[code], name) == 0)
+            return (enum error_code)code;
+    return ERROR_NONE;
+}

@@ -1,0 +1,66 @@
+// What went wrong, in two parts: a status that tells the worker what to do next, and a code plus text
+// that tell a person what, which, expected, got. The lowest layer that knows fills the caller's struct
+// error; consumer/ alone logs it. Our own faults are asserts, never errors.
+#pragma once
+
+#include <stddef.h>
+
+#define WARN_UNUSED __attribute__((warn_unused_result))
+#define PRINTF_LIKE(format_index, first_argument)                                                        \
+    __attribute__((format(printf, format_index, first_argument)))
+
+// What the worker does next.
+enum status {
+    STATUS_OK = 0,
+    STATUS_RETRY,   // the world was busy; the same call may succeed later
+    STATUS_REJECT,  // this job (or record, line) is at fault; the others go on
+    STATUS_REFUSE,  // the set-up is at fault: do not start
+    STATUS_RESTART, // the process can't go on (fenced, device lost); a new one can
+};
+
+// Classes of errors, as they stand in results, dead letters and the store. Names: error_code_name().
+enum error_code {
+    ERROR_NONE = 0,
+    ERROR_INVALID_ENCODING,   // not JSON, not msgpack, bad UTF-8
+    ERROR_INVALID_FIELD,      // a known field with a wrong type or value
+    ERROR_MISSING_FIELD,      // a required field is absent
+    ERROR_UNSUPPORTED_FIELD,  // a known field this version does not implement
+    ERROR_LIMIT_EXCEEDED,     // larger, deeper or more than a named limit
+    ERROR_EMPTY_PROMPT,       // no token to start from
+    ERROR_CONTEXT_LENGTH,     // prompt and max_tokens do not fit the context or the page memory
+    ERROR_TOKEN_RANGE,        // a token id outside the vocabulary
+    ERROR_TEMPLATE,           // the chat template refused or failed
+    ERROR_LOGITS_NAN,         // the model's logits are not numbers
+    ERROR_RESULT_TOO_LARGE,   // the result does not fit the output topic
+    ERROR_CANCELLED,          // somebody cancelled the job
+    ERROR_CRASHED,            // the job was running at too many crashes
+    ERROR_MODEL_FILE,         // a model file that can't be used
+    ERROR_UNKNOWN_TYPE,       // tensor type, family, pre-tokenizer we don't know
+    ERROR_OUT_OF_MEMORY,      // host or device memory
+    ERROR_STORE,              // SQLite
+    ERROR_BROKER,             // Kafka
+    ERROR_DEVICE,             // CUDA
+    ERROR_FILE,               // reading or writing a file
+    ERROR_USAGE,              // the command line
+    ERROR_CODE_COUNT,
+};
+
+#define ERROR_TEXT_BYTES 512
+
+struct error {
+    enum status status;
+    enum error_code code;
+    char text[ERROR_TEXT_BYTES]; // one line, UTF-8, cut at a character when too long
+};
+
+// Fills `error` and returns `status`, so that `return error_set(...)` is the whole error path.
+enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
+    PRINTF_LIKE(4, 5);
+
+// Puts "context: " before the text, for a caller that knows which file or job it was. Returns the status.
+enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+
+// "context_length_exceeded" and so on: stable, part of the wire format.
+const char *error_code_name(enum error_code code);
+// ERROR_NONE when no code has that name.
+enum error_code error_code_from_name(const char *name);

@@ -1,0 +1,208 @@
+#include "schemas/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct text text_from_string(const char *string)
+{
+    return (struct text){string, string ? strlen(string) : 0};
+}
+
+bool text_equal(struct text a, struct text b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+bool text_equals_string(struct text a, const char *b)
+{
+    return text_equal(a, text_from_string(b));
+}
+
+bool buffer_reserve(struct buffer *buffer, size_t extra)
+{
+    if (buffer->failed)
+        return false;
+    size_t wanted;
+    if (__builtin_add_overflow(buffer->size, extra, &wanted) || wanted == SIZE_MAX ||
+        (buffer->size_max && wanted > buffer->size_max)) {
+        buffer->failed = true;
+        return false;
+    }
+    if (wanted + 1 <= buffer->capacity)
+        return true;
+    size_t capacity = buffer->capacity ? buffer->capacity : 64;
+    while (capacity < wanted + 1)
+        capacity = capacity > SIZE_MAX / 2 ? wanted + 1 : capacity * 2;
+    char *data = realloc(buffer->data, capacity);
+    if (!data) {
+        buffer->failed = true;
+        return false;
+    }
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return true;
+}
+
+void buffer_add(struct buffer *buffer, const void *data, size_t size)
+{
+    if (!buffer_reserve(buffer, size))
+        return;
+    if (size)
+        memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+    buffer->data[buffer->size] = '\0';
+}
+
+void buffer_add_text(struct buffer *buffer, struct text text)
+{
+    buffer_add(buffer, text.data, text.size);
+}
+
+void buffer_add_string(struct buffer *buffer, const char *string)
+{
+    buffer_add(buffer, string, strlen(string));
+}
+
+void buffer_add_byte(struct buffer *buffer, char byte)
+{
+    buffer_add(buffer, &byte, 1);
+}
+
+void buffer_add_format(struct buffer *buffer, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (size < 0 || !buffer_reserve(buffer, (size_t)size)) {
+        buffer->failed = true;
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, arguments);
+    va_end(arguments);
+    buffer->size += (size_t)size;
+}
+
+void buffer_clear(struct buffer *buffer)
+{
+    buffer->size = 0;
+    buffer->failed = false;
+    if (buffer->data)
+        buffer->data[0] = '\0';
+}
+
+void buffer_finish(struct buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct buffer){0};
+}
+
+// Length and allowed range of the second byte for each lead byte: RFC 3629, section 4.
+static size_t sequence_length(unsigned char lead, unsigned char *low, unsigned char *high)
+{
+    *low = 0x80;
+    *high = 0xBF;
+    if (lead < 0x80)
+        return 1;
+    if (lead >= 0xC2 && lead <= 0xDF)
+        return 2;
+    if (lead >= 0xE0 && lead <= 0xEF) {
+        if (lead == 0xE0)
+            *low = 0xA0;
+        if (lead == 0xED)
+            *high = 0x9F;
+        return 3;
+    }
+    if (lead >= 0xF0 && lead <= 0xF4) {
+        if (lead == 0xF0)
+            *low = 0x90;
+        if (lead == 0xF4)
+            *high = 0x8F;
+        return 4;
+    }
+    return 0;
+}
+
+size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint)
+{
+    if (size == 0)
+        return 0;
+    const unsigned char *bytes = (const unsigned char *)data;
+    unsigned char low, high;
+    size_t length = sequence_length(bytes[0], &low, &high);
+    if (length == 0 || length > size)
+        return 0;
+    if (length == 1) {
+        *codepoint = bytes[0];
+        return 1;
+    }
+    uint32_t value = bytes[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (bytes[i] < (i == 1 ? low : 0x80) || bytes[i] > (i == 1 ? high : 0xBF))
+            return 0;
+        value = value << 6 | (bytes[i] & 0x3Fu);
+    }
+    *codepoint = value;
+    return length;
+}
+
+bool utf8_valid(const char *data, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        if ((unsigned char)data[i] < 0x80) {
+            i++;
+            continue;
+        }
+        uint32_t codepoint;
+        size_t length = utf8_decode(data + i, size - i, &codepoint);
+        if (length == 0)
+            return false;
+        i += length;
+    }
+    return true;
+}
+
+size_t utf8_encode(uint32_t codepoint, char *out)
+{
+    if (codepoint < 0x80) {
+        out[0] = (char)codepoint;
+        return 1;
+    }
+    if (codepoint < 0x800) {
+        out[0] = (char)(0xC0 | codepoint >> 6);
+        out[1] = (char)(0x80 | (codepoint & 0x3F));
+        return 2;
+    }
+    if (codepoint < 0x10000) {
+        out[0] = (char)(0xE0 | codepoint >> 12);
+        out[1] = (char)(0x80 | (codepoint >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (codepoint & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | codepoint >> 18);
+    out[1] = (char)(0x80 | (codepoint >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (codepoint >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (codepoint & 0x3F));
+    return 4;
+}
+
+size_t utf8_complete_prefix(const char *data, size_t size)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+    for (size_t back = 1; back <= 3 && back <= size; back++) {
+        unsigned char byte = bytes[size - back];
+        if ((byte & 0xC0) == 0x80)
+            continue;
+        unsigned char low, high;
+        size_t length = sequence_length(byte, &low, &high);
+        if (length <= back)
+            return size;
+        if (back >= 2 && (bytes[size - back + 1] < low || bytes[size - back + 1] > high))
+            return size;
+        return size - back;
+    }
+    return size;
+}

@@ -1,0 +1,49 @@
+// Text: bytes with a length (text need not end in NUL and may hold one), and a growing buffer of bytes.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Bytes that belong to somebody else.
+struct text {
+    const char *data;
+    size_t size;
+};
+
+#define TEXT(literal) ((struct text){"" literal, sizeof(literal) - 1})
+
+struct text text_from_string(const char *string); // NULL gives the empty text
+bool text_equal(struct text a, struct text b);
+bool text_equals_string(struct text a, const char *b);
+
+// A growing buffer. A zeroed struct is valid and empty. When memory runs out, or `size_max` (0: none) would
+// be passed, nothing is written, `failed` is set and stays: check it once at the end.
+struct buffer {
+    char *data; // always followed by a NUL that is not counted, once something was added
+    size_t size;
+    size_t capacity;
+    size_t size_max;
+    bool failed;
+};
+
+void buffer_add(struct buffer *buffer, const void *data, size_t size);
+void buffer_add_text(struct buffer *buffer, struct text text);
+void buffer_add_string(struct buffer *buffer, const char *string);
+void buffer_add_byte(struct buffer *buffer, char byte);
+void buffer_add_format(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
+bool buffer_reserve(struct buffer *buffer, size_t extra);
+void buffer_clear(struct buffer *buffer); // keeps the memory
+void buffer_finish(struct buffer *buffer);
+
+// UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF).
+bool utf8_valid(const char *data, size_t size);
+// Decodes one character; returns its length in bytes, or 0 when the bytes are not valid UTF-8 (or size is 0).
+size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
+// Encodes into out[4]; returns 1 to 4 bytes.
+size_t utf8_encode(uint32_t codepoint, char *out);
+// How many of the first `size` bytes form whole characters: what may be shown while the rest is awaited.
+// A sequence that can no longer become valid counts as whole.
+size_t utf8_complete_prefix(const char *data, size_t size);

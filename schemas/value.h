@@ -1,0 +1,82 @@
+// A value tree: what a JSON text or a msgpack record says. Both decoders make it, the job codec and the
+// chat-template interpreter read it. All memory belongs to an arena; values are immutable once built
+// and may be read by several threads.
+#pragma once
+
+#include "schemas/arena.h"
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum value_kind {
+    VALUE_NULL,
+    VALUE_BOOL,
+    VALUE_INTEGER,
+    VALUE_FLOAT,
+    VALUE_STRING, // UTF-8, checked by the decoders
+    VALUE_BYTES,  // msgpack bin; JSON has none
+    VALUE_ARRAY,
+    VALUE_OBJECT, // keys in the order of the input, unique
+};
+
+struct value_member;
+
+struct value {
+    enum value_kind kind;
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        struct text text; // VALUE_STRING, VALUE_BYTES
+        struct {
+            struct value *items;
+            size_t n_items;
+        } array;
+        struct {
+            struct value_member *members;
+            size_t n_members;
+        } object;
+    };
+};
+
+struct value_member {
+    struct text key;
+    struct value value;
+};
+
+// Limits of both decoders. Reaching one is ERROR_LIMIT_EXCEEDED.
+enum {
+    VALUE_DEPTH_MAX = 64,           // arrays and objects inside one another
+    VALUE_COUNT_MAX = 1 << 20,      // values of one record, keys included
+    VALUE_INPUT_BYTES_MAX = 64 << 20, // one encoded record
+};
+
+// The member with that key, or NULL when there is none or `object` is not an object.
+const struct value *value_get(const struct value *object, const char *key);
+const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
+
+// JSON (RFC 8259). Duplicate keys, bad UTF-8 and anything after the value are errors (STATUS_REJECT). Integers
+// outside int64 become VALUE_FLOAT. Implemented in json.c.
+enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
+    WARN_UNUSED;
+// Compact JSON, UTF-8 kept, keys in order, doubles shortest-round-trip. Bytes are written as base64 text.
+void json_encode(const struct value *value, struct buffer *out);
+void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
+void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
+
+// msgpack (github.com/msgpack/msgpack, spec.md). Map keys must be strings; ext types are refused. msgpack.c.
+enum status msgpack_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
+    WARN_UNUSED;
+void msgpack_encode(const struct value *value, struct buffer *out);
+
+// Builders, for the encoders' callers. NULL or false when memory ran out.
+struct value value_string(struct text text);
+struct value value_integer(int64_t integer);
+struct value value_float(double number);
+struct value value_bool(bool boolean);
+bool value_array_create(struct arena *arena, size_t n_items, struct value *array);
+// Room for at most n_members_max; value_put appends.
+bool value_object_create(struct arena *arena, size_t n_members_max, struct value *object);
+void value_put(struct value *object, const char *key, struct value member);
