@@ -1,0 +1,166 @@
+// What a device must do: about 16 operations on float matrices, weights and KV pages. The forward pass is written
+// over this table once; engine/cpu/ and gpu/ implement it.
+//
+// Order of calls: weights, matrices and pages are created at start. Then for each step: begin, operations, end. An
+// operation only enqueues; the first error is latched and returned by end. Between begin and end nothing is allocated.
+//
+// Every operation works on rows [0, n_rows). Promise of every backend: what comes out for a row depends on nothing but
+// that row, its sequence's pages and the weights: not on n_rows, the other rows, the thread, or how a prompt was cut.
+//
+// Thread: engine.
+#pragma once
+
+#include "engine/model.h"
+#include "schemas/job.h"
+
+#include <stdint.h>
+
+struct backend;
+struct matrix; // float32 [n_rows_max, n_cols], row-major, in the device's memory
+struct weight; // one tensor in the device's own layout
+
+enum weight_role {
+    WEIGHT_PRODUCT, // right-hand side of a product; [n_rows outputs, n_cols inputs]; 3 dims: one matrix an expert
+    WEIGHT_TABLE,   // rows looked up by token or position
+    WEIGHT_VECTOR,  // bias, norm: widened to float32
+};
+
+enum kv_type { KV_F32, KV_F16 };
+
+enum { ATTENTION_SEGMENT = 256 }; // positions merged at a time, in order: part of the results' definition
+
+struct kv_shape {
+    int32_t n_layers, n_kv_heads, key_dim, value_dim;
+    int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
+    int32_t n_pages;
+    enum kv_type type;
+};
+
+// A run of rows of one sequence: a chunk of its prompt, or its newest token.
+struct step_sequence {
+    int32_t first_row, n_rows;
+    int32_t position;      // of the first row: how many positions the pages hold already
+    const int32_t *pages;  // block table: page of positions [i * page_positions, ...), as many as the last row needs
+};
+
+// What the sampler needs to draw one token. The draw depends on this and the logits alone.
+struct sample_request {
+    const struct sampling *sampling;
+    uint32_t choice;            // 0..n-1 of the job
+    uint32_t index;             // how many tokens were generated before: the random number's counter
+    const int32_t *prompt;      // for the penalties
+    int32_t n_prompt;
+    const int32_t *generated;
+    int32_t n_generated;
+};
+
+struct sample_result {
+    int32_t token;              // -1: the logits held a NaN
+    float logprob;              // filled when the request asks for logprobs, with the alternatives
+    int32_t n_top;
+    struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
+};
+
+// One pass of the model over a batch's rows. Everything is the caller's and stays untouched until end returns.
+struct step {
+    int32_t n_rows;
+    const int32_t *tokens;        // [n_rows]
+    const int32_t *positions;     // [n_rows]
+    int32_t n_sequences;
+    const struct step_sequence *sequences; // rows ascending, without gaps
+    const float *rope[2];         // cos, sin pairs [n_rows, n_rope_dims] of each table
+    int32_t n_outputs;
+    const int32_t *output_rows;   // [n_outputs], ascending: the rows whose logits are wanted
+    const struct sample_request *samples; // [n_outputs], or NULL when logits are read instead
+};
+
+struct norm_parameters {
+    enum norm_kind kind;
+    const struct weight *weight, *bias; // bias may be NULL
+    float epsilon;
+    int32_t n_groups; // the row is this many vectors normalised each by itself with the same weight; else 1
+};
+
+struct attention_parameters {
+    int32_t layer;
+    int32_t n_heads;
+    float scale;
+    float softcap;           // 0: none; else cap * tanh(x / cap)
+    int32_t window;          // positions seen, the row's own included; 0: all
+    float alibi_bias_max;    // 0: none
+    const struct weight *sinks; // [n_heads] logit that takes part in the softmax without a value; NULL: none
+};
+
+// One product y = W x (+ bias) of several that share x, so that x is prepared once.
+struct product {
+    struct matrix *y;
+    const struct weight *weight;
+    const struct weight *bias; // NULL: none
+};
+
+enum { PRODUCTS_MAX = 4 };
+
+struct backend_impl {
+    const char *name; // "cpu/avx512"
+    void (*destroy)(struct backend *backend);
+
+    // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
+    enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
+                                 struct weight **weight, struct error *error);
+    void (*weight_destroy)(struct backend *backend, struct weight *weight);
+    enum status (*matrix_create)(struct backend *backend, int32_t n_rows_max, int32_t n_cols,
+                                 struct matrix **matrix, struct error *error);
+    void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
+    enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
+    uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
+
+    // A step.
+    void (*begin)(struct backend *backend, const struct step *step);
+    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
+    void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
+                  const struct weight *positions_table);
+    // out may be in.
+    void (*norm)(struct backend *backend, struct matrix *out, const struct matrix *in, int32_t n_rows,
+                 const struct norm_parameters *parameters);
+    // n products of the same x, at most PRODUCTS_MAX.
+    void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
+                     int32_t n_rows);
+    // Rotates n_heads vectors of head_dim in each row by the step's table; dims from n_rope_dims on stay.
+    void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+                 int32_t n_rope_dims, enum rope_style style, int table);
+    // Writes the rows' keys and values to their pages.
+    void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
+    // out[r] = causal attention of row r over its sequence's pages, its own position included.
+    void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
+                   const struct attention_parameters *parameters);
+    // out = activation(gate) * up; up NULL: activation(gate). out may be gate.
+    void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
+                     const struct matrix *up, int32_t n_rows, enum activation_kind kind);
+    // x += scale * y
+    void (*add)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
+    // x *= scale, then cap * tanh(x / cap) unless cap is 0
+    void (*scale)(struct backend *backend, struct matrix *x, int32_t n_rows, float scale, float cap);
+    // out[i] = in[output_rows[i]]
+    void (*gather)(struct backend *backend, struct matrix *out, const struct matrix *in);
+    // Experts: route picks for each row the n_used largest of softmax(logits) and their weights (of the softmax over all,
+    // made to sum to 1 when normalised); expert_products multiplies each picked (row, expert) pair, x being one row a pair or
+    // one row a row; expert_sum adds the pairs' rows into out by weight, in the order picked.
+    void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows, int32_t n_used,
+                  bool normalised);
+    void (*expert_products)(struct backend *backend, const struct product *products, int n,
+                            const struct matrix *x, int32_t n_rows, bool x_per_pair);
+    void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
+    // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
+    void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+    // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
+    void (*sample)(struct backend *backend, struct matrix *logits);
+    // Copies the first n_rows rows to the host; `rows` is filled when end returns.
+    void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
+    // Waits for the step. `results` [n_outputs] when sample was called, else NULL. STATUS_RESTART: the device is lost.
+    enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);
+};
+
+// Implementations begin with this struct.
+struct backend {
+    const struct backend_impl *impl;
+};

@@ -1,0 +1,36 @@
+// The forward pass, written once for all families and backends: a model bound to a backend, its weights loaded,
+// its matrices and pages allocated. A step then allocates nothing.
+// Thread: engine.
+#pragma once
+
+#include "engine/backend.h"
+#include "engine/model.h"
+
+struct forward;
+
+struct forward_limits {
+    int32_t n_rows_max;     // rows of one step
+    int32_t n_outputs_max;  // logits rows of one step
+    int32_t n_sequences_max;
+    int32_t page_positions;
+    int32_t n_pages;
+    enum kv_type kv_type;
+};
+
+// Loads the weights (telling progress(context, done_bytes, total_bytes) when given). The model must outlive it.
+enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
+                           const struct forward_limits *limits,
+                           void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
+                           void *context, struct error *error) WARN_UNUSED;
+void forward_destroy(struct forward *forward);
+
+// Bytes one page takes over all layers.
+uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type);
+// Bytes of the matrices for these limits, pages not counted.
+uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
+
+// Computes one step. step->rope is filled in here; its other fields are the caller's and valid: ids, rows and pages in
+// range (asserted). With step->samples, `results` [n_outputs] get the draws; else `logits` [n_outputs, n_vocab] are read.
+// Errors: STATUS_RESTART when the device failed; nothing of the step counts then.
+enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results, float *logits,
+                         struct error *error) WARN_UNUSED;

@@ -1,0 +1,73 @@
+// A model file opened: its family, shape and tensors, every tensor's shape checked. A family is data: flags and
+// tensor names (engine/family.c); the forward pass is one (engine/forward.c). Nothing is computed or copied here.
+// Thread: any, after open.
+#pragma once
+
+#include "engine/tensor.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gguf;
+struct family;
+
+enum norm_kind { NORM_RMS, NORM_LAYER };
+enum activation_kind { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU_SQUARED };
+enum rope_style {
+    ROPE_NONE,
+    ROPE_ADJACENT, // pairs (2i, 2i+1): GGUF's llama
+    ROPE_HALVES,   // pairs (i, i + n/2): GPT-NeoX
+};
+
+// Dimensions and constants of the computation.
+struct model_shape {
+    int32_t n_layers, n_embd, n_vocab, n_context;
+    int32_t n_heads, n_kv_heads; // query heads, key-value heads
+    int32_t key_dim, value_dim;  // of one head
+    int32_t n_ff;
+    int32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; // 0: no experts
+    float norm_epsilon;
+    float attention_scale;       // of q.k
+    float attention_softcap, logit_softcap; // 0: none
+    float embedding_scale, residual_scale, logit_scale; // 1: none
+    float alibi_bias_max;        // 0: none
+    int32_t sliding_window;      // positions a windowed layer sees, 0: none
+    int32_t window_pattern;      // every n-th layer sees everything; 0 or 1 with a window: none does
+    enum rope_style rope_style;
+    int32_t n_rope_dims;
+    int32_t n_rope_tables;       // 1, or 2 when windowed layers have frequencies of their own (table 1)
+    bool experts_normalised;     // the used experts' weights are made to sum to 1
+};
+
+// One layer's tensors; absent ones have data NULL. Fused tensors (q, k, v or gate, up in one) stand here as slices.
+struct model_layer {
+    struct tensor attn_norm, attn_norm_bias, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias;
+    struct tensor attn_q_norm, attn_k_norm, attn_q_norm_bias, attn_k_norm_bias, attn_out, attn_out_bias, attn_post_norm, attn_sinks;
+    struct tensor ffn_norm, ffn_norm_bias, ffn_gate, ffn_up, ffn_down, ffn_gate_bias, ffn_up_bias, ffn_down_bias, ffn_post_norm;
+    struct tensor router, router_bias, gate_experts, up_experts, down_experts;
+    struct tensor shared_router, shared_gate, shared_up, shared_down;
+    bool windowed;
+};
+
+struct model {
+    struct gguf *gguf;
+    const struct family *family;
+    struct model_shape shape;
+    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output, output_bias;
+    struct model_layer *layers;  // [n_layers]
+    float *rope_frequencies[2];  // [n_rope_dims / 2] radians a position, scaling applied, of each table
+    float rope_magnitude;        // multiplies cos and sin (YaRN), else 1
+    char name[128];              // general.name, else the file's name
+};
+
+enum { MODEL_LAYERS_MAX = 1024, MODEL_CONTEXT_MAX = 1 << 24 };
+
+// Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen tensor by its
+// name with expected and got.
+enum status model_open(struct model **model, const char *path, struct error *error) WARN_UNUSED;
+void model_close(struct model *model);
+const char *model_family_name(const struct model *model);
+uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+uint64_t model_n_parameters(const struct model *model);
+// Hash over shape, key-values and samples of the weights: two files with the same fingerprint give the same results.
+uint64_t model_fingerprint(const struct model *model);

@@ -1,0 +1,186 @@
+// A job: one prompt record, with its result. Everything it points to lives in its arena, and it has one owner
+// at a time: the main thread decodes it, the engine thread fills `result`, the main thread publishes and
+// destroys it. Field names are OpenAI's where OpenAI has one; schemas/job.schema.json and
+// schemas/result.schema.json describe both encodings.
+#pragma once
+
+#include "schemas/value.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Limits of one job. Beyond: ERROR_LIMIT_EXCEEDED, naming field, limit and what was got.
+enum {
+    JOB_ID_BYTES_MAX = 256,          // job_id, custom_id
+    JOB_DATASET_BYTES_MAX = 128,
+    JOB_RECORD_BYTES_MAX = 16 << 20, // one encoded job
+    JOB_MESSAGES_MAX = 4096,
+    JOB_TOKENS_MAX = 1 << 20,        // `tokens` of a prompt given as ids
+    JOB_STOP_MAX = 16,
+    JOB_STOP_BYTES_MAX = 1024,
+    JOB_LOGIT_BIAS_MAX = 1024,
+    JOB_N_MAX = 64,
+    JOB_TOP_LOGPROBS_MAX = 20,
+    JOB_MAX_TOKENS_MAX = 1 << 20,
+    JOB_TOP_K_MAX = 1 << 20,
+    JOB_WARNINGS_MAX = 32,
+};
+
+enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
+
+struct logit_bias {
+    int32_t token;
+    float bias; // added to the logit; -100..100
+};
+
+// How tokens are drawn. Belongs to the job, never to the batch.
+struct sampling {
+    float temperature;        // 0: greedy. 0..2, default 1
+    float top_p;              // (0, 1], default 1: off
+    float min_p;              // [0, 1], default 0: off
+    int32_t top_k;            // default 0: off
+    float presence_penalty;   // -2..2, default 0: OpenAI's, over generated tokens
+    float frequency_penalty;  // -2..2, default 0
+    float repetition_penalty; // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
+    uint64_t seed;            // the record's, else a hash of job_id: repeatable, and differs between jobs
+    struct logit_bias *logit_bias;
+    int32_t n_logit_bias;
+    bool logprobs;
+    int32_t top_logprobs;     // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
+};
+
+// What was asked.
+struct request {
+    enum prompt_kind prompt_kind;
+    struct text prompt;        // PROMPT_TEXT
+    struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content
+    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools, documents,
+                               // add_generation_prompt and the members of chat_template_kwargs
+    int32_t *tokens;           // PROMPT_TOKENS
+    int32_t n_tokens;
+    int32_t max_tokens;        // -1: up to the context's end (the worker's default may be lower)
+    int32_t n;                 // choices, default 1
+    struct text *stop;         // stop strings
+    int32_t n_stop;
+    bool ignore_eos;           // vLLM's: generate max_tokens whatever comes
+    struct sampling sampling;
+    struct text model;         // as given, echoed; a worker serves one model and does not choose by it
+};
+
+enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
+
+struct token_logprob {
+    int32_t token;
+    float logprob;             // natural logarithm, of the distribution before temperature and filters
+};
+
+// One generated token's logprobs, when asked for.
+struct logprob_entry {
+    struct token_logprob chosen;
+    struct token_logprob *top; // [n_top], most likely first
+    int32_t n_top;
+    struct text chosen_bytes;  // the token's bytes; tops' bytes beside them
+    struct text *top_bytes;
+};
+
+// One generated answer.
+struct choice {
+    struct text text;          // valid UTF-8; bad bytes became U+FFFD
+    enum finish_reason finish_reason;
+    int32_t n_tokens;          // generated, the stop token not counted
+    struct logprob_entry *logprobs; // [n_tokens] or NULL
+};
+
+enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
+
+// What came out. A pure function of (model, request): nothing here depends on the batch, the worker or the clock.
+struct result {
+    enum result_status status;
+    struct choice *choices;    // [n_choices], RESULT_DONE
+    int32_t n_choices;
+    int32_t prompt_tokens;
+    int32_t completion_tokens; // over all choices
+    struct error error;        // RESULT_FAILED, RESULT_CANCELLED
+    struct text model;         // name the worker gives its model
+    struct text *warnings;     // e.g. unknown fields; [n_warnings]
+    int32_t n_warnings;
+};
+
+// Figures about how the result came to be: for the store and the record's headers, never for its body.
+struct job_figures {
+    int32_t cached_tokens;     // prompt tokens served from shared pages
+    int64_t queued_us;         // wait in the window
+    int64_t prefill_us;        // admission to first token
+    int64_t decode_us;         // first token to last
+    int32_t attempts;          // times the job was started, this one included
+    uint64_t prefix_hash;      // of the shared prefix it used; 0: none
+};
+
+struct header {
+    struct text name;
+    struct text value;         // bytes
+};
+
+// Where the record came from, and what must travel with it.
+struct job_source {
+    struct text topic;         // "" on the embedded queue
+    int32_t partition;
+    int64_t offset;            // Kafka offset, or the row id of the embedded queue
+    struct text key;           // record key; data NULL: none
+    struct header *headers;    // [n_headers]
+    int32_t n_headers;
+    struct text record;        // original bytes when the record could not be decoded, else empty
+};
+
+struct job {
+    struct arena arena;
+    struct job *next;          // link of whichever queue or list owns the job
+    struct text job_id;        // unique within a dataset
+    struct text dataset;       // default "default"
+    struct text custom_id;     // default: the job_id
+    int64_t index;             // position in the submitted file, -1: none
+    int64_t created;           // submission, seconds since 1970 UTC; 0: unknown
+    struct request request;
+    struct result result;
+    struct job_figures figures;
+    struct job_source source;
+    void *running;             // batching/'s own, while it owns the job
+};
+
+enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
+
+#define CONTENT_TYPE_JSON    "application/json"
+#define CONTENT_TYPE_MSGPACK "application/msgpack"
+
+// From the content-type header's value (parameters ignored; may be empty), else from the first byte: '{' or white
+// space is JSON. False: neither.
+bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding);
+
+struct job *job_create(void); // empty, with defaults; NULL when memory ran out
+void job_destroy(struct job *job);
+
+// Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; whatever identity
+// (job_id, dataset, custom_id, index) could be read stands in the job even then. Besides our own job map it takes an
+// OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets none: the caller names it.
+enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
+    WARN_UNUSED;
+// Writes the job map: what job_decode reads back to the same request. Members in a fixed order, defaults left out.
+void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
+
+// The result map: job_id, dataset, custom_id, index, status, choices, usage, error, warnings, model, created.
+void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
+// Reads a result map into the job's identity and result.
+enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
+    WARN_UNUSED;
+
+// OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed job has
+// `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is false.
+void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
+
+const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "cancelled", "error"
+const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
+
+// Copies into the job's arena. False when memory ran out.
+bool job_set_text(struct job *job, struct text *field, struct text value);
+void job_fail(struct job *job, const struct error *error); // result becomes RESULT_FAILED (or CANCELLED by code)
+bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);
