@@ -1,7 +1,7 @@
 // A GGUF file (v2, v3), mapped and validated: header, key-values, tensor infos, data. Format:
 // github.com/ggml-org/ggml, docs/gguf.md. Everything the file says is checked at open: counts, strings,
 // dimensions, offsets, alignment; a hostile file gives an error and never a crash. A split model
-// (-00001-of-0000N.gguf) opens by any of its parts' first file.
+// (-00001-of-0000N.gguf) opens by any of its parts; the key-values are the first part's.
 //
 //   magic "GGUF" | u32 version | u64 n_tensors | u64 n_keys
 //   n_keys    x (string key, u32 type, value)          string: u64 size, bytes
@@ -38,8 +38,10 @@ enum {
     GGUF_KEYS_MAX = 1 << 16,
     GGUF_TENSORS_MAX = 1 << 17,
     GGUF_KEY_BYTES_MAX = 65535,
+    GGUF_TENSOR_NAME_BYTES_MAX = 255,
     GGUF_ARRAY_ITEMS_MAX = 1 << 24,
     GGUF_PARTS_MAX = 512,
+    GGUF_ALIGNMENT_MAX = 65536,
 };
 
 enum status gguf_open(struct gguf **gguf, const char *path, struct error *error) WARN_UNUSED;
