@@ -1,5 +1,7 @@
 #include "schemas/error.h"
 
+#include "schemas/text.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,21 +32,22 @@ static const char *const names[ERROR_CODE_COUNT] = {
     [ERROR_USAGE] = "usage",
 };
 
-// A cut must not leave half a UTF-8 character: the text goes into JSON.
-static void cut_to_character(char *text, size_t capacity)
+// Texts quote what came from outside: whatever that was, the text stays one line of UTF-8. Control characters
+// become spaces and bad bytes question marks; a character cut in half at the end is dropped.
+static void make_printable(char *text)
 {
-    size_t length = strlen(text);
-    if (length + 1 < capacity)
-        return;
-    size_t start = length;
-    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
-        start--;
-    if (start == 0)
-        return;
-    unsigned char lead = (unsigned char)text[start - 1];
-    size_t want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    if (length - (start - 1) < want)
-        text[start - 1] = '\0';
+    size_t size = strlen(text);
+    size_t whole = utf8_complete_prefix(text, size);
+    text[whole] = '\0';
+    for (size_t i = 0; i < whole;) {
+        uint32_t codepoint;
+        size_t length = utf8_decode(text + i, whole - i, &codepoint);
+        if (length == 0)
+            text[i] = '?';
+        else if (codepoint < 0x20 || codepoint == 0x7F)
+            text[i] = ' ';
+        i += length ? length : 1;
+    }
 }
 
 enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
@@ -56,7 +59,7 @@ enum status error_set(struct error *error, enum status status, enum error_code c
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
-    cut_to_character(error->text, sizeof error->text);
+    make_printable(error->text);
     return status;
 }
 
@@ -68,11 +71,16 @@ enum status error_prefix(struct error *error, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        length = 0;
-    if ((size_t)length < sizeof error->text)
-        snprintf(error->text + length, sizeof error->text - (size_t)length, ": %s", rest);
-    cut_to_character(error->text, sizeof error->text);
+    size_t used = length < 0 ? 0 : strlen(error->text);
+    struct text parts[] = {TEXT(": "), text_from_string(rest)};
+    for (size_t i = 0; i < 2; i++) {
+        size_t space = sizeof error->text - 1 - used;
+        size_t size = parts[i].size < space ? parts[i].size : space;
+        memcpy(error->text + used, parts[i].data, size);
+        used += size;
+    }
+    error->text[used] = '\0';
+    make_printable(error->text);
     return error->status;
 }
 

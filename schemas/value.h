@@ -14,7 +14,7 @@ enum value_kind {
     VALUE_NULL,
     VALUE_BOOL,
     VALUE_INTEGER,
-    VALUE_FLOAT,
+    VALUE_FLOAT,  // finite when it comes from a decoder
     VALUE_STRING, // UTF-8, checked by the decoders
     VALUE_BYTES,  // msgpack bin; JSON has none
     VALUE_ARRAY,
@@ -25,6 +25,7 @@ struct value_member;
 
 struct value {
     enum value_kind kind;
+    bool single; // VALUE_FLOAT: made from a float32, so that its text is that type's shortest ("0.7")
     union {
         bool boolean;
         int64_t integer;
@@ -57,8 +58,15 @@ enum {
 const struct value *value_get(const struct value *object, const char *key);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
 
-// JSON (RFC 8259). Duplicate keys, bad UTF-8 and anything after the value are errors (STATUS_REJECT). Integers
-// outside int64 become VALUE_FLOAT. Implemented in json.c.
+// Same kinds, same contents, members in the same order. Floats compare as numbers, whatever their width.
+bool value_equal(const struct value *a, const struct value *b);
+// Bytes somewhere in it (JSON has none)?
+bool value_has_bytes(const struct value *value);
+// The first key that stands twice, or NULL. When memory ran out: any key. For the decoders.
+const struct text *value_find_duplicate(const struct value *object);
+
+// JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the value
+// are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
 // Compact JSON, UTF-8 kept, keys in order, doubles shortest-round-trip. Bytes are written as base64 text.
@@ -66,7 +74,8 @@ void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
 
-// msgpack (github.com/msgpack/msgpack, spec.md). Map keys must be strings; ext types are refused. msgpack.c.
+// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; ext types, NaN
+// and infinities are refused. Written in the shortest forms. msgpack.c.
 enum status msgpack_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);
@@ -75,6 +84,7 @@ void msgpack_encode(const struct value *value, struct buffer *out);
 struct value value_string(struct text text);
 struct value value_integer(int64_t integer);
 struct value value_float(double number);
+struct value value_single(float number);
 struct value value_bool(bool boolean);
 bool value_array_create(struct arena *arena, size_t n_items, struct value *array);
 // Room for at most n_members_max; value_put appends.

@@ -1,0 +1,422 @@
+// JSON to and from value trees. jansson parses; its tree is copied into the arena and freed. Before it runs,
+// one pass over the text counts values and depth, because jansson itself has no limit on the first and takes
+// up to 250 bytes for two bytes of input ("{}"); the same pass finds integers beyond int64, which jansson
+// would refuse. Writing is our own: jansson writes 17 digits where 0.7 is enough.
+#include "schemas/value.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+enum { INT64_DIGITS_SURE = 18 }; // any integer of so many digits fits
+
+struct scan {
+    const char *position;
+    const char *end;
+    size_t n_values;
+    size_t n_wide; // integers outside int64
+    int depth;
+    int depth_max;
+};
+
+static bool is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+static bool is_number_byte(char byte)
+{
+    return is_digit(byte) || byte == '-' || byte == '+' || byte == '.' || byte == 'e' || byte == 'E';
+}
+
+// An integer literal outside int64? `number` holds only bytes of numbers and is followed by another byte.
+static bool is_wide_integer(const char *number, size_t size)
+{
+    size_t sign = number[0] == '-';
+    if (size - sign <= INT64_DIGITS_SURE)
+        return false;
+    uint64_t magnitude = 0;
+    for (size_t i = sign; i < size; i++) {
+        if (!is_digit(number[i]))
+            return false; // a float, or an error for jansson to name
+        if (__builtin_mul_overflow(magnitude, 10u, &magnitude) ||
+            __builtin_add_overflow(magnitude, (uint64_t)(number[i] - '0'), &magnitude))
+            magnitude = UINT64_MAX;
+    }
+    return magnitude > (uint64_t)INT64_MAX + sign;
+}
+
+static void scan_string(struct scan *scan)
+{
+    scan->n_values++;
+    for (scan->position++; scan->position < scan->end; scan->position++) {
+        if (*scan->position == '\\')
+            scan->position++;
+        else if (*scan->position == '"')
+            break;
+    }
+    if (scan->position < scan->end)
+        scan->position++;
+}
+
+// A number, a name, or a byte that has no place in JSON. Returns the size of a wide integer, else 0.
+static size_t scan_scalar(struct scan *scan)
+{
+    const char *start = scan->position;
+    scan->n_values++;
+    while (scan->position < scan->end && is_number_byte(*scan->position))
+        scan->position++;
+    size_t size = (size_t)(scan->position - start);
+    if (size) {
+        bool wide = is_wide_integer(start, size);
+        scan->n_wide += wide;
+        return wide ? size : 0;
+    }
+    do
+        scan->position++;
+    while (scan->position < scan->end && *scan->position >= 'a' && *scan->position <= 'z');
+    return 0;
+}
+
+// Steps over one token. Returns the size of a wide integer that ends at the new position, else 0.
+static size_t scan_token(struct scan *scan)
+{
+    switch (*scan->position) {
+    case ' ':
+    case '\t':
+    case '\n':
+    case '\r':
+    case ',':
+    case ':':
+        scan->position++;
+        return 0;
+    case '{':
+    case '[':
+        scan->n_values++;
+        if (++scan->depth > scan->depth_max)
+            scan->depth_max = scan->depth;
+        scan->position++;
+        return 0;
+    case '}':
+    case ']':
+        scan->depth--;
+        scan->position++;
+        return 0;
+    case '"':
+        scan_string(scan);
+        return 0;
+    default:
+        return scan_scalar(scan);
+    }
+}
+
+static enum status check_limits(struct text input, size_t *n_wide, struct error *error)
+{
+    struct scan scan = {.position = input.data, .end = input.data + input.size};
+    while (scan.position < scan.end) {
+        scan_token(&scan);
+        if (scan.depth_max > VALUE_DEPTH_MAX)
+            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                             "record: nested deeper than %d levels", VALUE_DEPTH_MAX);
+        if (scan.n_values > VALUE_COUNT_MAX)
+            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %d values",
+                             VALUE_COUNT_MAX);
+    }
+    *n_wide = scan.n_wide;
+    return STATUS_OK;
+}
+
+// The same text with ".0" after each integer that does not fit int64.
+static void widen_integers(struct text input, size_t n_wide, struct buffer *out)
+{
+    buffer_reserve(out, input.size + 2 * n_wide);
+    struct scan scan = {.position = input.data, .end = input.data + input.size};
+    const char *copied = input.data;
+    while (scan.position < scan.end) {
+        if (scan_token(&scan) == 0)
+            continue;
+        buffer_add(out, copied, (size_t)(scan.position - copied));
+        buffer_add_string(out, ".0");
+        copied = scan.position;
+    }
+    buffer_add(out, copied, (size_t)(scan.end - copied));
+}
+
+// Copies jansson's tree. All strings together are no longer than the input, so they share one block.
+struct copier {
+    struct arena *arena;
+    char *strings;
+};
+
+static struct text copy_string(struct copier *copier, const char *data, size_t size)
+{
+    char *copy = copier->strings;
+    memcpy(copy, data, size);
+    copier->strings += size;
+    return (struct text){copy, size};
+}
+
+static bool copy_value(struct copier *copier, json_t *json, struct value *value);
+
+static bool copy_array(struct copier *copier, json_t *json, struct value *array)
+{
+    if (!value_array_create(copier->arena, json_array_size(json), array))
+        return false;
+    for (size_t i = 0; i < array->array.n_items; i++)
+        if (!copy_value(copier, json_array_get(json, i), &array->array.items[i]))
+            return false;
+    return true;
+}
+
+static bool copy_object(struct copier *copier, json_t *json, struct value *object)
+{
+    if (!value_object_create(copier->arena, json_object_size(json), object))
+        return false;
+    for (void *at = json_object_iter(json); at; at = json_object_iter_next(json, at)) {
+        struct value_member *member = &object->object.members[object->object.n_members++];
+        member->key = copy_string(copier, json_object_iter_key(at), json_object_iter_key_len(at));
+        if (!copy_value(copier, json_object_iter_value(at), &member->value))
+            return false;
+    }
+    return true;
+}
+
+static bool copy_value(struct copier *copier, json_t *json, struct value *value)
+{
+    switch (json_typeof(json)) {
+    case JSON_NULL:
+        *value = (struct value){.kind = VALUE_NULL};
+        return true;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        *value = value_bool(json_is_true(json));
+        return true;
+    case JSON_INTEGER:
+        *value = value_integer(json_integer_value(json));
+        return true;
+    case JSON_REAL:
+        *value = value_float(json_real_value(json));
+        return true;
+    case JSON_STRING:
+        *value = value_string(copy_string(copier, json_string_value(json), json_string_length(json)));
+        return true;
+    case JSON_ARRAY:
+        return copy_array(copier, json, value);
+    case JSON_OBJECT:
+        return copy_object(copier, json, value);
+    }
+    return false;
+}
+
+static enum status out_of_memory(struct text input, struct error *error)
+{
+    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %zu bytes",
+                     input.size);
+}
+
+static json_t *parse(struct text input, size_t n_wide, struct error *error)
+{
+    struct buffer widened = {0};
+    struct text text = input;
+    if (n_wide) {
+        widen_integers(input, n_wide, &widened);
+        text = (struct text){widened.data, widened.size};
+    }
+    json_error_t fault;
+    json_t *json = NULL;
+    if (widened.failed)
+        out_of_memory(input, error);
+    else if (!(json = json_loadb(text.size ? text.data : "", text.size,
+                                 JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault))) {
+        if (json_error_code(&fault) == json_error_out_of_memory)
+            out_of_memory(input, error);
+        else
+            error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: line %d column %d: %s",
+                      fault.line, fault.column, fault.text);
+    }
+    buffer_finish(&widened);
+    return json;
+}
+
+enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
+{
+    *value = (struct value){.kind = VALUE_NULL};
+    if (input.size > VALUE_INPUT_BYTES_MAX)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: %zu bytes, at most %d are read",
+                         input.size, VALUE_INPUT_BYTES_MAX);
+    size_t n_wide = 0;
+    enum status status = check_limits(input, &n_wide, error);
+    if (status != STATUS_OK)
+        return status;
+    json_t *json = parse(input, n_wide, error);
+    if (!json)
+        return error->status;
+    struct copier copier = {arena, arena_allocate(arena, input.size)};
+    struct value root;
+    if (copier.strings && copy_value(&copier, json, &root))
+        *value = root;
+    else
+        status = out_of_memory(input, error);
+    json_decref(json);
+    return status;
+}
+
+static void encode_escape(unsigned char byte, struct buffer *out)
+{
+    switch (byte) {
+    case '"':
+        buffer_add(out, "\\\"", 2);
+        break;
+    case '\\':
+        buffer_add(out, "\\\\", 2);
+        break;
+    case '\b':
+        buffer_add(out, "\\b", 2);
+        break;
+    case '\f':
+        buffer_add(out, "\\f", 2);
+        break;
+    case '\n':
+        buffer_add(out, "\\n", 2);
+        break;
+    case '\r':
+        buffer_add(out, "\\r", 2);
+        break;
+    case '\t':
+        buffer_add(out, "\\t", 2);
+        break;
+    default:
+        buffer_add_format(out, "\\u%04x", byte);
+    }
+}
+
+void json_encode_string(struct text text, struct buffer *out)
+{
+    buffer_reserve(out, text.size + 2);
+    buffer_add_byte(out, '"');
+    size_t start = 0, i = 0;
+    while (i < text.size) {
+        unsigned char byte = (unsigned char)text.data[i];
+        if (byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
+            i++;
+            continue;
+        }
+        uint32_t codepoint;
+        size_t length = utf8_decode(text.data + i, text.size - i, &codepoint);
+        if (length > 1) {
+            i += length;
+            continue;
+        }
+        buffer_add(out, text.data + start, i - start);
+        if (length == 1)
+            encode_escape(byte, out);
+        else
+            buffer_add_string(out, "\xEF\xBF\xBD"); // U+FFFD
+        start = ++i;
+    }
+    buffer_add(out, text.data + start, i - start);
+    buffer_add_byte(out, '"');
+}
+
+// The fewest digits that read back as the same double (15 to 17), or as the same float32 (6 to 9).
+static void encode_number(double number, bool single, struct buffer *out)
+{
+    if (!isfinite(number)) {
+        buffer_add_string(out, "null");
+        return;
+    }
+    char digits[40];
+    if (number == trunc(number) && fabs(number) < 1e6) {
+        snprintf(digits, sizeof digits, "%.1f", number);
+        buffer_add_string(out, digits);
+        return;
+    }
+    for (int precision = single ? 6 : 15, last = single ? 9 : 17; precision <= last; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, number);
+        if (single ? strtof(digits, NULL) == (float)number : strtod(digits, NULL) == number)
+            break;
+    }
+    buffer_add_string(out, digits);
+    if (!strpbrk(digits, ".e"))
+        buffer_add_string(out, ".0"); // stays a float when read back
+}
+
+void json_encode_number(double number, struct buffer *out)
+{
+    encode_number(number, false, out);
+}
+
+// RFC 4648, section 4.
+static void encode_base64(struct text bytes, struct buffer *out)
+{
+    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *data = (const unsigned char *)bytes.data;
+    buffer_add_byte(out, '"');
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        size_t n = bytes.size - i < 3 ? bytes.size - i : 3;
+        uint32_t group =
+            (uint32_t)data[i] << 16 | (n > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (n > 2 ? data[i + 2] : 0);
+        char digits[4] = {alphabet[group >> 18], alphabet[group >> 12 & 63],
+                          n > 1 ? alphabet[group >> 6 & 63] : '=', n > 2 ? alphabet[group & 63] : '='};
+        buffer_add(out, digits, sizeof digits);
+    }
+    buffer_add_byte(out, '"');
+}
+
+static void encode_array(const struct value *array, struct buffer *out)
+{
+    buffer_add_byte(out, '[');
+    for (size_t i = 0; i < array->array.n_items; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        json_encode(&array->array.items[i], out);
+    }
+    buffer_add_byte(out, ']');
+}
+
+static void encode_object(const struct value *object, struct buffer *out)
+{
+    buffer_add_byte(out, '{');
+    for (size_t i = 0; i < object->object.n_members; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        json_encode_string(object->object.members[i].key, out);
+        buffer_add_byte(out, ':');
+        json_encode(&object->object.members[i].value, out);
+    }
+    buffer_add_byte(out, '}');
+}
+
+void json_encode(const struct value *value, struct buffer *out)
+{
+    switch (value->kind) {
+    case VALUE_NULL:
+        buffer_add_string(out, "null");
+        break;
+    case VALUE_BOOL:
+        buffer_add_string(out, value->boolean ? "true" : "false");
+        break;
+    case VALUE_INTEGER:
+        buffer_add_format(out, "%lld", (long long)value->integer);
+        break;
+    case VALUE_FLOAT:
+        encode_number(value->number, value->single, out);
+        break;
+    case VALUE_STRING:
+        json_encode_string(value->text, out);
+        break;
+    case VALUE_BYTES:
+        encode_base64(value->text, out);
+        break;
+    case VALUE_ARRAY:
+        encode_array(value, out);
+        break;
+    case VALUE_OBJECT:
+        encode_object(value, out);
+        break;
+    }
+}

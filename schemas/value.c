@@ -1,0 +1,192 @@
+#include "schemas/value.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Below this many members every pair is compared: faster than sorting, and most objects are small.
+enum { PAIRWISE_MEMBERS_MAX = 24 };
+
+const struct value *value_get(const struct value *object, const char *key)
+{
+    if (object->kind != VALUE_OBJECT)
+        return NULL;
+    struct text wanted = text_from_string(key);
+    for (size_t i = 0; i < object->object.n_members; i++)
+        if (text_equal(object->object.members[i].key, wanted))
+            return &object->object.members[i].value;
+    return NULL;
+}
+
+const char *value_kind_name(enum value_kind kind)
+{
+    switch (kind) {
+    case VALUE_NULL:
+        return "null";
+    case VALUE_BOOL:
+        return "boolean";
+    case VALUE_INTEGER:
+        return "integer";
+    case VALUE_FLOAT:
+        return "float";
+    case VALUE_STRING:
+        return "string";
+    case VALUE_BYTES:
+        return "bytes";
+    case VALUE_ARRAY:
+        return "array";
+    case VALUE_OBJECT:
+        return "object";
+    }
+    assert(!"value kind");
+    return "";
+}
+
+static bool arrays_equal(const struct value *a, const struct value *b)
+{
+    if (a->array.n_items != b->array.n_items)
+        return false;
+    for (size_t i = 0; i < a->array.n_items; i++)
+        if (!value_equal(&a->array.items[i], &b->array.items[i]))
+            return false;
+    return true;
+}
+
+static bool objects_equal(const struct value *a, const struct value *b)
+{
+    if (a->object.n_members != b->object.n_members)
+        return false;
+    for (size_t i = 0; i < a->object.n_members; i++) {
+        const struct value_member *left = &a->object.members[i], *right = &b->object.members[i];
+        if (!text_equal(left->key, right->key) || !value_equal(&left->value, &right->value))
+            return false;
+    }
+    return true;
+}
+
+// As a float32 0.7 is not the double 0.7, yet both are written "0.7".
+static bool floats_equal(const struct value *a, const struct value *b)
+{
+    return a->single == b->single ? a->number == b->number : (float)a->number == (float)b->number;
+}
+
+bool value_equal(const struct value *a, const struct value *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    switch (a->kind) {
+    case VALUE_NULL:
+        return true;
+    case VALUE_BOOL:
+        return a->boolean == b->boolean;
+    case VALUE_INTEGER:
+        return a->integer == b->integer;
+    case VALUE_FLOAT:
+        return floats_equal(a, b);
+    case VALUE_STRING:
+    case VALUE_BYTES:
+        return text_equal(a->text, b->text);
+    case VALUE_ARRAY:
+        return arrays_equal(a, b);
+    case VALUE_OBJECT:
+        return objects_equal(a, b);
+    }
+    return false;
+}
+
+bool value_has_bytes(const struct value *value)
+{
+    if (value->kind == VALUE_ARRAY)
+        for (size_t i = 0; i < value->array.n_items; i++)
+            if (value_has_bytes(&value->array.items[i]))
+                return true;
+    if (value->kind == VALUE_OBJECT)
+        for (size_t i = 0; i < value->object.n_members; i++)
+            if (value_has_bytes(&value->object.members[i].value))
+                return true;
+    return value->kind == VALUE_BYTES;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct text *a = *(const struct text *const *)left, *b = *(const struct text *const *)right;
+    if (a->size != b->size)
+        return a->size < b->size ? -1 : 1;
+    return a->size ? memcmp(a->data, b->data, a->size) : 0;
+}
+
+// Sorting, not hashing: nobody can choose keys that make it slow.
+static const struct text *find_duplicate_sorted(const struct value_member *members, size_t n_members)
+{
+    const struct text **keys = calloc(n_members, sizeof *keys);
+    if (!keys)
+        return &members[0].key;
+    for (size_t i = 0; i < n_members; i++)
+        keys[i] = &members[i].key;
+    qsort(keys, n_members, sizeof *keys, compare_keys);
+    const struct text *duplicate = NULL;
+    for (size_t i = 1; i < n_members && !duplicate; i++)
+        if (text_equal(*keys[i - 1], *keys[i]))
+            duplicate = keys[i];
+    free(keys);
+    return duplicate;
+}
+
+const struct text *value_find_duplicate(const struct value *object)
+{
+    const struct value_member *members = object->object.members;
+    size_t n_members = object->object.n_members;
+    if (n_members > PAIRWISE_MEMBERS_MAX)
+        return find_duplicate_sorted(members, n_members);
+    for (size_t i = 1; i < n_members; i++)
+        for (size_t j = 0; j < i; j++)
+            if (text_equal(members[i].key, members[j].key))
+                return &members[i].key;
+    return NULL;
+}
+
+struct value value_string(struct text text)
+{
+    return (struct value){.kind = VALUE_STRING, .text = text};
+}
+
+struct value value_integer(int64_t integer)
+{
+    return (struct value){.kind = VALUE_INTEGER, .integer = integer};
+}
+
+struct value value_float(double number)
+{
+    return (struct value){.kind = VALUE_FLOAT, .number = number};
+}
+
+struct value value_single(float number)
+{
+    return (struct value){.kind = VALUE_FLOAT, .single = true, .number = (double)number};
+}
+
+struct value value_bool(bool boolean)
+{
+    return (struct value){.kind = VALUE_BOOL, .boolean = boolean};
+}
+
+bool value_array_create(struct arena *arena, size_t n_items, struct value *array)
+{
+    *array = (struct value){.kind = VALUE_ARRAY};
+    array->array.items = arena_allocate_array(arena, n_items, sizeof(struct value));
+    array->array.n_items = array->array.items ? n_items : 0;
+    return array->array.items != NULL;
+}
+
+bool value_object_create(struct arena *arena, size_t n_members_max, struct value *object)
+{
+    *object = (struct value){.kind = VALUE_OBJECT};
+    object->object.members = arena_allocate_array(arena, n_members_max, sizeof(struct value_member));
+    return object->object.members != NULL;
+}
+
+void value_put(struct value *object, const char *key, struct value member)
+{
+    object->object.members[object->object.n_members++] =
+        (struct value_member){.key = text_from_string(key), .value = member};
+}

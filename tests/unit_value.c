@@ -1,0 +1,574 @@
+// Value trees, their JSON and their msgpack.
+#include "schemas/value.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct decoded {
+    struct arena arena;
+    struct value value;
+    struct error error;
+    enum status status;
+};
+
+static struct decoded from_json_bytes(struct text input)
+{
+    struct decoded out = {0};
+    out.status = json_decode(input, &out.arena, &out.value, &out.error);
+    return out;
+}
+
+static struct decoded from_json(const char *json)
+{
+    return from_json_bytes(text_from_string(json));
+}
+
+static struct decoded from_msgpack(struct text input)
+{
+    struct decoded out = {0};
+    out.status = msgpack_decode(input, &out.arena, &out.value, &out.error);
+    return out;
+}
+
+// Input in memory of exactly its size, so that the address sanitizer sees a read past the end.
+static struct text exact(const void *data, size_t size)
+{
+    char *copy = malloc(size ? size : 1);
+    assert_non_null(copy);
+    memcpy(copy, data, size);
+    return (struct text){copy, size};
+}
+
+static void assert_json(const char *input, const char *expected)
+{
+    struct decoded decoded = from_json(input);
+    if (decoded.status != STATUS_OK)
+        fail_msg("%s: %s", input, decoded.error.text);
+    struct buffer out = {0};
+    json_encode(&decoded.value, &out);
+    assert_string_equal(out.data, expected);
+    buffer_finish(&out);
+    arena_finish(&decoded.arena);
+}
+
+static void assert_fault(struct decoded decoded, enum error_code code, const char *part)
+{
+    assert_int_equal(decoded.status, STATUS_REJECT);
+    assert_string_equal(error_code_name(decoded.error.code), error_code_name(code));
+    if (!strstr(decoded.error.text, part))
+        fail_msg("\"%s\" does not hold \"%s\"", decoded.error.text, part);
+    assert_true(utf8_valid(decoded.error.text, strlen(decoded.error.text)));
+    assert_int_equal(decoded.value.kind, VALUE_NULL);
+    arena_finish(&decoded.arena);
+}
+
+static void json_is_read_and_written_compactly_in_the_same_order(void **state)
+{
+    assert_json(" { \"b\" : [ 1 , -2.5, true , false , null ] , \"a\" : { } , \"\" : [ ] } ",
+                "{\"b\":[1,-2.5,true,false,null],\"a\":{},\"\":[]}");
+    assert_json("\"text\"", "\"text\"");
+    assert_json("0", "0");
+    assert_json("null", "null");
+}
+
+static void json_strings_keep_every_character(void **state)
+{
+    assert_json("\"\\u0041\\n\\t\\\"\\\\\\/\\b\\f\\r\\u0001\\u001f\"",
+                "\"A\\n\\t\\\"\\\\/\\b\\f\\r\\u0001\\u001f\"");
+    assert_json("\"\\ud83d\\ude00 \xC3\xA9 \\u00e9\"", "\"\xF0\x9F\x98\x80 \xC3\xA9 \xC3\xA9\"");
+    assert_json("\"a\\u0000b\"", "\"a\\u0000b\"");
+    assert_json("\"\x7F\"", "\"\x7F\"");
+}
+
+static void json_numbers_keep_their_kind_and_value(void **state)
+{
+    assert_json("[9223372036854775807,-9223372036854775808]", "[9223372036854775807,-9223372036854775808]");
+    assert_json("[1.0,-0.0,1e2,1e300,0.1,5e-324]", "[1.0,-0.0,100.0,1e+300,0.1,4.94065645841247e-324]");
+    assert_json("1e-999", "0.0");
+    // Beyond int64: the nearest double, in every place a number can stand.
+    assert_json("9223372036854775808", "9.223372036854776e+18");
+    assert_json("[-9223372036854775809,1]", "[-9.223372036854776e+18,1]");
+    assert_json("{\"a\":123456789012345678901234567890,\"b\":\"123456789012345678901234567890\"}",
+                "{\"a\":1.2345678901234568e+29,\"b\":\"123456789012345678901234567890\"}");
+    assert_fault(from_json("1e999"), ERROR_INVALID_ENCODING, "overflow");
+}
+
+static void json_numbers_are_written_with_the_fewest_digits(void **state)
+{
+    const struct {
+        double number;
+        const char *text;
+    } cases[] = {{0.7, "0.7"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {123456789.5, "123456789.5"},
+                 {1e15, "1e+15"},
+                 {999999, "999999.0"},
+                 {-1e6, "-1000000.0"},
+                 {DBL_MAX, "1.7976931348623157e+308"},
+                 {NAN, "null"},
+                 {-INFINITY, "null"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer out = {0};
+        json_encode_number(cases[i].number, &out);
+        assert_string_equal(out.data, cases[i].text);
+        buffer_finish(&out);
+    }
+}
+
+static void a_float32_is_written_with_the_digits_of_a_float32(void **state)
+{
+    const struct {
+        float number;
+        const char *text;
+    } cases[] = {{0.7f, "0.7"},
+                 {0.1f, "0.1"},
+                 {-1.2345678f, "-1.2345678"},
+                 {16777216.0f, "16777216.0"},
+                 {FLT_MAX, "3.4028235e+38"},
+                 {FLT_MIN, "1.1754944e-38"},
+                 {2.0f, "2.0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer out = {0};
+        struct value value = value_single(cases[i].number);
+        json_encode(&value, &out);
+        assert_string_equal(out.data, cases[i].text);
+        buffer_finish(&out);
+    }
+}
+
+static void every_float_reads_back_as_itself(void **state)
+{
+    uint64_t random = 0x9E3779B97F4A7C15u; // xorshift64 (Marsaglia 2003)
+    for (int i = 0; i < 20000; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        double number;
+        float single;
+        uint32_t low = (uint32_t)random;
+        memcpy(&number, &random, sizeof number);
+        memcpy(&single, &low, sizeof single);
+        if (!isfinite(number) || !isfinite(single))
+            continue;
+        struct value pair[2] = {value_float(number), value_single(single)};
+        struct value array = {.kind = VALUE_ARRAY, .array = {pair, 2}};
+        struct buffer json = {0}, msgpack = {0};
+        json_encode(&array, &json);
+        msgpack_encode(&array, &msgpack);
+        struct decoded a = from_json(json.data), b = from_msgpack((struct text){msgpack.data, msgpack.size});
+        assert_int_equal(a.status, STATUS_OK);
+        assert_int_equal(b.status, STATUS_OK);
+        assert_true(value_equal(&a.value, &array) && value_equal(&b.value, &array));
+        arena_finish(&a.arena);
+        arena_finish(&b.arena);
+        buffer_finish(&json);
+        buffer_finish(&msgpack);
+    }
+}
+
+static void what_is_not_json_is_refused(void **state)
+{
+    const char *const cases[] = {"",          " ",           "{",
+                                 "}",         "[1,]",        "{\"a\":1,}",
+                                 "{a:1}",     "[1] 2",       "nul",
+                                 "01",        "+1",          ".5",
+                                 "1.",        "'a'",         "\"\n\"",
+                                 "\"\\x\"",   "\"\\u12\"",   "\"unfinished",
+                                 "\"\\",      "[1 2]",       "NaN",
+                                 "Infinity",  "-",           "//",
+                                 "{\"a\" 1}", "\"\\ud800\"", "[123456789012345678901234567890"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text input = exact(cases[i], strlen(cases[i]));
+        assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, "not valid JSON");
+        free((void *)input.data);
+    }
+}
+
+static void bad_utf8_is_refused_in_both_encodings(void **state)
+{
+    const char *const cases[] = {"\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[32], msgpack[32];
+        int size = snprintf(json, sizeof json, "{\"a\":\"%s\"}", cases[i]);
+        assert_fault(from_json_bytes((struct text){json, (size_t)size}), ERROR_INVALID_ENCODING,
+                     "not valid JSON");
+        size = snprintf(msgpack, sizeof msgpack, "%c%s", (int)(0xA0 + strlen(cases[i])), cases[i]);
+        assert_fault(from_msgpack((struct text){msgpack, (size_t)size}), ERROR_INVALID_ENCODING, "not UTF-8");
+    }
+}
+
+static void a_key_given_twice_is_refused_in_both_encodings(void **state)
+{
+    assert_fault(from_json("{\"a\":1,\"b\":2,\"a\":3}"), ERROR_INVALID_ENCODING, "duplicate");
+    assert_fault(from_json("[{\"\\u0061\":1,\"a\":3}]"), ERROR_INVALID_ENCODING, "duplicate");
+    assert_fault(from_msgpack(TEXT("\x91\x83\xA1"
+                                   "a\x01\xA1"
+                                   "b\x02\xA1"
+                                   "a\x03")),
+                 ERROR_INVALID_ENCODING, "duplicate key \"a\"");
+    // Past the size where pairs are compared one by one.
+    for (int n_keys = 20; n_keys <= 300; n_keys += 40) {
+        struct buffer out = {0};
+        buffer_add(&out, (char[]){(char)0xDE, (char)((n_keys + 1) >> 8), (char)(n_keys + 1)}, 3);
+        for (int i = 0; i <= n_keys; i++)
+            buffer_add_format(&out, "%ckey%03d%c", 0xA6, i == n_keys ? n_keys / 2 : i, 0x01);
+        assert_fault(from_msgpack((struct text){out.data, out.size}), ERROR_INVALID_ENCODING,
+                     "duplicate key");
+        out.data[out.size - 2] = 'x';
+        struct decoded decoded = from_msgpack((struct text){out.data, out.size});
+        assert_int_equal(decoded.status, STATUS_OK);
+        arena_finish(&decoded.arena);
+        buffer_finish(&out);
+    }
+}
+
+static void a_nul_byte_is_kept_in_strings_and_refused_in_keys(void **state)
+{
+    struct decoded decoded = from_json("[\"a\\u0000b\"]");
+    assert_int_equal(decoded.status, STATUS_OK);
+    assert_int_equal(decoded.value.array.items[0].text.size, 3);
+    arena_finish(&decoded.arena);
+    decoded = from_msgpack(TEXT("\xA3"
+                                "a\0b"));
+    assert_int_equal(decoded.status, STATUS_OK);
+    assert_memory_equal(decoded.value.text.data, "a\0b", 3);
+    arena_finish(&decoded.arena);
+    assert_fault(from_json("{\"a\\u0000b\":1}"), ERROR_INVALID_ENCODING, "not valid JSON");
+    assert_fault(from_msgpack(TEXT("\x81\xA3"
+                                   "a\0b\x01")),
+                 ERROR_INVALID_ENCODING, "NUL");
+}
+
+static void nesting_is_read_to_the_limit_and_refused_beyond_it(void **state)
+{
+    for (int depth = VALUE_DEPTH_MAX; depth <= VALUE_DEPTH_MAX + 1; depth++) {
+        char json[2 * VALUE_DEPTH_MAX + 2], msgpack[VALUE_DEPTH_MAX + 1];
+        memset(json, '[', (size_t)depth);
+        memset(json + depth, ']', (size_t)depth);
+        memset(msgpack, '\x91', (size_t)depth);
+        msgpack[depth - 1] = '\x90';
+        struct decoded a = from_json_bytes((struct text){json, 2 * (size_t)depth});
+        struct decoded b = from_msgpack((struct text){msgpack, (size_t)depth});
+        if (depth == VALUE_DEPTH_MAX) {
+            assert_int_equal(a.status, STATUS_OK);
+            assert_int_equal(b.status, STATUS_OK);
+            assert_true(value_equal(&a.value, &b.value));
+            arena_finish(&a.arena);
+            arena_finish(&b.arena);
+        } else {
+            assert_fault(a, ERROR_LIMIT_EXCEEDED, "64 levels");
+            assert_fault(b, ERROR_LIMIT_EXCEEDED, "64 levels");
+        }
+    }
+    // A long run of brackets is refused before any of it is built.
+    struct buffer bomb = {0};
+    for (int i = 0; i < 1 << 20; i++)
+        buffer_add_byte(&bomb, '[');
+    assert_fault(from_json_bytes((struct text){bomb.data, bomb.size}), ERROR_LIMIT_EXCEEDED, "64 levels");
+    memset(bomb.data, '\x91', bomb.size);
+    assert_fault(from_msgpack((struct text){bomb.data, bomb.size}), ERROR_LIMIT_EXCEEDED, "64 levels");
+    buffer_finish(&bomb);
+}
+
+static void values_are_counted_to_the_limit_and_refused_beyond_it(void **state)
+{
+    for (uint32_t n_items = VALUE_COUNT_MAX - 1; n_items <= VALUE_COUNT_MAX;
+         n_items++) { // and the array itself
+        struct buffer json = {0}, msgpack = {0};
+        buffer_add_byte(&json, '[');
+        buffer_add(&msgpack,
+                   (char[]){(char)0xDD, (char)(n_items >> 24), (char)(n_items >> 16), (char)(n_items >> 8),
+                            (char)n_items},
+                   5);
+        for (uint32_t i = 0; i < n_items; i++) {
+            buffer_add_string(&json, i ? ",1" : "1");
+            buffer_add_byte(&msgpack, 1);
+        }
+        buffer_add_byte(&json, ']');
+        struct decoded a = from_json_bytes((struct text){json.data, json.size});
+        struct decoded b = from_msgpack((struct text){msgpack.data, msgpack.size});
+        if (n_items < VALUE_COUNT_MAX) {
+            assert_int_equal(a.status, STATUS_OK);
+            assert_int_equal(b.status, STATUS_OK);
+            assert_true(a.arena.total_bytes + b.arena.total_bytes < 2 * 32 * (size_t)VALUE_COUNT_MAX);
+            assert_true(value_equal(&a.value, &b.value));
+            arena_finish(&a.arena);
+            arena_finish(&b.arena);
+        } else {
+            assert_fault(a, ERROR_LIMIT_EXCEEDED, "1048576 values");
+            assert_fault(b, ERROR_LIMIT_EXCEEDED, "1048576 values");
+        }
+        buffer_finish(&json);
+        buffer_finish(&msgpack);
+    }
+}
+
+static void keys_count_as_values(void **state)
+{
+    struct buffer json = {0}, msgpack = {0};
+    uint32_t n_members = VALUE_COUNT_MAX / 2; // with the object itself: one too many
+    buffer_add_byte(&json, '{');
+    buffer_add(&msgpack,
+               (char[]){(char)0xDF, 0, (char)(n_members >> 16), (char)(n_members >> 8), (char)n_members}, 5);
+    for (uint32_t i = 0; i < n_members; i++) {
+        buffer_add_format(&json, "%s\"%06x\":1", i ? "," : "", i);
+        buffer_add_format(&msgpack, "\xA6%06x%c", i, 1);
+    }
+    buffer_add_byte(&json, '}');
+    assert_fault(from_json_bytes((struct text){json.data, json.size}), ERROR_LIMIT_EXCEEDED,
+                 "1048576 values");
+    assert_fault(from_msgpack((struct text){msgpack.data, msgpack.size}), ERROR_LIMIT_EXCEEDED,
+                 "1048576 values");
+    buffer_finish(&json);
+    buffer_finish(&msgpack);
+}
+
+static void a_record_beyond_the_size_limit_is_refused_unread(void **state)
+{
+    struct text huge = {"", (size_t)VALUE_INPUT_BYTES_MAX + 1};
+    assert_fault(from_json_bytes(huge), ERROR_LIMIT_EXCEEDED, "67108865 bytes");
+    assert_fault(from_msgpack(huge), ERROR_LIMIT_EXCEEDED, "67108865 bytes");
+    char *blanks = malloc(VALUE_INPUT_BYTES_MAX);
+    assert_non_null(blanks);
+    memset(blanks, ' ', VALUE_INPUT_BYTES_MAX);
+    blanks[VALUE_INPUT_BYTES_MAX - 1] = '1';
+    struct decoded decoded = from_json_bytes((struct text){blanks, VALUE_INPUT_BYTES_MAX});
+    assert_int_equal(decoded.status, STATUS_OK);
+    arena_finish(&decoded.arena);
+    memcpy(blanks, "\xDB\x03\xFF\xFF\xFB", 5); // a string that fills the rest
+    decoded = from_msgpack((struct text){blanks, VALUE_INPUT_BYTES_MAX});
+    assert_int_equal(decoded.status, STATUS_OK);
+    arena_finish(&decoded.arena);
+    free(blanks);
+}
+
+static void msgpack_reads_every_form_of_a_value(void **state)
+{
+    const struct {
+        struct text bytes;
+        const char *json;
+    } cases[] = {
+        {TEXT("\xC0"), "null"},
+        {TEXT("\x93\xC2\xC3\x7F"), "[false,true,127]"},
+        {TEXT("\x94\xCC\xFF\xCD\xFF\xFF\xCE\xFF\xFF\xFF\xFF\xE0"), "[255,65535,4294967295,-32]"},
+        {TEXT("\xCF\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), "9223372036854775807"},
+        {TEXT("\xCF\x80\x00\x00\x00\x00\x00\x00\x00"), "9.223372036854776e+18"},
+        {TEXT("\x93\xD0\x80\xD1\x80\x00\xD2\x80\x00\x00\x00"), "[-128,-32768,-2147483648]"},
+        {TEXT("\xD3\x80\x00\x00\x00\x00\x00\x00\x00"), "-9223372036854775808"},
+        {TEXT("\xCA\x3F\x33\x33\x33"), "0.7"},
+        {TEXT("\xCB\x3F\xE6\x66\x66\x66\x66\x66\x66"), "0.7"},
+        {TEXT("\x95\xA0\xA1x\xD9\x01x\xDA\x00\x01x\xDB\x00\x00\x00\x01x"), "[\"\",\"x\",\"x\",\"x\",\"x\"]"},
+        {TEXT("\x94\xC4\x00\xC4\x01\x01\xC5\x00\x02\x01\x02\xC6\x00\x00\x00\x03\xFF\xFF\xFE"),
+         "[\"\",\"AQ==\",\"AQI=\",\"///+\"]"},
+        {TEXT("\xDC\x00\x01\xDD\x00\x00\x00\x01\xDE\x00\x01\xA1x\xDF\x00\x00\x00\x01\xA0\x80"),
+         "[[{\"x\":{\"\":{}}}]]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text input = exact(cases[i].bytes.data, cases[i].bytes.size);
+        struct decoded decoded = from_msgpack(input);
+        if (decoded.status != STATUS_OK)
+            fail_msg("%s: %s", cases[i].json, decoded.error.text);
+        struct buffer out = {0};
+        json_encode(&decoded.value, &out);
+        assert_string_equal(out.data, cases[i].json);
+        buffer_finish(&out);
+        arena_finish(&decoded.arena);
+        // Every shorter input ends early.
+        for (size_t size = 0; size < input.size; size++) {
+            struct text cut = exact(input.data, size);
+            decoded = from_msgpack(cut);
+            assert_int_equal(decoded.status, STATUS_REJECT);
+            arena_finish(&decoded.arena);
+            free((void *)cut.data);
+        }
+        free((void *)input.data);
+    }
+}
+
+static void what_is_not_msgpack_is_refused(void **state)
+{
+    const struct {
+        struct text bytes;
+        const char *part;
+    } cases[] = {
+        {TEXT(""), "ends early"},
+        {TEXT("\xC1"), "unknown type byte"},
+        {TEXT("\x01\x02"), "1 bytes after"},
+        {TEXT("\x81\x01\x02"), "not a string"},
+        {TEXT("\x81\xC4\x01x\x02"), "not a string"},
+        {TEXT("\x81\x90\x02"), "not a string"},
+        {TEXT("\xC7\x01\x05x"), "extension"},
+        {TEXT("\xC7\x00\x05"), "extension"},
+        {TEXT("\xD4\x05x"), "extension"},
+        {TEXT("\xD6\xFF\x00\x00\x00\x00"), "extension"}, // a timestamp
+        {TEXT("\xC9\xFF\xFF\xFF\xFF\x05"), "not valid msgpack"},
+        {TEXT("\xCA\x7F\xC0\x00\x00"), "not finite"},
+        {TEXT("\xCB\xFF\xF0\x00\x00\x00\x00\x00\x00"), "not finite"},
+        {TEXT("\xDB\xFF\xFF\xFF\xFFx"), "ends early"},
+        {TEXT("\xDD\xFF\xFF\xFF\xFF\x01"), "more items than the record holds"},
+        {TEXT("\xDF\xFF\xFF\xFF\xFF\xA0"), "more items than the record holds"},
+        {TEXT("\x92\xDC\x00\x05\x01\x01"), "more items than the record holds"},
+        {TEXT("\x91\x84\xA0\x01"), "more items than the record holds"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text input = exact(cases[i].bytes.data, cases[i].bytes.size);
+        assert_fault(from_msgpack(input), ERROR_INVALID_ENCODING, cases[i].part);
+        free((void *)input.data);
+    }
+}
+
+// Containers that each declare as much as the whole input: the sum counts, not each one.
+static void memory_stays_in_proportion_to_the_input(void **state)
+{
+    struct buffer bomb = {0};
+    for (int i = 0; i < 60; i++)
+        buffer_add(&bomb, "\xDD\x00\x04\x00\x00", 5);
+    while (bomb.size < 1 << 18)
+        buffer_add_byte(&bomb, 1);
+    struct decoded decoded = from_msgpack((struct text){bomb.data, bomb.size});
+    assert_true(decoded.arena.total_bytes < 40 * bomb.size);
+    assert_fault(decoded, ERROR_INVALID_ENCODING, "more items than the record holds");
+    buffer_finish(&bomb);
+}
+
+static void msgpack_is_written_in_the_shortest_forms(void **state)
+{
+    const struct {
+        struct text bytes;
+        const char *json;
+    } cases[] = {
+        {TEXT("\xC0"), "null"},
+        {TEXT("\x92\xC2\xC3"), "[false,true]"},
+        {TEXT("\x96\x7F\xCC\x80\xCC\xFF\xCD\x01\x00\xCD\xFF\xFF\xCE\x00\x01\x00\x00"),
+         "[127,128,255,256,65535,65536]"},
+        {TEXT("\x92\xCE\xFF\xFF\xFF\xFF\xCF\x00\x00\x00\x01\x00\x00\x00\x00"), "[4294967295,4294967296]"},
+        {TEXT("\x95\xFF\xE0\xD0\xDF\xD0\x80\xD1\xFF\x7F"), "[-1,-32,-33,-128,-129]"},
+        {TEXT("\x92\xD2\xFF\xFF\x7F\xFF\xD3\xFF\xFF\xFF\xFF\x7F\xFF\xFF\xFF"), "[-32769,-2147483649]"},
+        {TEXT("\x82\xA1"
+              "a\xA0\xA1"
+              "b\xCB\x3F\xE0\x00\x00\x00\x00\x00\x00"),
+         "{\"a\":\"\",\"b\":0.5}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct decoded decoded = from_json(cases[i].json);
+        struct buffer out = {0};
+        msgpack_encode(&decoded.value, &out);
+        assert_int_equal(out.size, cases[i].bytes.size);
+        assert_memory_equal(out.data, cases[i].bytes.data, out.size);
+        buffer_finish(&out);
+        arena_finish(&decoded.arena);
+    }
+    struct buffer out = {0};
+    struct value single = value_single(0.5f);
+    msgpack_encode(&single, &out);
+    assert_memory_equal(out.data, "\xCA\x3F\x00\x00\x00", out.size);
+    buffer_finish(&out);
+}
+
+static void lengths_change_their_form_at_the_right_size(void **state)
+{
+    const struct {
+        size_t size;
+        size_t head;
+    } cases[] = {{31, 1}, {32, 2}, {255, 2}, {256, 3}, {65535, 3}, {65536, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *data = calloc(1, cases[i].size);
+        assert_non_null(data);
+        struct value value = value_string((struct text){data, cases[i].size});
+        struct buffer out = {0};
+        msgpack_encode(&value, &out);
+        assert_int_equal(out.size, cases[i].head + cases[i].size);
+        struct decoded decoded = from_msgpack((struct text){out.data, out.size});
+        assert_true(decoded.status == STATUS_OK && value_equal(&decoded.value, &value));
+        arena_finish(&decoded.arena);
+        buffer_finish(&out);
+        free(data);
+    }
+}
+
+static void strings_that_are_not_utf8_are_written_with_replacement_characters(void **state)
+{
+    struct buffer out = {0};
+    json_encode_string(TEXT("a\xFF\xC3\xA9\xC3"), &out);
+    assert_string_equal(out.data, "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\"");
+    buffer_finish(&out);
+}
+
+static void a_full_buffer_is_told_once_at_the_end(void **state)
+{
+    struct decoded decoded = from_json("[\"0123456789\",\"0123456789\"]");
+    struct buffer out = {.size_max = 20};
+    json_encode(&decoded.value, &out);
+    assert_true(out.failed && out.size <= 20);
+    buffer_clear(&out);
+    msgpack_encode(&decoded.value, &out);
+    assert_true(out.failed && out.size <= 20);
+    buffer_finish(&out);
+    arena_finish(&decoded.arena);
+}
+
+static void values_are_built_found_and_compared(void **state)
+{
+    struct arena arena = {0};
+    struct value object, items;
+    assert_true(value_object_create(&arena, 3, &object));
+    assert_true(value_array_create(&arena, 2, &items));
+    items.array.items[0] = value_bool(true);
+    items.array.items[1] = value_integer(-7);
+    value_put(&object, "items", items);
+    value_put(&object, "name", value_string(TEXT("n")));
+    assert_int_equal(value_get(&object, "items")->array.items[1].integer, -7);
+    assert_true(text_equals_string(value_get(&object, "name")->text, "n"));
+    assert_null(value_get(&object, "nam"));
+    assert_null(value_get(&items, "name"));
+    struct decoded same = from_json("{\"items\":[true,-7],\"name\":\"n\"}"),
+                   other = from_json("{\"name\":\"n\",\"items\":[true,-7]}");
+    assert_true(value_equal(&object, &same.value));
+    assert_false(value_equal(&object, &other.value));
+    assert_false(value_has_bytes(&object));
+    items.array.items[0] = (struct value){.kind = VALUE_BYTES};
+    assert_true(value_has_bytes(&object));
+    assert_string_equal(value_kind_name(VALUE_INTEGER), "integer");
+    assert_string_equal(value_kind_name(object.kind), "object");
+    arena_finish(&arena);
+    arena_finish(&same.arena);
+    arena_finish(&other.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_is_read_and_written_compactly_in_the_same_order),
+        cmocka_unit_test(json_strings_keep_every_character),
+        cmocka_unit_test(json_numbers_keep_their_kind_and_value),
+        cmocka_unit_test(json_numbers_are_written_with_the_fewest_digits),
+        cmocka_unit_test(a_float32_is_written_with_the_digits_of_a_float32),
+        cmocka_unit_test(every_float_reads_back_as_itself),
+        cmocka_unit_test(what_is_not_json_is_refused),
+        cmocka_unit_test(bad_utf8_is_refused_in_both_encodings),
+        cmocka_unit_test(a_key_given_twice_is_refused_in_both_encodings),
+        cmocka_unit_test(a_nul_byte_is_kept_in_strings_and_refused_in_keys),
+        cmocka_unit_test(nesting_is_read_to_the_limit_and_refused_beyond_it),
+        cmocka_unit_test(values_are_counted_to_the_limit_and_refused_beyond_it),
+        cmocka_unit_test(keys_count_as_values),
+        cmocka_unit_test(a_record_beyond_the_size_limit_is_refused_unread),
+        cmocka_unit_test(msgpack_reads_every_form_of_a_value),
+        cmocka_unit_test(what_is_not_msgpack_is_refused),
+        cmocka_unit_test(memory_stays_in_proportion_to_the_input),
+        cmocka_unit_test(msgpack_is_written_in_the_shortest_forms),
+        cmocka_unit_test(lengths_change_their_form_at_the_right_size),
+        cmocka_unit_test(strings_that_are_not_utf8_are_written_with_replacement_characters),
+        cmocka_unit_test(a_full_buffer_is_told_once_at_the_end),
+        cmocka_unit_test(values_are_built_found_and_compared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
