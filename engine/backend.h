@@ -41,6 +41,8 @@ struct step_sequence {
     int32_t first_row, n_rows;
     int32_t position;      // of the first row: how many positions the pages hold already
     const int32_t *pages;  // block table: page of positions [i * page_positions, ...), as many as the last row needs
+    bool long_context;     // rotated by the frequencies for contexts beyond shape.n_context_original: one choice for
+                           // all of a sequence's life, so pages are shared only among equals
 };
 
 // What the sampler needs to draw one token. The draw depends on this and the logits alone.
@@ -78,7 +80,8 @@ struct norm_parameters {
     enum norm_kind kind;
     const struct weight *weight, *bias; // bias may be NULL
     float epsilon;
-    int32_t n_groups; // the row is this many vectors normalised each by itself with the same weight; else 1
+    int32_t n_groups; // the row is this many vectors normalised each by itself; else 1
+    bool own_weights; // each group has its own weight and bias items; else all share those of one vector
 };
 
 struct attention_parameters {

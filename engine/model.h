@@ -3,6 +3,7 @@
 // Thread: any, after open.
 #pragma once
 
+#include "engine/rope.h"
 #include "engine/tensor.h"
 
 #include <stdbool.h>
@@ -13,15 +14,10 @@ struct family;
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU_SQUARED };
-enum rope_style {
-    ROPE_NONE,
-    ROPE_ADJACENT, // pairs (2i, 2i+1): GGUF's llama
-    ROPE_HALVES,   // pairs (i, i + n/2): GPT-NeoX
-};
-
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
+    int32_t n_context_original;  // before its authors lengthened it (YaRN, LongRoPE); else n_context
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
     int32_t n_ff;
@@ -37,6 +33,7 @@ struct model_shape {
     int32_t n_rope_dims;
     int32_t n_rope_tables;       // 1, or 2 when windowed layers have frequencies of their own (table 1)
     bool experts_normalised;     // the used experts' weights are made to sum to 1
+    bool parallel_residual;      // attention and MLP both read the layer's input
 };
 
 // One layer's tensors; absent ones have data NULL. Fused tensors (q, k, v or gate, up in one) stand here as slices.
@@ -55,8 +52,7 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output, output_bias;
     struct model_layer *layers;  // [n_layers]
-    float *rope_frequencies[2];  // [n_rope_dims / 2] radians a position, scaling applied, of each table
-    float rope_magnitude;        // multiplies cos and sin (YaRN), else 1
+    struct rope rope[2];         // of each table; unused: empty
     char name[128];              // general.name, else the file's name
 };
 

@@ -1,0 +1,40 @@
+// exp, log and sincos of our own, in plain IEEE operations: no fused ones, no library calls, so that every machine and
+// every C library gives the same bits. Polynomials are Taylor's after range reduction; with the degrees used here their
+// error is below the rounding of the last operations (about 1 unit in the last place).
+// Any thread.
+#pragma once
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+_Static_assert(FLT_EVAL_METHOD == 0, "results depend on float and double being rounded after each operation");
+
+double elementary_exp(double x); // 0 below -708, infinity above 709
+double elementary_log(double x); // of a normal number above 0
+// |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
+void elementary_sincos(double angle, double *sine, double *cosine);
+
+// exp of x <= 0, the softmax's; below -87 it is 0. Inline: loops over it vectorise. NaN gives an unspecified number.
+static inline float elementary_exp_negative(float x)
+{
+    float clamped = x > -87.0f ? x : -87.0f; // 2^-126 is the last normal
+    // Adding 1.5 * 2^23 rounds to an integer, to nearest even.
+    float shifted = clamped * 1.44269504f + 12582912.0f;
+    float n = shifted - 12582912.0f;
+    // ln 2 in two parts; the first has few enough bits that n * part is exact.
+    float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) * (1 << 23);
+    float power;
+    memcpy(&power, &bits, 4);
+    return x > -87.0f ? p * power : 0.0f;
+}

@@ -1,0 +1,50 @@
+// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context scaling
+// applied, and the cos-sin tables of a step. Everything is plain IEEE double arithmetic of our own
+// (engine/elementary.h), rounded to float at the end, so every machine makes the same tables.
+// Thread: any; a struct rope does not change once made.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum rope_style {
+    ROPE_NONE,
+    ROPE_ADJACENT, // pairs (2i, 2i+1): GGUF's llama
+    ROPE_HALVES,   // pairs (i, i + n/2): GPT-NeoX
+};
+
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,   // positions divided by the factor (Chen et al. 2023, arXiv:2306.15595)
+    ROPE_SCALING_YARN,     // by parts of the spectrum (Peng et al. 2023, arXiv:2309.00071)
+    ROPE_SCALING_LONGROPE, // a factor for each frequency (Ding et al. 2024, arXiv:2402.13753)
+};
+
+enum { ROPE_DIMS_MAX = 4096 };
+// Angles stay below positions (2^24) times this, which the reduction of sincos is made for.
+#define ROPE_FREQUENCY_MAX 4.0
+
+struct rope_parameters {
+    int32_t n_dims;             // even, 2..ROPE_DIMS_MAX
+    double base;
+    enum rope_scaling scaling;
+    double factor;              // of the context; 1: none
+    int32_t n_context_original; // YaRN: what the frequencies were trained on
+    double beta_fast, beta_slow; // YaRN: rotations over that context between which it blends; 32 and 1
+    double magnitude;           // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
+    const double *divisors;     // [n_dims / 2] divide the frequencies (Llama 3, LongRoPE); NULL: none
+};
+
+struct rope {
+    int32_t n_dims;
+    double *frequencies; // [n_dims / 2] radians a position
+    double magnitude;
+};
+
+// Errors: STATUS_REFUSE when a parameter is out of range or a frequency comes out so; out of memory.
+enum status rope_create(struct rope *rope, const struct rope_parameters *parameters, struct error *error) WARN_UNUSED;
+void rope_finish(struct rope *rope);
+// Writes the n_dims / 2 pairs (cos, sin) of one position, 0 <= position < 2^24.
+void rope_fill(const struct rope *rope, int32_t position, float *pairs);
