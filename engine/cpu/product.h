@@ -1,16 +1,28 @@
 // Matrix products of packed weights with the rows of a step: y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o]).
 //
-// Packed layout: panels of 16 outputs; a panel holds, block of 32 inputs by block, the 16 outputs' quants interleaved so
-// that one vector register takes 4 consecutive inputs of 16 outputs, and beside them the blocks' scales. Quants keep about
-// the file's bits. Float types stand as 16 outputs an input. Drawn type by type in pack.c.
+// Packed layout: panels of 16 outputs. A panel holds, block of 32 inputs by block, the 16 outputs' quants interleaved so
+// that one vector register takes 4 consecutive inputs of 16 outputs, and the blocks' scales in a region of their own.
+// Quants keep the file's bits. Float types stand as 16 outputs an input. Drawn type by type in packed.h.
 //
-// Quantised products see x as int8 in blocks of 32 with a float32 scale (absolute maximum / 127, ties to even), prepared
-// once a row and shared by all products of that x. Float products see x as float32.
+// What a product computes is the same in every version of a kernel, for any number of rows and any cut of the work:
+// - Quantised weights see x as int8 in blocks of 32 with a float32 scale (absolute maximum / 127, quants rounded to nearest
+//   even). For block b in order, with dot the exact integer dot product of the quants and w, m the block's scale and
+//   minimum, each rounded once to float32 (of a K-quant: d * sub-scale, -(d_minimum * sub-minimum)):
+//       t = dot * w                    types of one scale a block
+//       t = fma(m, sum of x's quants, dot * w)             with a minimum
+//       t = fma(dot_1, w_1, dot_0 * w_0)                   with a scale for each half of the block
+//       t = fma(m_1, sum_1, fma(m_0, sum_0, previous))     and minima (Q2_K)
+//     acc = fma(t, x's scale, acc)
+// - F32 and F16 weights see x as float32: acc = fma(weight, x, acc) input by input.
+// - BF16 weights see x rounded to bfloat16 (nearest even): the same with subnormal inputs and results taken as zero,
+//   which is how the processors' own bfloat16 products work (Intel SDM, VDPBF16PS).
+// - y = acc, or acc + bias.
 #pragma once
 
-#include "engine/backend.h"
 #include "engine/pool.h"
+#include "engine/tensor.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
@@ -18,43 +30,65 @@ enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 struct packed; // one weight, or one expert's
 
 struct packed_shape {
-    enum tensor_type type;
+    enum tensor_type type; // as it is packed: the kernel's
     int32_t n_outputs, n_inputs;
 };
 
-// x prepared for products; memory taken once for n_rows_max x n_inputs_max.
-struct prepared {
-    int32_t n_rows, n_inputs;
-    const float *items;  // [n_rows, stride] the caller's
-    int64_t stride;
-    int8_t *quants;      // [n_rows, n_inputs rounded up to PRODUCT_BLOCK]
-    float *scales;       // [n_rows, blocks]
-    float *sums;         // [n_rows, blocks] scale * sum of the block's quants: for types with an offset
+// Which form of x a weight's products read.
+enum product_form {
+    PRODUCT_FLOATS = 0, // x itself
+    PRODUCT_QUANTS = 1,
+    PRODUCT_BFLOATS = 2,
 };
 
-// Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end).
+// x prepared for products; memory taken once for n_rows_max x n_inputs_max. blocks = ceil(n_inputs / PRODUCT_BLOCK); the
+// last block's missing inputs are zeros. A block with an infinity or NaN has scale NaN and quants 0.
+struct prepared {
+    int32_t n_rows, n_inputs;
+    unsigned forms;       // enum product_form: what is filled in
+    const float *items;   // [n_rows, stride] the caller's
+    int64_t stride;
+    int8_t *quants;       // [n_rows, blocks, 32]
+    float *scales;        // [n_rows, blocks]
+    int32_t *sums;        // [n_rows, blocks] of the block's quants
+    int32_t *half_sums;   // [n_rows, blocks, 2] of its first and last 16
+    uint16_t *bfloats;    // [n_rows, blocks, 32] in pairs: input 2k in a 32-bit word's upper half, 2k + 1 in its lower
+    int32_t n_rows_max, n_inputs_max;
+    void *memory;
+};
+
 struct product_kernels {
-    void (*quantise)(const float *x, int32_t n, int8_t *quants, float *scales, float *sums);
+    // One row of x: n inputs to ceil(n / 32) blocks.
+    void (*quantise)(const float *x, int32_t n, int8_t *quants, float *scales, int32_t *sums, int32_t *half_sums);
+    void (*round_bfloat)(const float *x, int32_t n, uint16_t *bfloats);
+    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end). NULL: none.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                                        int64_t y_stride, const float *bias);
 };
 
-// Packs a [n_rows, n_cols] slice of a tensor on the pool. A type without a kernel of its own is packed as another that holds
-// it exactly, else as F32. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+// Fill in one level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni (bfloat16
+// instructions are looked for). On other processors than x86-64 only the first exists.
+void product_kernels_plain(struct product_kernels *kernels);
+void product_kernels_avx2(struct product_kernels *kernels);
+void product_kernels_avx512(struct product_kernels *kernels);
+
+// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as F32. The
+// tensor's bytes are not needed afterwards. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 enum status packed_create(struct packed **packed, const struct tensor *tensor, struct pool *pool,
                           struct error *error) WARN_UNUSED;
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);
-bool packed_is_quantised(const struct packed *packed); // whether products need x's int8 form
+unsigned packed_form(const struct packed *packed); // enum product_form its products read
 
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
                             struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
-// Takes x; quantises it when `quantised`. Rows are spread over the pool.
+// Takes x and makes `forms` of it: the products' forms, or-ed. Rows are spread over the pool. x must stay until the
+// products are done.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
-                  const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, bool quantised);
+                  const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms);
 
 // One product of a group that shares x.
 struct product_task {
