@@ -1,0 +1,366 @@
+#include "batching/batcher_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void job_list_append(struct job_list *list, struct job *job)
+{
+    job->next = NULL;
+    if (list->last)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
+    list->n_jobs++;
+}
+
+struct job *job_list_take(struct job_list *list)
+{
+    struct job *job = list->first;
+    if (!job)
+        return NULL;
+    list->first = job->next;
+    if (!list->first)
+        list->last = NULL;
+    list->n_jobs--;
+    job->next = NULL;
+    return job;
+}
+
+// ---- life ----
+
+static bool allocate_step(struct batcher *b)
+{
+    size_t rows = (size_t)b->config.limits.n_rows_max, sequences = (size_t)b->config.limits.n_sequences_max;
+    b->preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
+    b->running = calloc(sequences, sizeof(struct sequence *));
+    b->tokens = calloc(rows, sizeof *b->tokens);
+    b->positions = calloc(rows, sizeof *b->positions);
+    b->output_rows = calloc(sequences, sizeof *b->output_rows);
+    b->sequences = calloc(sequences, sizeof *b->sequences);
+    b->drawing = calloc(sequences, sizeof(struct sequence *));
+    b->samples = calloc(sequences, sizeof *b->samples);
+    b->results = calloc(sequences, sizeof *b->results);
+    return b->preparing && b->running && b->tokens && b->positions && b->output_rows && b->sequences &&
+           b->drawing && b->samples && b->results;
+}
+
+enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
+{
+    const struct batch_limits *limits = &config->limits;
+    assert(limits->n_sequences_max > 0 && limits->n_rows_max >= limits->n_sequences_max);
+    assert(limits->n_jobs_max > 0 && limits->n_pages > 0 && limits->page_positions > 0);
+    struct batcher *b = calloc(1, sizeof *b);
+    if (!b)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
+    b->config = *config;
+    int64_t n_positions = (int64_t)limits->n_pages * limits->page_positions;
+    b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
+    enum status status = STATUS_OK;
+    if (!allocate_step(b))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                           "batcher: no memory for steps of %d rows and %d sequences", limits->n_rows_max,
+                           limits->n_sequences_max);
+    if (status == STATUS_OK)
+        status = pages_init(&b->pages, limits->n_pages, error);
+    if (status == STATUS_OK)
+        status = prefix_init(&b->tree, limits->page_positions, &b->pages, error);
+    if (status != STATUS_OK) {
+        batcher_destroy(b);
+        return status;
+    }
+    b->window.tree = &b->tree;
+    *batcher = b;
+    return STATUS_OK;
+}
+
+void batcher_destroy(struct batcher *b)
+{
+    if (!b)
+        return;
+    assert(b->n_jobs == 0);
+    if (b->tree.root)
+        prefix_finish(&b->tree);
+    pages_finish(&b->pages);
+    free(b->preparing);
+    free(b->running);
+    free(b->tokens);
+    free(b->positions);
+    free(b->output_rows);
+    free(b->sequences);
+    free(b->drawing);
+    free(b->samples);
+    free(b->results);
+    free(b);
+}
+
+// ---- jobs in and out ----
+
+bool batcher_is_full(const struct batcher *b)
+{
+    return b->n_jobs >= b->config.limits.n_jobs_max;
+}
+
+bool batcher_is_empty(const struct batcher *b)
+{
+    return b->n_jobs == 0;
+}
+
+void batcher_take(struct batcher *b, struct job *job)
+{
+    assert(!batcher_is_full(b));
+    b->n_jobs++;
+    job_list_append(&b->arrived, job);
+}
+
+static void link_prompt(struct batcher *b, struct prompt *prompt)
+{
+    prompt->previous = b->youngest;
+    if (b->youngest)
+        b->youngest->next = prompt;
+    else
+        b->oldest = prompt;
+    b->youngest = prompt;
+}
+
+static void unlink_prompt(struct batcher *b, struct prompt *prompt)
+{
+    if (prompt->previous)
+        prompt->previous->next = prompt->next;
+    else
+        b->oldest = prompt->next;
+    if (prompt->next)
+        prompt->next->previous = prompt->previous;
+    else
+        b->youngest = prompt->previous;
+}
+
+static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list *list)
+{
+    struct job *job = prompt->job;
+    unlink_prompt(b, prompt);
+    prompt_destroy(prompt);
+    b->n_jobs--;
+    job_list_append(list, job);
+}
+
+static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_list *finished)
+{
+    struct job_figures *figures = &prompt->job->figures;
+    int64_t now = planner_now_us();
+    if (prompt->admitted_us) {
+        int64_t first = prompt->first_token_us ? prompt->first_token_us : now;
+        figures->queued_us = prompt->admitted_us - prompt->taken_us;
+        figures->prefill_us = first - prompt->admitted_us;
+        figures->decode_us = now - first;
+    } else {
+        figures->queued_us = now - prompt->taken_us;
+    }
+    prompt_finish_job(prompt);
+    hand_back(b, prompt, finished);
+}
+
+// ---- preparing newcomers, on the pool ----
+
+static void prepare_one(void *context, int index, int thread)
+{
+    struct batcher *b = context;
+    (void)thread;
+    if (prompt_prepare(b->preparing[index], &b->config.environment) != STATUS_OK)
+        assert(b->preparing[index]->error.status != STATUS_OK);
+}
+
+// Whether the prompt needs the engine at all; what does not is finished at once.
+static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
+{
+    int32_t n = prompt->job->request.n;
+    if (prompt->error.status == STATUS_OK && prompt->max_tokens == 0)
+        for (int32_t i = 0; i < n; i++)
+            prompt->sequences[i].finish_reason = FINISH_LENGTH;
+    if (prompt->error.status != STATUS_OK || prompt->max_tokens == 0) {
+        finish_prompt(b, prompt, finished);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (!window_add(&b->window, &prompt->sequences[i])) {
+            while (--i >= 0)
+                window_remove(&b->window, &prompt->sequences[i], false);
+            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
+            finish_prompt(b, prompt, finished);
+            return;
+        }
+}
+
+static void prepare_arrived(struct batcher *b, struct job_list *finished)
+{
+    int n = 0;
+    for (struct job *job; (job = job_list_take(&b->arrived));) {
+        struct prompt *prompt = prompt_create(job);
+        if (!prompt) {
+            struct error error;
+            (void)error_set(&error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "preparing the job: out of memory");
+            job_fail(job, &error);
+            b->n_jobs--;
+            job_list_append(finished, job);
+            continue;
+        }
+        prompt->taken_us = planner_now_us();
+        link_prompt(b, prompt);
+        b->preparing[n++] = prompt;
+    }
+    pool_run(b->config.pool, n, prepare_one, b);
+    for (int i = 0; i < n; i++)
+        enter_window(b, b->preparing[i], finished);
+}
+
+// ---- after the step ----
+
+static void stop_prompt(struct batcher *b, struct prompt *prompt)
+{
+    for (int32_t i = 0; i < prompt->job->request.n; i++)
+        planner_stop(b, &prompt->sequences[i]);
+}
+
+static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
+{
+    struct prompt *prompt = sequence->prompt;
+    bool failed = sequence->finish_reason == FINISH_ERROR;
+    if (!failed) {
+        double n = sequence->n_generated;
+        b->answer_tokens = b->answer_tokens > 0 ? b->answer_tokens + (n - b->answer_tokens) * 0.05 : n + 1;
+    }
+    planner_stop(b, sequence);
+    if (failed)
+        stop_prompt(b, prompt); // the job has failed: its other choices are of no use
+    if (failed || --prompt->n_unfinished == 0)
+        finish_prompt(b, prompt, finished);
+}
+
+static void take_results(struct batcher *b, struct job_list *finished)
+{
+    for (int32_t i = 0; i < b->step.n_outputs; i++) {
+        struct sequence *sequence = b->drawing[i];
+        // Stopped by a failed choice of the same job earlier in this loop: the job is gone.
+        if (!sequence)
+            continue;
+        if (!sequence->prompt->first_token_us)
+            sequence->prompt->first_token_us = planner_now_us();
+        sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
+        if (sequence->finish_reason == FINISH_NONE)
+            continue;
+        if (sequence->finish_reason == FINISH_ERROR)
+            for (int32_t j = i + 1; j < b->step.n_outputs; j++)
+                if (b->drawing[j] && b->drawing[j]->prompt == sequence->prompt)
+                    b->drawing[j] = NULL;
+        finish_sequence(b, sequence, finished);
+    }
+}
+
+// Prompts that failed outside a step: cancelled, or out of memory while they were put back.
+static void finish_failed(struct batcher *b, struct job_list *finished)
+{
+    if (!b->any_failed)
+        return;
+    b->any_failed = false;
+    for (struct prompt *prompt = b->oldest; prompt;) {
+        struct prompt *next = prompt->next;
+        if (prompt->error.status != STATUS_OK) {
+            stop_prompt(b, prompt);
+            finish_prompt(b, prompt, finished);
+        }
+        prompt = next;
+    }
+}
+
+void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id)
+{
+    for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
+        const struct job *job = prompt->job;
+        if (!text_equal(job->dataset, dataset) || (job_id.size && !text_equal(job->job_id, job_id)))
+            continue;
+        if (prompt->error.status == STATUS_OK)
+            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+        b->any_failed = true;
+    }
+    for (struct job *job = b->arrived.first; job; job = job->next)
+        if (text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id)))
+            (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+}
+
+// Jobs cancelled before they were even prepared.
+static void finish_cancelled_arrivals(struct batcher *b, struct job_list *finished)
+{
+    struct job_list kept = {0};
+    for (struct job *job; (job = job_list_take(&b->arrived));) {
+        if (job->result.error.code != ERROR_CANCELLED) {
+            job_list_append(&kept, job);
+            continue;
+        }
+        struct error error = job->result.error;
+        job_fail(job, &error);
+        b->n_jobs--;
+        job_list_append(finished, job);
+    }
+    b->arrived = kept;
+}
+
+static int64_t wall_clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
+                          struct error *error)
+{
+    int64_t start = planner_now_us();
+    finish_cancelled_arrivals(b, finished);
+    prepare_arrived(b, finished);
+    finish_failed(b, finished);
+    int64_t prepared = planner_now_us();
+    planner_plan(b);
+    int64_t planned = planner_now_us();
+    *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
+    if (b->step.n_rows == 0) {
+        finish_failed(b, finished); // a lone sequence that could not be put back
+        return STATUS_OK;
+    }
+    enum status status = b->config.engine.step(b->config.engine.context, &b->step, b->results, error);
+    if (status != STATUS_OK)
+        return status;
+    int64_t computed = planner_now_us();
+    take_results(b, finished);
+    figures->n_sequences = b->step.n_sequences;
+    figures->n_rows = b->step.n_rows;
+    figures->prefill_tokens = b->prefill_rows;
+    figures->decode_tokens = b->decode_rows;
+    figures->n_generated = b->step.n_outputs;
+    figures->n_waiting = b->window.n_waiting;
+    figures->pages_total = b->pages.n_pages;
+    figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
+    figures->compute_us = computed - planned;
+    figures->finish_us = planner_now_us() - computed;
+    figures->finished_us = wall_clock_us();
+    return STATUS_OK;
+}
+
+void batcher_release(struct batcher *b, bool running_too, struct job_list *released)
+{
+    for (struct job *job; (job = job_list_take(&b->arrived));) {
+        b->n_jobs--;
+        job_list_append(released, job);
+    }
+    for (struct prompt *prompt = b->oldest; prompt;) {
+        struct prompt *next = prompt->next;
+        if (running_too || !prompt->admitted_us) {
+            stop_prompt(b, prompt);
+            prompt->job->result.prompt_tokens = 0;
+            prompt->job->figures = (struct job_figures){.attempts = prompt->job->figures.attempts};
+            hand_back(b, prompt, released);
+        }
+        prompt = next;
+    }
+}

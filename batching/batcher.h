@@ -1,0 +1,66 @@
+// The batcher: many jobs, one device. It holds the window, the prefix tree, the pages and the running sequences, and
+// works in rounds: prepare newcomers, admit while places, rows and pages last, one step of the engine, finish what is
+// done. A finished sequence's place is filled in the next round; prompts are cut into chunks that share a step with
+// decoding rows. When pages run out the youngest sequence gives its own back and starts over later, to the same bytes.
+// Thread: engine.
+#pragma once
+
+#include "batching/sequence.h"
+#include "engine/pool.h"
+#include "schemas/figures.h"
+
+#include <stdbool.h>
+
+struct batcher;
+
+struct batch_limits {
+    int32_t n_sequences_max; // in one step
+    int32_t n_rows_max;      // in one step, decoding and prompt rows together
+    int32_t n_jobs_max;      // held, waiting and running
+    int32_t n_pages;
+    int32_t page_positions;
+};
+
+// Computes a step: forward_step bound to a model, or a test's own engine.
+struct engine {
+    void *context;
+    enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
+};
+
+struct batcher_config {
+    struct engine engine;
+    struct pool *pool;              // for preparing; the engine may use the same one
+    struct prompt_environment environment; // limits.n_positions_max is filled in
+    struct batch_limits limits;
+};
+
+// A list of jobs by their `next`, oldest first.
+struct job_list {
+    struct job *first, *last;
+    size_t n_jobs;
+};
+
+void job_list_append(struct job_list *list, struct job *job);
+struct job *job_list_take(struct job_list *list); // NULL: empty
+
+enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
+    WARN_UNUSED;
+// It must hold no job: finish, or release them.
+void batcher_destroy(struct batcher *batcher);
+
+// Takes the job over. It must not be full.
+void batcher_take(struct batcher *batcher, struct job *job);
+bool batcher_is_full(const struct batcher *batcher);
+bool batcher_is_empty(const struct batcher *batcher);
+// Cancels the unfinished jobs of a dataset, or the one whose id is given too; they finish in the next round.
+void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id);
+
+// One round. Finished jobs (failed and cancelled ones too) are appended to `finished` and are the caller's. `figures` are
+// of the step; n_rows 0: nothing ran. An error is the engine's (STATUS_RESTART): release the jobs and start anew.
+enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,
+                          struct error *error) WARN_UNUSED;
+
+// Gives jobs back as they came, results empty: those that only wait, or all of them.
+void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);
+
+void batcher_report_prefixes(const struct batcher *batcher, struct prefix_report *report);

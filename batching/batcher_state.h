@@ -1,0 +1,36 @@
+// The batcher's own state, shared by its three files: batcher.c (jobs in and out, the round), planner.c (admission and
+// the step's rows), prefix_report.c. Nobody else includes it.
+#pragma once
+
+#include "batching/batcher.h"
+#include "batching/window.h"
+
+struct batcher {
+    struct batcher_config config;
+    struct pages pages;
+    struct prefix_tree tree;
+    struct window window;
+    struct prompt *oldest, *youngest; // every prompt held
+    int32_t n_jobs;
+    struct job_list arrived;          // taken and not yet prepared
+    struct prompt **preparing;        // [n_jobs_max]
+    struct sequence **running;        // [n_sequences_max], in order of admission
+    int32_t n_running;
+    int64_t n_admissions;
+    bool any_failed;                  // some prompt has its error set outside a step
+    double answer_tokens;             // moving mean of finished answers; 0: none yet
+    // The step being built; arrays of n_rows_max or n_sequences_max.
+    struct step step;
+    int32_t *tokens, *positions, *output_rows;
+    struct step_sequence *sequences;
+    struct sequence **drawing;        // [n_outputs] who gets which result
+    struct sample_request *samples;
+    struct sample_result *results;
+    int32_t prefill_rows, decode_rows;
+};
+
+// Fills b->step with the running sequences' rows, then with those of newly admitted ones. planner.c.
+void planner_plan(struct batcher *b);
+// Takes a sequence out of wherever it is: the batch, giving its pages back, or the window. planner.c.
+void planner_stop(struct batcher *b, struct sequence *sequence);
+int64_t planner_now_us(void); // monotonic: for the figures only

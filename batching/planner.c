@@ -1,0 +1,296 @@
+// Which rows the next step holds: the running sequences' first, then chunks of prompts that are admitted while places,
+// rows and pages last.
+#include "batching/batcher_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// Answers whose length is not known yet are taken to be this long, until answers were seen.
+enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
+
+int64_t planner_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void leave_pages(struct batcher *b, struct sequence *sequence)
+{
+    for (int32_t i = sequence->node->depth; i < sequence->n_pages; i++)
+        pages_give(&b->pages, sequence->pages[i]);
+    prefix_unuse(&b->tree, sequence->node, sequence);
+    sequence->n_pages = 0;
+    sequence->n_computed = 0;
+    sequence->node = NULL;
+    sequence->running = false;
+}
+
+static void remove_running(struct batcher *b, struct sequence *sequence)
+{
+    int32_t i = 0;
+    while (b->running[i] != sequence)
+        i++;
+    memmove(&b->running[i], &b->running[i + 1], (size_t)(b->n_running - i - 1) * sizeof *b->running);
+    b->n_running--;
+    leave_pages(b, sequence);
+}
+
+void planner_stop(struct batcher *b, struct sequence *sequence)
+{
+    if (sequence->running)
+        remove_running(b, sequence);
+    else if (sequence->node)
+        window_remove(&b->window, sequence, false);
+    sequence->node = NULL;
+}
+
+// How many tokens more the answer is expected to take.
+static int32_t expected_tokens(const struct batcher *b, const struct sequence *sequence)
+{
+    int32_t left = sequence->prompt->max_tokens - sequence->n_generated;
+    double mean = b->answer_tokens > 0 ? b->answer_tokens * 1.25 : EXPECTED_TOKENS_FIRST;
+    double expected = mean - sequence->n_generated;
+    if (expected < EXPECTED_TOKENS_LEAST)
+        expected = EXPECTED_TOKENS_LEAST;
+    return expected < left ? (int32_t)expected : left;
+}
+
+static int32_t pages_for(const struct batcher *b, int64_t n_positions)
+{
+    int32_t size = b->config.limits.page_positions;
+    return (int32_t)((n_positions + size - 1) / size);
+}
+
+// Pages the running sequences are still expected to take.
+static int64_t reserved_pages(const struct batcher *b)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        const struct sequence *s = b->running[i];
+        int64_t extra = pages_for(b, (int64_t)sequence_n_tokens(s) + expected_tokens(b, s)) - s->n_pages;
+        sum += extra > 0 ? extra : 0;
+    }
+    return sum;
+}
+
+// Pages that admission takes from what is available: the new ones, and the idle ones it makes busy.
+static int64_t admission_cost(const struct batcher *b, const struct sequence *sequence, int32_t n_ready,
+                              int64_t n_positions)
+{
+    int64_t cost = pages_for(b, n_positions) - n_ready;
+    for (const struct prefix_node *node = sequence->node; node->parent; node = node->parent)
+        cost += node->idle;
+    return cost;
+}
+
+static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t n_pages)
+{
+    if (n_pages <= sequence->pages_capacity)
+        return true;
+    int32_t most = pages_for(b, (int64_t)sequence->prompt->tokens.n_ids + sequence->prompt->max_tokens);
+    int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most;
+    int32_t *pages = realloc(sequence->pages, (size_t)capacity * sizeof *pages);
+    if (!pages)
+        return false;
+    sequence->pages = pages;
+    sequence->pages_capacity = capacity;
+    return true;
+}
+
+// The path's pages: shared ones as they are, new ones taken and claimed. They were counted as available.
+static void fill_path(struct batcher *b, struct sequence *sequence, int32_t n_ready)
+{
+    for (struct prefix_node *node = sequence->node; node->parent; node = node->parent) {
+        if (node->depth > n_ready) {
+            node->page = prefix_take_page(&b->tree);
+            node->owner = sequence;
+            assert(node->page >= 0);
+        }
+        sequence->pages[node->depth - 1] = node->page;
+    }
+    sequence->n_pages = sequence->node->depth;
+}
+
+static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
+{
+    struct prompt *prompt = sequence->prompt;
+    prefix_use(&b->tree, sequence->node);
+    struct prefix_node *node = sequence->node;
+    window_remove(&b->window, sequence, true);
+    sequence->node = node; // kept alive by its use
+    fill_path(b, sequence, n_ready);
+    prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
+    sequence->n_computed = sequence->n_shared = n_ready * b->config.limits.page_positions;
+    sequence->running = true;
+    sequence->admission = b->n_admissions++;
+    prompt->job->figures.cached_tokens += sequence->n_shared;
+    if (!prompt->admitted_us)
+        prompt->admitted_us = planner_now_us();
+    while (n_ready && node->depth > n_ready)
+        node = node->parent;
+    if (n_ready)
+        prompt->job->figures.prefix_hash = node->hash;
+    b->running[b->n_running++] = sequence;
+}
+
+// ---- page shortage ----
+
+static void preempt(struct batcher *b, struct sequence *sequence)
+{
+    sequence->prompt->job->figures.cached_tokens -= sequence->n_shared;
+    sequence->n_shared = 0;
+    remove_running(b, sequence);
+    if (!window_add_preempted(&b->window, sequence)) {
+        b->any_failed = true;
+        (void)error_set(&sequence->prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
+                        "putting the job back to wait for pages: out of memory");
+    }
+}
+
+// Makes the block table reach n_positions, taking pages from younger sequences that have no rows in this step yet
+// (running[first_idle..]) when none is left. False: the sequence itself has to wait.
+static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
+{
+    int32_t wanted = pages_for(b, n_positions);
+    if (!reserve_table(b, sequence, wanted))
+        return false;
+    while (sequence->n_pages < wanted) {
+        int32_t page = prefix_take_page(&b->tree);
+        if (page < 0) {
+            if (b->n_running <= first_idle)
+                return false;
+            preempt(b, b->running[b->n_running - 1]);
+            continue;
+        }
+        sequence->pages[sequence->n_pages++] = page;
+    }
+    return true;
+}
+
+// ---- building the step ----
+
+// Pages that are full when this step ends may be shared by the sequences that follow in it: a layer's keys and values
+// are all stored before any row attends.
+static void mark_ready(struct batcher *b, struct sequence *sequence)
+{
+    int32_t n_full = sequence->n_computed / b->config.limits.page_positions;
+    for (struct prefix_node *node = sequence->node; node->parent && !(node->ready && node->owner != sequence);
+         node = node->parent)
+        if (node->depth <= n_full && node->owner == sequence) {
+            node->ready = true;
+            node->owner = NULL;
+        }
+}
+
+static void add_output(struct batcher *b, struct sequence *sequence)
+{
+    struct step *step = &b->step;
+    const struct prompt *prompt = sequence->prompt;
+    b->output_rows[step->n_outputs] = step->n_rows - 1;
+    b->drawing[step->n_outputs] = sequence;
+    b->samples[step->n_outputs] = (struct sample_request){
+        .sampling = &prompt->job->request.sampling,
+        .choice = sequence->choice,
+        .index = (uint32_t)sequence->n_generated,
+        .prompt = prompt->tokens.ids,
+        .n_prompt = (int32_t)prompt->tokens.n_ids,
+        .generated = sequence->generated,
+        .n_generated = sequence->n_generated,
+    };
+    step->n_outputs++;
+}
+
+// Adds up to n_rows_max rows of the sequence's next positions. Its pages reach far enough.
+static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_rows_max)
+{
+    struct step *step = &b->step;
+    int32_t n_tokens = sequence_n_tokens(sequence);
+    int32_t n = n_tokens - sequence->n_computed;
+    n = n < n_rows_max ? n : n_rows_max;
+    int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
+    b->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
+                                                               .n_rows = n,
+                                                               .position = sequence->n_computed,
+                                                               .pages = sequence->pages};
+    for (int32_t i = 0; i < n; i++) {
+        int32_t position = sequence->n_computed + i;
+        b->tokens[step->n_rows] = sequence_token(sequence, position);
+        b->positions[step->n_rows] = position;
+        step->n_rows++;
+        if (position < n_prompt)
+            b->prefill_rows++;
+        else
+            b->decode_rows++;
+    }
+    sequence->n_computed += n;
+    mark_ready(b, sequence);
+    if (sequence->n_computed == n_tokens)
+        add_output(b, sequence);
+}
+
+static bool step_has_room(const struct batcher *b)
+{
+    return b->step.n_rows < b->config.limits.n_rows_max && b->step.n_sequences < b->config.limits.n_sequences_max;
+}
+
+// The running sequences' rows: the oldest first, so that what started is finished.
+static void plan_running(struct batcher *b)
+{
+    for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
+        struct sequence *sequence = b->running[i];
+        int32_t room = b->config.limits.n_rows_max - b->step.n_rows;
+        // Each sequence after this one that decodes is owed its row.
+        int32_t owed = b->n_running - i - 1;
+        int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
+        int32_t n = left <= 1 ? left : (room - owed > 1 ? room - owed : 1);
+        n = n < left ? n : left;
+        if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, i + 1)) {
+            preempt(b, sequence);
+            i--;
+            continue;
+        }
+        add_rows(b, sequence, n);
+    }
+}
+
+static void plan_admissions(struct batcher *b)
+{
+    while (step_has_room(b) && b->n_running < b->config.limits.n_sequences_max) {
+        struct sequence *sequence = window_next(&b->window);
+        if (!sequence)
+            return;
+        bool blocked;
+        int32_t n_ready = prefix_ready(sequence->node, &blocked);
+        int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
+        int64_t expected = admission_cost(b, sequence, n_ready, n_tokens + expected_tokens(b, sequence));
+        if (expected > available - reserved_pages(b) && b->n_running)
+            return;
+        if (admission_cost(b, sequence, n_ready, n_tokens) > available ||
+            !reserve_table(b, sequence, pages_for(b, n_tokens)))
+            return;
+        admit(b, sequence, n_ready);
+        int32_t room = b->config.limits.n_rows_max - b->step.n_rows;
+        int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
+        int32_t n = left < room ? left : room;
+        if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, b->n_running)) {
+            preempt(b, sequence);
+            return;
+        }
+        add_rows(b, sequence, n);
+    }
+}
+
+void planner_plan(struct batcher *b)
+{
+    b->step = (struct step){.tokens = b->tokens,
+                            .positions = b->positions,
+                            .sequences = b->sequences,
+                            .output_rows = b->output_rows,
+                            .samples = b->samples};
+    b->prefill_rows = b->decode_rows = 0;
+    plan_running(b);
+    plan_admissions(b);
+}

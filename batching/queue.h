@@ -1,0 +1,30 @@
+// A bounded queue of pointers between threads: the only way jobs change hands. Pushing to a full queue and popping
+// from an empty one wait or say no; a closed queue takes nothing more and gives what it holds.
+// Its file descriptor is readable while the queue is not empty or is closed, for poll(2). Thread: any.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct queue;
+
+enum status queue_create(struct queue **queue, size_t capacity, struct error *error) WARN_UNUSED;
+// The queue must be empty: what it holds would be lost.
+void queue_destroy(struct queue *queue);
+
+// False when full (try) or closed; the item stays the caller's then.
+bool queue_try_push(struct queue *queue, void *item) WARN_UNUSED;
+bool queue_push(struct queue *queue, void *item) WARN_UNUSED; // waits for room
+// NULL when empty (try), or closed and empty (pop).
+void *queue_try_pop(struct queue *queue);
+void *queue_pop(struct queue *queue);
+// Pops up to n_max items without waiting; returns how many.
+size_t queue_try_pop_many(struct queue *queue, void **items, size_t n_max);
+
+void queue_close(struct queue *queue);
+// Closed, and nothing left in it.
+bool queue_is_finished(struct queue *queue);
+size_t queue_size(struct queue *queue);
+int queue_fd(const struct queue *queue);

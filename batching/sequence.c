@@ -1,0 +1,187 @@
+// From drawn tokens to an answer: text, logprobs, stop rules, the job's result.
+#include "batching/sequence.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int32_t sequence_n_tokens(const struct sequence *sequence)
+{
+    return (int32_t)sequence->prompt->tokens.n_ids + sequence->n_generated;
+}
+
+int32_t sequence_token(const struct sequence *sequence, int32_t position)
+{
+    int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
+    assert(position >= 0 && position < n_prompt + sequence->n_generated);
+    return position < n_prompt ? sequence->prompt->tokens.ids[position] : sequence->generated[position - n_prompt];
+}
+
+static void fail(struct sequence *sequence, enum error_code code, const char *text)
+{
+    sequence->finish_reason = FINISH_ERROR;
+    if (sequence->prompt->error.status == STATUS_OK)
+        (void)error_set(&sequence->prompt->error, STATUS_REJECT, code, "%s", text);
+}
+
+static bool reserve_generated(struct sequence *sequence)
+{
+    if (sequence->n_generated < sequence->generated_capacity)
+        return true;
+    int32_t capacity = sequence->generated_capacity ? sequence->generated_capacity * 2 : 32;
+    int32_t *generated = realloc(sequence->generated, (size_t)capacity * sizeof *generated);
+    if (!generated)
+        return false;
+    sequence->generated = generated;
+    if (sequence->prompt->job->request.sampling.logprobs) {
+        struct logprob_entry *logprobs = realloc(sequence->logprobs, (size_t)capacity * sizeof *logprobs);
+        if (!logprobs)
+            return false;
+        sequence->logprobs = logprobs;
+    }
+    sequence->generated_capacity = capacity;
+    return true;
+}
+
+static bool token_bytes(struct arena *arena, const struct tokenizer *tokenizer, int32_t token, struct text *bytes)
+{
+    struct buffer buffer = {0};
+    tokenizer_decode(tokenizer, token, true, &buffer);
+    char *copy = arena_copy(arena, buffer.data, buffer.size);
+    *bytes = (struct text){copy, buffer.size};
+    buffer_finish(&buffer);
+    return copy != NULL;
+}
+
+static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
+                         const struct tokenizer *tokenizer)
+{
+    struct arena *arena = &sequence->prompt->job->arena;
+    struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
+    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob}, .n_top = drawn->n_top};
+    if (!token_bytes(arena, tokenizer, drawn->token, &entry->chosen_bytes))
+        return false;
+    if (drawn->n_top == 0)
+        return true;
+    entry->top = arena_allocate_array(arena, (size_t)drawn->n_top, sizeof *entry->top);
+    entry->top_bytes = arena_allocate_array(arena, (size_t)drawn->n_top, sizeof *entry->top_bytes);
+    if (!entry->top || !entry->top_bytes)
+        return false;
+    for (int32_t i = 0; i < drawn->n_top; i++) {
+        entry->top[i] = drawn->top[i];
+        if (!token_bytes(arena, tokenizer, drawn->top[i].token, &entry->top_bytes[i]))
+            return false;
+    }
+    return true;
+}
+
+// Where the earliest stop string begins in text that has grown since `from`; SIZE_MAX: nowhere. A match may begin
+// before `from`, but not so far that it ended before it.
+static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
+{
+    size_t earliest = SIZE_MAX;
+    for (int32_t i = 0; i < request->n_stop; i++) {
+        struct text stop = request->stop[i];
+        size_t start = from + 1 > stop.size ? from + 1 - stop.size : 0;
+        if (start > text->size)
+            continue;
+        const char *found = memmem(text->data + start, text->size - start, stop.data, stop.size);
+        if (found && (size_t)(found - text->data) < earliest)
+            earliest = (size_t)(found - text->data);
+    }
+    return earliest;
+}
+
+void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer)
+{
+    const struct request *request = &sequence->prompt->job->request;
+    if (drawn->token < 0) {
+        fail(sequence, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        return;
+    }
+    if (!request->ignore_eos && tokenizer_ends_generation(tokenizer, drawn->token)) {
+        sequence->finish_reason = FINISH_STOP;
+        return;
+    }
+    size_t size_before = sequence->text.size;
+    if (!reserve_generated(sequence) ||
+        (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
+        fail(sequence, ERROR_OUT_OF_MEMORY, "keeping the generated tokens: out of memory");
+        return;
+    }
+    sequence->generated[sequence->n_generated++] = drawn->token;
+    tokenizer_decode(tokenizer, drawn->token, false, &sequence->text);
+    if (sequence->text.failed) {
+        fail(sequence, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
+        return;
+    }
+    size_t stop = find_stop(request, &sequence->text, size_before);
+    if (stop != SIZE_MAX) {
+        sequence->text.size = stop;
+        sequence->finish_reason = FINISH_STOP;
+    } else if (sequence->n_generated >= sequence->prompt->max_tokens) {
+        sequence->finish_reason = FINISH_LENGTH;
+    }
+}
+
+// Each byte that is no part of valid UTF-8 becomes U+FFFD.
+static bool copy_valid_utf8(struct arena *arena, const struct buffer *bytes, struct text *text)
+{
+    if (utf8_valid(bytes->data, bytes->size)) {
+        char *copy = arena_copy(arena, bytes->data, bytes->size);
+        *text = (struct text){copy, bytes->size};
+        return copy != NULL;
+    }
+    struct buffer out = {0};
+    for (size_t i = 0; i < bytes->size;) {
+        uint32_t codepoint;
+        size_t length = utf8_decode(bytes->data + i, bytes->size - i, &codepoint);
+        if (length)
+            buffer_add(&out, bytes->data + i, length);
+        else
+            buffer_add_string(&out, "\xEF\xBF\xBD");
+        i += length ? length : 1;
+    }
+    char *copy = out.failed ? NULL : arena_copy(arena, out.data, out.size);
+    *text = (struct text){copy, out.size};
+    buffer_finish(&out);
+    return copy != NULL;
+}
+
+static bool finish_choice(struct job *job, struct sequence *sequence, struct choice *choice)
+{
+    choice->finish_reason = sequence->finish_reason;
+    choice->n_tokens = sequence->n_generated;
+    job->result.completion_tokens += sequence->n_generated;
+    if (sequence->logprobs) {
+        choice->logprobs =
+            arena_allocate_array(&job->arena, (size_t)sequence->n_generated, sizeof *choice->logprobs);
+        if (!choice->logprobs)
+            return false;
+        memcpy(choice->logprobs, sequence->logprobs, (size_t)sequence->n_generated * sizeof *choice->logprobs);
+    }
+    return copy_valid_utf8(&job->arena, &sequence->text, &choice->text);
+}
+
+void prompt_finish_job(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    struct result *result = &job->result;
+    int32_t n = job->request.n;
+    if (prompt->error.status == STATUS_OK) {
+        result->choices = arena_allocate_array(&job->arena, (size_t)n, sizeof *result->choices);
+        bool complete = result->choices != NULL;
+        for (int32_t i = 0; complete && i < n; i++)
+            complete = finish_choice(job, &prompt->sequences[i], &result->choices[i]);
+        if (!complete)
+            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "writing the result: out of memory");
+        result->n_choices = n;
+        result->status = RESULT_DONE;
+    }
+    if (prompt->error.status != STATUS_OK) {
+        result->choices = NULL;
+        result->n_choices = 0;
+        result->completion_tokens = 0;
+        job_fail(job, &prompt->error);
+    }
+}

@@ -1,0 +1,40 @@
+// Figures about the work itself, from the engine thread to the store. They never touch a result.
+#pragma once
+
+#include "schemas/text.h"
+
+#include <stdint.h>
+
+// One step of the engine.
+struct step_figures {
+    int64_t finished_us;      // since 1970 UTC
+    int32_t n_sequences;      // that had rows in it
+    int32_t n_rows;
+    int32_t prefill_tokens;   // rows of prompts
+    int32_t decode_tokens;    // rows of answers
+    int32_t n_generated;      // tokens drawn
+    int32_t n_waiting;        // sequences in the window
+    int32_t pages_used, pages_total;
+    int64_t prepare_us;       // rendering and tokenizing newcomers
+    int64_t plan_us;          // ordering, admission, building the step
+    int64_t compute_us;       // in the engine
+    int64_t finish_us;        // stop rules, text, results
+};
+
+enum { PREFIX_REPORT_MAX = 16, PREFIX_TEXT_BYTES = 256 };
+
+struct prefix_report_entry {
+    uint64_t hash;
+    int32_t n_tokens;
+    int64_t n_hits;           // since the worker started
+    int64_t tokens_saved;
+    char text[PREFIX_TEXT_BYTES]; // its beginning, valid UTF-8
+};
+
+// Totals since the worker started.
+struct prefix_report {
+    int64_t n_lookups, n_hits, tokens_looked_up, tokens_saved, n_evictions;
+    int32_t pages_shared, pages_idle;
+    int32_t n_entries;
+    struct prefix_report_entry entries[PREFIX_REPORT_MAX]; // most tokens saved first
+};
