@@ -1,0 +1,126 @@
+// The store: one SQLite file (schemas/store.sql). Opening makes or migrates it. Several processes may have it open: each
+// writes in short transactions and waits for the others. The file is created with mode 0600: prompts stand in it.
+//
+// Errors: STATUS_RETRY when the file is busy or the disk full (the text says which; nothing of the transaction counts),
+// STATUS_REFUSE when it can't be used at all.
+// Thread: the one that opened it.
+#pragma once
+
+#include "schemas/figures.h"
+#include "schemas/job.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct store;
+
+enum { STORE_VERSION = 1, STORE_BUSY_MS = 10000, STORE_BATCHES_KEPT = 100000 };
+
+enum store_mode { STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY };
+
+enum status store_open(struct store **store, const char *path, enum store_mode mode, struct error *error) WARN_UNUSED;
+void store_close(struct store *store);
+const char *store_path(const struct store *store);
+
+// ---- workers ----
+
+struct worker_description {
+    const char *transport, *model, *backend;
+    int32_t n_sequences_max, n_rows_max, n_pages, page_positions;
+};
+
+// Registers this process, and holds a lock beside the store ("PATH-workers", one byte a worker) as long as it lives: a
+// dead worker is known by its lock, at once and without a timeout.
+enum status store_worker_start(struct store *store, const struct worker_description *description,
+                               int64_t *worker, struct error *error) WARN_UNUSED;
+enum status store_worker_stop(struct store *store, struct error *error) WARN_UNUSED;
+
+// ---- the embedded queue ----
+
+// Submits encoded jobs of one dataset, in one transaction. A job whose id the dataset has already is left as it is
+// (*n_added counts the new ones), so that an interrupted submission may be repeated.
+struct submission {
+    struct text job_id, custom_id;
+    int64_t index;
+    struct text record;
+    enum encoding encoding;
+};
+enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
+                         size_t *n_added, struct error *error) WARN_UNUSED;
+// Says which file a dataset is made from: the first call sets it, a later one with another fingerprint is STATUS_REFUSE.
+enum status store_dataset_begin(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
+                                struct error *error) WARN_UNUSED;
+enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
+
+// Claims up to n_max free jobs for this worker, those of dead workers first made free, in order of submission, and counts
+// the attempt. `receive` gets each record; id is the row, attempts the earlier ones. `dataset` with size 0: any.
+enum status store_claim(struct store *store, struct text dataset, size_t n_max,
+                        void (*receive)(void *context, int64_t id, struct text record, enum encoding encoding,
+                                        int32_t attempts),
+                        void *context, size_t *n_claimed, struct error *error) WARN_UNUSED;
+enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;
+// Finishes claimed jobs: results, status, dataset totals and the queue in one transaction. committed[i] false: this worker
+// does not hold job i any more (it was cancelled, say), nothing was written for it.
+struct finished_job {
+    const struct job *job;  // source.offset is the row id
+    struct text record;     // the result
+};
+enum status store_finish(struct store *store, const struct finished_job *jobs, size_t n, bool *committed,
+                         struct error *error) WARN_UNUSED;
+// Nothing is left that could be claimed, now or after a worker's death.
+enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained, struct error *error)
+    WARN_UNUSED;
+
+// Cancels what has not finished: queued jobs get their result now, claimed ones when their worker hears of it.
+enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled, struct error *error)
+    WARN_UNUSED;
+// Datasets cancelled since the last call, for workers.
+enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
+                                 void *context, struct error *error) WARN_UNUSED;
+
+// Results of a dataset in order of index; unfinished jobs are counted in *n_missing.
+enum status store_collect(struct store *store, struct text dataset,
+                          enum status (*receive)(void *context, struct text record, struct error *error),
+                          void *context, int64_t *n_missing, struct error *error) WARN_UNUSED;
+
+// ---- the projection, after a commit ----
+
+struct partition_row {
+    struct text topic;
+    int32_t partition;
+    int64_t position, committed, log_end, in_flight, map_covered;
+};
+
+// Everything one commit brought, in one transaction. Any part may be empty. Jobs of the embedded queue are already there.
+struct store_record {
+    const struct job *const *jobs; // published jobs from Kafka
+    size_t n_jobs;
+    const struct step_figures *steps;
+    size_t n_steps;
+    const struct prefix_report *prefixes; // NULL: no news
+    const struct partition_row *partitions;
+    size_t n_partitions;
+};
+enum status store_record(struct store *store, const struct store_record *record, struct error *error) WARN_UNUSED;
+
+// ---- questions ----
+
+struct dataset_progress {
+    struct text dataset; // valid during the call
+    int64_t submitted, done, failed, cancelled, running;
+    int64_t prompt_tokens, completion_tokens, cached_tokens;
+    double jobs_per_second;  // 0: unknown
+    double seconds_left;     // negative: unknown
+    bool is_cancelled;
+};
+// One call of `receive` a dataset; `dataset` with size 0: all.
+enum status store_progress(struct store *store, struct text dataset,
+                           void (*receive)(void *context, const struct dataset_progress *progress), void *context,
+                           struct error *error) WARN_UNUSED;
+
+struct store_totals {
+    int64_t n_workers_alive, n_steps, prefill_tokens, generated_tokens, busy_us;
+    double mean_batch;
+    double prefix_hit_share, tokens_saved_share; // 0..1
+};
+enum status store_totals(struct store *store, struct store_totals *totals, struct error *error) WARN_UNUSED;
