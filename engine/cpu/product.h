@@ -27,6 +27,9 @@
 
 enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 
+// A block of x whose absolute maximum is below this is zeros: 127 / maximum must stay a number.
+#define PRODUCT_SMALLEST 0x1p-100f
+
 struct packed; // one weight, or one expert's
 
 struct packed_shape {

@@ -1,0 +1,295 @@
+// Packed weights: memory, the table of formats, and the packers of the plain types and of those with blocks of 32.
+// File layouts: engine/dequantise.c; packed layout: packed.h.
+#include "engine/cpu/packed.h"
+
+#include "engine/dequantise.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t packed_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// What a block of 32 in the file is made of: byte offsets, 0 for what a type lacks (the scale aside).
+struct file_block {
+    int bytes, minimum, high_bits, nibbles;
+};
+
+static void pack_nibbles32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                           uint8_t *quants, struct file_block layout)
+{
+    int scale_bytes = layout.minimum ? 64 : 32;
+    int quant_bytes = layout.high_bits ? 320 : 256;
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += scale_bytes, quants += quant_bytes) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *block = rows[o] + (size_t)b * (size_t)layout.bytes;
+            memcpy(scales + 2 * o, block, 2);
+            if (layout.minimum)
+                memcpy(scales + 32 + 2 * o, block + layout.minimum, 2);
+            uint8_t q[PRODUCT_BLOCK];
+            for (int i = 0; i < 16; i++) {
+                q[i] = block[layout.nibbles + i] & 15;
+                q[16 + i] = block[layout.nibbles + i] >> 4;
+            }
+            packed_put_nibbles(quants, o, q);
+            if (!layout.high_bits)
+                continue;
+            for (int i = 0; i < PRODUCT_BLOCK; i++)
+                q[i] = block[layout.high_bits + i / 8] >> (i % 8) & 1;
+            packed_put_bit(quants + 256, o, q, 0);
+        }
+    }
+}
+
+static void pack_q4_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 18, .nibbles = 2});
+}
+
+static void pack_q4_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 20, .minimum = 2, .nibbles = 4});
+}
+
+static void pack_q5_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 22, .high_bits = 2, .nibbles = 6});
+}
+
+static void pack_q5_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    pack_nibbles32(rows, n_inputs, scales, quants,
+                   (struct file_block){.bytes = 24, .minimum = 2, .high_bits = 4, .nibbles = 8});
+}
+
+static void pack_q8_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 32, quants += 512) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *block = rows[o] + (size_t)b * 34;
+            memcpy(scales + 2 * o, block, 2);
+            uint8_t q[PRODUCT_BLOCK];
+            for (int i = 0; i < PRODUCT_BLOCK; i++)
+                q[i] = block[2 + i] ^ 0x80; // + 128
+            packed_put_bytes(quants, o, q);
+        }
+    }
+}
+
+static void pack_mxfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 16, quants += 256) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *block = rows[o] + (size_t)b * 17;
+            scales[o] = block[0];
+            uint8_t q[PRODUCT_BLOCK];
+            for (int i = 0; i < 16; i++) {
+                q[i] = block[1 + i] & 15;
+                q[16 + i] = block[1 + i] >> 4;
+            }
+            packed_put_nibbles(quants, o, q);
+        }
+    }
+}
+
+static void pack_f32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++)
+        for (int32_t i = 0; i < n_inputs; i++)
+            memcpy(quants + (size_t)i * 64 + 4 * o, rows[o] + (size_t)i * 4, 4);
+}
+
+static void pack_f16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++)
+        for (int32_t i = 0; i < n_inputs; i++)
+            memcpy(quants + (size_t)i * 32 + 2 * o, rows[o] + (size_t)i * 2, 2);
+}
+
+static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+{
+    for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+        for (int32_t i = 0; i < n_inputs; i++) {
+            uint16_t bits;
+            memcpy(&bits, rows[o] + (size_t)i * 2, 2);
+            uint32_t word;
+            memcpy(&word, quants + (size_t)(i / 2) * 64 + 4 * o, 4);
+            word |= (uint32_t)bits << (i % 2 == 0 ? 16 : 0);
+            memcpy(quants + (size_t)(i / 2) * 64 + 4 * o, &word, 4);
+        }
+    }
+}
+
+#define FORMAT(type_kind, type_offset, blocks, scale_bytes, quant_bytes, type_pack)                               \
+    {.kind = type_kind, .form = PRODUCT_QUANTS, .offset = type_offset, .group_blocks = blocks,                      \
+     .group_scale_bytes = scale_bytes, .block_quant_bytes = quant_bytes, .pack = type_pack}
+#define FORMAT_TABLE(type_values, type_offset, blocks, scale_bytes, type_pack)                                     \
+    {.kind = PACKED_SCALE, .form = PRODUCT_QUANTS, .values = type_values, .offset = type_offset,                   \
+     .group_blocks = blocks, .group_scale_bytes = scale_bytes, .block_quant_bytes = 256, .pack = type_pack}
+#define FORMAT_FLOAT(type_form, block_bytes, type_pack)                                                              \
+    {.kind = PACKED_FLOAT, .form = type_form, .group_blocks = 1, .block_quant_bytes = block_bytes, .pack = type_pack}
+
+static const struct packed_format formats[TENSOR_TYPE_COUNT] = {
+    [TENSOR_F32] = FORMAT_FLOAT(PRODUCT_FLOATS, 2048, pack_f32),
+    [TENSOR_F16] = FORMAT_FLOAT(PRODUCT_FLOATS, 1024, pack_f16),
+    [TENSOR_BF16] = FORMAT_FLOAT(PRODUCT_BFLOATS, 1024, pack_bf16),
+    [TENSOR_Q8_0] = FORMAT(PACKED_SCALE, 128, 1, 32, 512, pack_q8_0),
+    [TENSOR_Q4_0] = FORMAT(PACKED_SCALE, 8, 1, 32, 256, pack_q4_0),
+    [TENSOR_Q4_1] = FORMAT(PACKED_MINIMUM, 0, 1, 64, 256, pack_q4_1),
+    [TENSOR_Q5_0] = FORMAT(PACKED_SCALE, 16, 1, 32, 320, pack_q5_0),
+    [TENSOR_Q5_1] = FORMAT(PACKED_MINIMUM, 0, 1, 64, 320, pack_q5_1),
+    [TENSOR_Q2_K] = FORMAT(PACKED_HALVES_MINIMUM, 0, 8, 320, 128, pack_q2_k),
+    [TENSOR_Q3_K] = FORMAT(PACKED_HALVES, 4, 8, 288, 192, pack_q3_k),
+    [TENSOR_Q4_K] = FORMAT(PACKED_MINIMUM, 0, 8, 320, 256, pack_q4_k),
+    [TENSOR_Q5_K] = FORMAT(PACKED_MINIMUM, 0, 8, 320, 320, pack_q5_k),
+    [TENSOR_Q6_K] = FORMAT(PACKED_HALVES, 32, 8, 288, 384, pack_q6_k),
+    [TENSOR_IQ4_NL] = FORMAT_TABLE(packed_iq4_values, 0, 1, 32, pack_q4_0),
+    [TENSOR_IQ4_XS] = FORMAT_TABLE(packed_iq4_values, 0, 8, 160, pack_iq4_xs),
+    [TENSOR_MXFP4] = FORMAT_TABLE(packed_e2m1_values, 0, 1, 16, pack_mxfp4),
+};
+
+const struct packed_format *packed_format(enum tensor_type type)
+{
+    return &formats[type];
+}
+
+// Memory from the system, zeroed. Whole huge pages inside are asked for as such; the ragged ends stay small pages, so
+// that no tensor takes more than it needs.
+static uint8_t *memory_map(uint64_t bytes)
+{
+    const uint64_t huge = 2u << 20;
+    if (bytes > SIZE_MAX - huge)
+        return NULL;
+    uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    uintptr_t begin = ((uintptr_t)memory + huge - 1) & ~(uintptr_t)(huge - 1);
+    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(huge - 1);
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); // a hint: refused where the kernel lacks it
+    return memory;
+}
+
+// The packing of one tensor over the pool: a task is a panel.
+struct packing {
+    struct packed *packed;
+    const struct packed_format *format;
+    const struct tensor_traits *traits; // of the tensor's type
+    const uint8_t *bytes;
+    uint64_t row_bytes;
+    bool widened; // the type has no packer: rows go through dequantise
+};
+
+static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS], uint8_t *quants)
+{
+    enum { ITEMS = 256 };
+    float items[ITEMS];
+    int32_t n_inputs = packing->packed->shape.n_inputs;
+    for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+        const uint8_t *blocks = rows[o];
+        for (int32_t first = 0; first < n_inputs; first += ITEMS) {
+            int32_t n = n_inputs - first < ITEMS ? n_inputs - first : ITEMS;
+            packing->traits->dequantise(blocks, items, (size_t)n);
+            blocks += (size_t)n / packing->traits->block_items * packing->traits->block_bytes;
+            for (int32_t i = 0; i < n; i++)
+                memcpy(quants + (size_t)(first + i) * 64 + 4 * o, &items[i], 4);
+        }
+    }
+}
+
+static void pack_panel(void *context, int panel, int thread)
+{
+    const struct packing *packing = context;
+    struct packed *packed = packing->packed;
+    const uint8_t *rows[PANEL_OUTPUTS] = {NULL};
+    for (int o = 0; o < PANEL_OUTPUTS && panel * PANEL_OUTPUTS + o < packed->shape.n_outputs; o++)
+        rows[o] = packing->bytes + (uint64_t)(panel * PANEL_OUTPUTS + o) * packing->row_bytes;
+    uint8_t *scales = packed->data + (uint64_t)panel * packed->panel_bytes;
+    uint8_t *quants = scales + packed->scales_bytes;
+    if (packing->widened)
+        widen_panel(packing, rows, quants);
+    else
+        packing->format->pack(rows, packed->shape.n_inputs, scales, quants);
+}
+
+static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits, struct error *error)
+{
+    uint64_t n_outputs = tensor_n_rows(tensor), n_inputs = tensor->dims[0];
+    if (!traits->name)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: unknown type %d",
+                         (int)tensor->name.size, tensor->name.data, (int)tensor->type);
+    if (formats[tensor->type].kind == PACKED_NONE && !traits->dequantise)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: no arithmetic for type %s",
+                         (int)tensor->name.size, tensor->name.data, traits->name);
+    if (n_outputs < 1 || n_outputs > INT32_MAX - PANEL_OUTPUTS || n_inputs < 1 ||
+        n_inputs > INT32_MAX - PRODUCT_BLOCK || n_inputs % traits->block_items != 0) {
+        char shape[64];
+        tensor_shape_text(tensor, shape);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: no matrix of type %s has shape %s",
+                         (int)tensor->name.size, tensor->name.data, traits->name, shape);
+    }
+    return STATUS_OK;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+enum status packed_create(struct packed **out, const struct tensor *tensor, struct pool *pool, struct error *error)
+{
+    *out = NULL;
+    const struct tensor_traits *traits = tensor_traits(tensor->type);
+    enum status status = shape_check(tensor, traits, error);
+    if (status != STATUS_OK)
+        return status;
+    bool widened = formats[tensor->type].kind == PACKED_NONE;
+    enum tensor_type type = widened ? TENSOR_F32 : tensor->type;
+    const struct packed_format *format = &formats[type];
+    struct packed *packed = calloc(1, sizeof *packed);
+    if (packed) {
+        packed->shape = (struct packed_shape){type, (int32_t)tensor_n_rows(tensor), (int32_t)tensor->dims[0]};
+        packed->n_panels = (packed->shape.n_outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS;
+        packed->n_blocks = (packed->shape.n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
+        uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format->group_blocks;
+        packed->scales_bytes = round_up(n_groups * (uint64_t)format->group_scale_bytes, 64);
+        uint64_t quants_bytes = (uint64_t)packed->n_blocks * (uint64_t)format->block_quant_bytes;
+        packed->panel_bytes = packed->scales_bytes + quants_bytes; // < 2^31 * 2^7: no overflow
+        if (!__builtin_mul_overflow(packed->panel_bytes, (uint64_t)packed->n_panels, &packed->data_bytes))
+            packed->data = memory_map(packed->data_bytes);
+    }
+    if (!packed || !packed->data) {
+        free(packed);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
+                         (int)tensor->name.size, tensor->name.data);
+    }
+    struct packing packing = {packed, format, traits, tensor->data, tensor_row_bytes(tensor), widened};
+    pool_run(pool, packed->n_panels, pack_panel, &packing);
+    *out = packed;
+    return STATUS_OK;
+}
+
+void packed_destroy(struct packed *packed)
+{
+    if (!packed)
+        return;
+    munmap(packed->data, packed->data_bytes);
+    free(packed);
+}
+
+struct packed_shape packed_shape(const struct packed *packed)
+{
+    return packed->shape;
+}
+
+uint64_t packed_bytes(const struct packed *packed)
+{
+    return packed->data_bytes;
+}
+
+unsigned packed_form(const struct packed *packed)
+{
+    return formats[packed->shape.type].form;
+}

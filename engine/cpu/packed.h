@@ -1,0 +1,147 @@
+// The packed layout, for the files that write it (pack*.c) and read it (product*.c).
+//
+// A weight is n_panels panels of `panel_bytes`, one after another from a page boundary: 16 outputs each, the last filled
+// up with zeros. A panel is a scales region and a quants region, each a multiple of 64 bytes.
+//
+// Quants, for each block of 32 inputs: planes of 64-byte registers; in each, the 4 bytes from 4 * o belong to output o and
+// byte i of them to inputs 4 * j + i:
+//   nibbles  256 bytes  register j (0..3): low half-bytes inputs 4j.., high half-bytes inputs 16 + 4j..
+//   bit       64 bytes  bit j (0..7): inputs 4j..
+//   pairs    128 bytes  register h (0, 1), bits 2s..2s + 1 (s 0..3): inputs 16h + 4s..
+//   bytes    512 bytes  register j (0..7): inputs 4j..
+//            planes                quants are  scales region
+//   Q8_0     bytes                 q + 128     h16 d[16] a block
+//   Q4_0     nibbles               q + 8       h16 d[16] a block
+//   Q4_1     nibbles               q           h16 d[16], h16 m[16] a block
+//   Q5_0     nibbles, bit          q + 16      h16 d[16] a block
+//   Q5_1     nibbles, bit          q           h16 d[16], h16 m[16] a block
+//   IQ4_NL   nibbles               index       h16 d[16] a block
+//   MXFP4    nibbles               index       u8 e[16] a block
+//   Q2_K     pairs                 q           h16 d[16], h16 dmin[16], 8 blocks x 2 halves x u8 (scale | min << 4)[16]
+//   Q3_K     pairs, bit            q + 4       h16 d[16], 8 blocks x 2 halves x i8 scale[16]
+//   Q4_K     nibbles               q           h16 d[16], h16 dmin[16], 8 blocks x (u8 scale[16], u8 min[16])
+//   Q5_K     nibbles, bit          q           as Q4_K
+//   Q6_K     nibbles, pairs        q + 32      as Q3_K
+//   IQ4_XS   nibbles               index       h16 d[16], 8 blocks x i8 scale[16]
+//   F32      no scales; 16 outputs an input    F16 the same
+//   BF16     no scales; 16 words of 32 bits for two inputs: input 2k in the upper half, 2k + 1 in the lower
+// so that a quant is at most 8 bits and one more (bit) or two more (pairs) bits lie on top of a nibble.
+#pragma once
+
+#include "engine/cpu/product.h"
+
+enum { PACKED_GROUP_BLOCKS_MAX = 8 };
+
+// How a type's blocks enter the sum (product.h).
+enum packed_kind {
+    PACKED_NONE,          // no kernel of its own
+    PACKED_FLOAT,
+    PACKED_SCALE,
+    PACKED_MINIMUM,       // scale and minimum
+    PACKED_HALVES,        // two scales
+    PACKED_HALVES_MINIMUM // two scales and two minima
+};
+
+struct packed_format {
+    enum packed_kind kind;
+    enum product_form form;
+    int32_t offset;              // what quants stand above their value
+    const int8_t *values;        // [16]: quants are indices into it, the value is values[i]
+    int32_t group_blocks;        // blocks that the scales region holds together
+    int32_t group_scale_bytes;
+    int32_t block_quant_bytes;   // of 32 inputs
+    // Packs the rows of one panel; a missing output's row is NULL and its bytes are left zero.
+    void (*pack)(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+};
+
+// Never NULL.
+const struct packed_format *packed_format(enum tensor_type type);
+
+struct packed {
+    struct packed_shape shape;
+    int32_t n_panels;
+    int32_t n_blocks;        // of 32 inputs, the last one maybe partly there (float types)
+    uint64_t scales_bytes;   // of one panel
+    uint64_t panel_bytes;
+    uint8_t *data;
+    uint64_t data_bytes;
+};
+
+static inline const uint8_t *packed_scales(const struct packed *packed, int32_t panel)
+{
+    return packed->data + (uint64_t)panel * packed->panel_bytes;
+}
+
+static inline const uint8_t *packed_quants(const struct packed *packed, int32_t panel)
+{
+    return packed_scales(packed, panel) + packed->scales_bytes;
+}
+
+// Values of 4-bit indices, as ggml's IQ4_NL and the OCP's E2M1 (doubled) define them.
+extern const int8_t packed_iq4_values[16];
+extern const int8_t packed_e2m1_values[16];
+
+// Scale of an MXFP4 block for doubled values: 2^(e - 128); 0 and 1 give subnormals.
+static inline float packed_e8m0_half(uint8_t exponent)
+{
+    uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
+    float scale;
+    __builtin_memcpy(&scale, &bits, 4);
+    return scale;
+}
+
+// The K-quants' packers (pack_k.c).
+void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_q3_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_q4_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_q5_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_q6_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+
+// Writes one output's 32 quants of a block into a plane. The planes start zeroed.
+static inline uint32_t packed_word(const uint8_t *quants)
+{
+    uint32_t word;
+    __builtin_memcpy(&word, quants, 4);
+    return word;
+}
+
+static inline void packed_put_word(uint8_t *plane, int reg, int output, uint32_t word)
+{
+    __builtin_memcpy(plane + reg * 64 + output * 4, &word, 4);
+}
+
+static inline void packed_put_bytes(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK])
+{
+    for (int j = 0; j < 8; j++)
+        packed_put_word(plane, j, output, packed_word(quants + 4 * j));
+}
+
+static inline void packed_put_nibbles(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK])
+{
+    for (int j = 0; j < 4; j++) {
+        uint32_t low = packed_word(quants + 4 * j) & 0x0F0F0F0Fu;
+        uint32_t high = packed_word(quants + 16 + 4 * j) & 0x0F0F0F0Fu;
+        packed_put_word(plane, j, output, low | high << 4);
+    }
+}
+
+// Bit `shift` of the quants.
+static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK], int shift)
+{
+    uint32_t word = 0;
+    for (int j = 0; j < 8; j++)
+        word |= (packed_word(quants + 4 * j) >> shift & 0x01010101u) << j;
+    packed_put_word(plane, 0, output, word);
+}
+
+// Bits `shift` and `shift` + 1 of the quants.
+static inline void packed_put_pairs(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK], int shift)
+{
+    for (int h = 0; h < 2; h++) {
+        uint32_t word = 0;
+        for (int s = 0; s < 4; s++)
+            word |= (packed_word(quants + 16 * h + 4 * s) >> shift & 0x03030303u) << (2 * s);
+        packed_put_word(plane, h, output, word);
+    }
+}

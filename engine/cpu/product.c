@@ -1,0 +1,164 @@
+// x made ready for products, and products cut into pieces for the pool.
+#include "engine/cpu/packed.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int32_t blocks_of(int32_t n_inputs)
+{
+    return (n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
+}
+
+enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, struct error *error)
+{
+    assert(n_rows_max > 0 && n_inputs_max > 0 && n_inputs_max <= INT32_MAX - PRODUCT_BLOCK);
+    memset(prepared, 0, sizeof *prepared);
+    // Per block: quants and bfloats never live at once for one weight, but may for a group, so each has its room.
+    const uint64_t block_bytes = PRODUCT_BLOCK + sizeof(float) + 3 * sizeof(int32_t) + PRODUCT_BLOCK * sizeof(uint16_t);
+    uint64_t n_blocks, bytes;
+    void *memory = NULL;
+    if (__builtin_mul_overflow((uint64_t)n_rows_max, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
+        __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX ||
+        posix_memalign(&memory, 64, bytes) != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for products of %d rows of %d inputs",
+                         (int)n_rows_max, (int)n_inputs_max);
+    prepared->memory = memory;
+    prepared->n_rows_max = n_rows_max;
+    prepared->n_inputs_max = n_inputs_max;
+    prepared->bfloats = memory;
+    prepared->quants = (int8_t *)(prepared->bfloats + n_blocks * PRODUCT_BLOCK);
+    prepared->scales = (float *)(void *)(prepared->quants + n_blocks * PRODUCT_BLOCK);
+    prepared->sums = (int32_t *)(void *)(prepared->scales + n_blocks);
+    prepared->half_sums = prepared->sums + n_blocks;
+    return STATUS_OK;
+}
+
+void prepared_finish(struct prepared *prepared)
+{
+    free(prepared->memory);
+    memset(prepared, 0, sizeof *prepared);
+}
+
+struct preparing {
+    struct prepared *prepared;
+    const struct product_kernels *kernels;
+    int32_t rows_a_task;
+};
+
+static void prepare_rows(void *context, int index, int thread)
+{
+    const struct preparing *preparing = context;
+    struct prepared *prepared = preparing->prepared;
+    int64_t n_blocks = blocks_of(prepared->n_inputs);
+    int32_t end = (index + 1) * preparing->rows_a_task;
+    if (end > prepared->n_rows)
+        end = prepared->n_rows;
+    for (int64_t r = (int64_t)index * preparing->rows_a_task; r < end; r++) {
+        const float *row = prepared->items + r * prepared->stride;
+        int64_t first = r * n_blocks;
+        if (prepared->forms & PRODUCT_QUANTS)
+            preparing->kernels->quantise(row, prepared->n_inputs, prepared->quants + first * PRODUCT_BLOCK,
+                                         prepared->scales + first, prepared->sums + first,
+                                         prepared->half_sums + 2 * first);
+        if (prepared->forms & PRODUCT_BFLOATS)
+            preparing->kernels->round_bfloat(row, prepared->n_inputs, prepared->bfloats + first * PRODUCT_BLOCK);
+    }
+}
+
+void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
+                  const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms)
+{
+    assert(n_rows <= prepared->n_rows_max && n_inputs <= prepared->n_inputs_max && stride >= n_inputs);
+    prepared->n_rows = n_rows;
+    prepared->n_inputs = n_inputs;
+    prepared->items = x;
+    prepared->stride = stride;
+    prepared->forms = forms;
+    if (forms == PRODUCT_FLOATS || n_rows == 0)
+        return;
+    // A row is about a microsecond's work: a task holds enough rows to be worth handing to another thread.
+    enum { ITEMS_A_TASK = 16384 };
+    struct preparing preparing = {prepared, kernels, ITEMS_A_TASK / n_inputs + 1};
+    int n_tasks = (n_rows + preparing.rows_a_task - 1) / preparing.rows_a_task;
+    if (n_tasks == 1)
+        prepare_rows(&preparing, 0, 0);
+    else
+        pool_run(pool, n_tasks, prepare_rows, &preparing);
+}
+
+// How a group of products is cut. Pieces are numbered product by product, by panels, then by rows, so that a thread's
+// range of pieces streams the weights from front to back.
+struct cut {
+    const struct product_kernels *kernels;
+    const struct product_task *tasks;
+    const struct prepared *x;
+    int n_tasks;
+    int32_t panels_a_piece[PRODUCT_TASKS_MAX];
+    int first_piece[PRODUCT_TASKS_MAX + 1];
+    int32_t rows_a_piece;
+    int row_pieces;
+};
+
+static void run_piece(void *context, int index, int thread)
+{
+    const struct cut *cut = context;
+    int t = 0;
+    while (index >= cut->first_piece[t + 1])
+        t++;
+    const struct product_task *task = &cut->tasks[t];
+    int piece = index - cut->first_piece[t];
+    int32_t panel = piece / cut->row_pieces * cut->panels_a_piece[t];
+    int32_t row = piece % cut->row_pieces * cut->rows_a_piece;
+    int32_t panel_end = panel + cut->panels_a_piece[t];
+    int32_t row_end = row + cut->rows_a_piece;
+    if (panel_end > task->weight->n_panels)
+        panel_end = task->weight->n_panels;
+    if (row_end > cut->x->n_rows)
+        row_end = cut->x->n_rows;
+    cut->kernels->product[task->weight->shape.type](task->weight, panel, panel_end, cut->x, row, row_end, task->y,
+                                                    task->y_stride, task->bias);
+}
+
+// A piece's weights: enough that fetching a piece costs nothing beside it and few enough that threads end together.
+enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
+
+static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes)
+{
+    uint64_t n = piece_bytes / weight->panel_bytes;
+    n += n & 1; // kernels take panels by two
+    return n < 2 ? 2 : n > (uint64_t)weight->n_panels ? weight->n_panels : (int32_t)n;
+}
+
+void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks, int n,
+                 const struct prepared *x)
+{
+    assert(n >= 1 && n <= PRODUCT_TASKS_MAX);
+    if (x->n_rows == 0)
+        return;
+    struct cut cut = {.kernels = kernels, .tasks = tasks, .x = x, .n_tasks = n};
+    uint64_t bytes = 0;
+    for (int t = 0; t < n; t++) {
+        assert(tasks[t].weight->shape.n_inputs == x->n_inputs);
+        assert((packed_format(tasks[t].weight->shape.type)->form & ~x->forms) == 0);
+        bytes += tasks[t].weight->data_bytes;
+    }
+    uint64_t piece_bytes = bytes / (uint64_t)(pool_n_threads(pool) * PIECES_A_THREAD);
+    if (piece_bytes > PIECE_BYTES)
+        piece_bytes = PIECE_BYTES;
+    int n_pieces = 0;
+    for (int t = 0; t < n; t++) {
+        cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes);
+        n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
+    }
+    // Rows are cut only where panels alone leave threads without work: each cut unpacks the weights once more.
+    cut.row_pieces = 1;
+    int wanted = pool_n_threads(pool) * 2;
+    while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)
+        cut.row_pieces *= 2;
+    cut.rows_a_piece = (x->n_rows + cut.row_pieces - 1) / cut.row_pieces;
+    for (int t = 0; t < n; t++)
+        cut.first_piece[t + 1] = cut.first_piece[t] + cut.row_pieces * ((tasks[t].weight->n_panels +
+                                 cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t]);
+    pool_run(pool, cut.first_piece[n], run_piece, &cut);
+}

@@ -1,0 +1,349 @@
+// Products in plain C: the definition (product.h) written down, against which the other versions are tested.
+#include "engine/cpu/packed.h"
+
+#include "engine/dequantise.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { HALF = PRODUCT_BLOCK / 2 };
+
+// One block of a panel, unpacked. Types of one scale a block leave the second half's at 0.
+struct block {
+    int16_t values[PANEL_OUTPUTS][PRODUCT_BLOCK];
+    float scales[2][PANEL_OUTPUTS];
+    float minima[2][PANEL_OUTPUTS]; // what is added for each unit of x
+};
+
+static float half_at(const uint8_t *halves, int index)
+{
+    uint16_t bits;
+    memcpy(&bits, halves + 2 * index, 2);
+    return half_to_float(bits);
+}
+
+static void unpack_nibbles(const uint8_t *plane, uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
+{
+    for (int o = 0; o < PANEL_OUTPUTS; o++) {
+        for (int i = 0; i < HALF; i++) {
+            uint8_t byte = plane[i / 4 * 64 + o * 4 + i % 4];
+            quants[o][i] = byte & 15;
+            quants[o][HALF + i] = byte >> 4;
+        }
+    }
+}
+
+static void unpack_bit(const uint8_t *plane, int shift, uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
+{
+    for (int o = 0; o < PANEL_OUTPUTS; o++)
+        for (int i = 0; i < PRODUCT_BLOCK; i++)
+            quants[o][i] |= (uint8_t)((plane[o * 4 + i % 4] >> (i / 4) & 1) << shift);
+}
+
+static void unpack_pairs(const uint8_t *plane, int shift, uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
+{
+    for (int o = 0; o < PANEL_OUTPUTS; o++)
+        for (int i = 0; i < PRODUCT_BLOCK; i++)
+            quants[o][i] |= (uint8_t)((plane[i / HALF * 64 + o * 4 + i % 4] >> (i % HALF / 4 * 2) & 3) << shift);
+}
+
+static void unpack_quants(enum tensor_type type, const uint8_t *planes, uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
+{
+    memset(quants, 0, PANEL_OUTPUTS * PRODUCT_BLOCK);
+    switch (type) {
+    case TENSOR_Q8_0:
+        for (int o = 0; o < PANEL_OUTPUTS; o++)
+            for (int i = 0; i < PRODUCT_BLOCK; i++)
+                quants[o][i] = planes[i / 4 * 64 + o * 4 + i % 4];
+        break;
+    case TENSOR_Q5_0:
+    case TENSOR_Q5_1:
+    case TENSOR_Q5_K:
+        unpack_nibbles(planes, quants);
+        unpack_bit(planes + 256, 4, quants);
+        break;
+    case TENSOR_Q6_K:
+        unpack_nibbles(planes, quants);
+        unpack_pairs(planes + 256, 4, quants);
+        break;
+    case TENSOR_Q3_K:
+        unpack_pairs(planes, 0, quants);
+        unpack_bit(planes + 128, 2, quants);
+        break;
+    case TENSOR_Q2_K:
+        unpack_pairs(planes, 0, quants);
+        break;
+    default:
+        unpack_nibbles(planes, quants);
+        break;
+    }
+}
+
+// Scales of block `b` of the group whose scales are at `group`.
+static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, struct block *block)
+{
+    for (int o = 0; o < PANEL_OUTPUTS; o++) {
+        float d = half_at(group, o);
+        switch (type) {
+        case TENSOR_Q4_1:
+        case TENSOR_Q5_1:
+            block->scales[0][o] = d;
+            block->minima[0][o] = half_at(group + 32, o);
+            break;
+        case TENSOR_Q4_K:
+        case TENSOR_Q5_K:
+            block->scales[0][o] = d * (float)group[64 + b * 32 + o];
+            block->minima[0][o] = -(half_at(group + 32, o) * (float)group[64 + b * 32 + 16 + o]);
+            break;
+        case TENSOR_Q3_K:
+        case TENSOR_Q6_K:
+            for (int h = 0; h < 2; h++)
+                block->scales[h][o] = d * (float)(int8_t)group[32 + b * 32 + h * 16 + o];
+            break;
+        case TENSOR_Q2_K:
+            for (int h = 0; h < 2; h++) {
+                uint8_t both = group[64 + b * 32 + h * 16 + o];
+                block->scales[h][o] = d * (float)(both & 15);
+                block->minima[h][o] = -(half_at(group + 32, o) * (float)(both >> 4));
+            }
+            break;
+        case TENSOR_IQ4_XS:
+            block->scales[0][o] = d * (float)(int8_t)group[32 + b * 16 + o];
+            break;
+        case TENSOR_MXFP4:
+            block->scales[0][o] = packed_e8m0_half(group[o]);
+            break;
+        default:
+            block->scales[0][o] = d;
+            break;
+        }
+    }
+}
+
+static void unpack_block(const struct packed *weight, int32_t panel, int32_t b, struct block *block)
+{
+    const struct packed_format *format = packed_format(weight->shape.type);
+    uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK];
+    unpack_quants(weight->shape.type, packed_quants(weight, panel) + (int64_t)b * format->block_quant_bytes, quants);
+    for (int o = 0; o < PANEL_OUTPUTS; o++)
+        for (int i = 0; i < PRODUCT_BLOCK; i++)
+            block->values[o][i] = (int16_t)(format->values ? format->values[quants[o][i]]
+                                                           : quants[o][i] - format->offset);
+    const uint8_t *scales = packed_scales(weight, panel);
+    unpack_scales(weight->shape.type, scales + (int64_t)(b / format->group_blocks) * format->group_scale_bytes,
+                  b % format->group_blocks, block);
+}
+
+static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
+{
+    int32_t sum = 0;
+    for (int i = 0; i < HALF; i++)
+        sum += values[i] * quants[i];
+    return sum;
+}
+
+// One block of one row and output: see product.h.
+static float block_add(float acc, enum packed_kind kind, const struct block *block, int o, const int8_t *quants,
+                       float x_scale, int32_t sum, const int32_t half_sums[2])
+{
+    int32_t dot_0 = dot_half(block->values[o], quants);
+    int32_t dot_1 = dot_half(block->values[o] + HALF, quants + HALF);
+    float t;
+    if (kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM)
+        t = fmaf((float)dot_1, block->scales[1][o], (float)dot_0 * block->scales[0][o]);
+    else
+        t = (float)(dot_0 + dot_1) * block->scales[0][o];
+    if (kind == PACKED_MINIMUM)
+        t = fmaf(block->minima[0][o], (float)sum, t);
+    if (kind == PACKED_HALVES_MINIMUM) {
+        t = fmaf(block->minima[0][o], (float)half_sums[0], t);
+        t = fmaf(block->minima[1][o], (float)half_sums[1], t);
+    }
+    return fmaf(t, x_scale, acc);
+}
+
+static void store_panel(const struct packed *weight, int32_t panel, const float acc[PANEL_OUTPUTS], float *y,
+                        const float *bias)
+{
+    for (int o = 0; o < PANEL_OUTPUTS && panel * PANEL_OUTPUTS + o < weight->shape.n_outputs; o++) {
+        int32_t output = panel * PANEL_OUTPUTS + o;
+        y[output] = bias ? acc[o] + bias[output] : acc[o];
+    }
+}
+
+static void product_quants(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                           const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
+                           const float *bias)
+{
+    enum { ROWS = 16 }; // share the unpacking of a block
+    enum packed_kind kind = packed_format(weight->shape.type)->kind;
+    int64_t n_blocks = weight->n_blocks;
+    struct block block = {0};
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        for (int32_t first = row_begin; first < row_end; first += ROWS) {
+            int32_t n = row_end - first < ROWS ? row_end - first : ROWS;
+            float acc[ROWS][PANEL_OUTPUTS] = {0};
+            for (int32_t b = 0; b < n_blocks; b++) {
+                unpack_block(weight, panel, b, &block);
+                for (int32_t r = 0; r < n; r++) {
+                    int64_t at = (first + r) * n_blocks + b;
+                    for (int o = 0; o < PANEL_OUTPUTS; o++)
+                        acc[r][o] = block_add(acc[r][o], kind, &block, o, x->quants + at * PRODUCT_BLOCK,
+                                              x->scales[at], x->sums[at], x->half_sums + at * 2);
+                }
+            }
+            for (int32_t r = 0; r < n; r++)
+                store_panel(weight, panel, acc[r], y + (first + r) * y_stride, bias);
+        }
+    }
+}
+
+static void product_f32(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
+                        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+{
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        const float *weights = (const float *)(const void *)packed_quants(weight, panel);
+        for (int32_t r = row_begin; r < row_end; r++) {
+            const float *items = x->items + r * x->stride;
+            float acc[PANEL_OUTPUTS] = {0};
+            for (int32_t i = 0; i < weight->shape.n_inputs; i++)
+                for (int o = 0; o < PANEL_OUTPUTS; o++)
+                    acc[o] = fmaf(weights[(int64_t)i * PANEL_OUTPUTS + o], items[i], acc[o]);
+            store_panel(weight, panel, acc, y + r * y_stride, bias);
+        }
+    }
+}
+
+static void product_f16(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
+                        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+{
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        const uint8_t *weights = packed_quants(weight, panel);
+        for (int32_t r = row_begin; r < row_end; r++) {
+            const float *items = x->items + r * x->stride;
+            float acc[PANEL_OUTPUTS] = {0};
+            for (int32_t i = 0; i < weight->shape.n_inputs; i++)
+                for (int o = 0; o < PANEL_OUTPUTS; o++)
+                    acc[o] = fmaf(half_at(weights + (int64_t)i * 32, o), items[i], acc[o]);
+            store_panel(weight, panel, acc, y + r * y_stride, bias);
+        }
+    }
+}
+
+static float flushed(float value)
+{
+    return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
+}
+
+static float bfloat_flushed(uint16_t bits)
+{
+    return flushed(bfloat_to_float(bits));
+}
+
+// A pair of inputs: the upper halves of the words are the first.
+static float pair_add(float acc, uint32_t weights, uint32_t items)
+{
+    acc = flushed(fmaf(bfloat_flushed((uint16_t)(weights >> 16)), bfloat_flushed((uint16_t)(items >> 16)), acc));
+    return flushed(fmaf(bfloat_flushed((uint16_t)weights), bfloat_flushed((uint16_t)items), acc));
+}
+
+static void product_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
+                         const float *bias)
+{
+    int32_t n_pairs = (weight->shape.n_inputs + 1) / 2;
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        const uint8_t *words = packed_quants(weight, panel);
+        for (int32_t r = row_begin; r < row_end; r++) {
+            const uint16_t *items = x->bfloats + (int64_t)r * weight->n_blocks * PRODUCT_BLOCK;
+            float acc[PANEL_OUTPUTS] = {0};
+            for (int32_t k = 0; k < n_pairs; k++) {
+                uint32_t pair, weights[PANEL_OUTPUTS];
+                memcpy(&pair, items + 2 * (int64_t)k, sizeof pair);
+                memcpy(weights, words + (int64_t)k * 64, sizeof weights);
+                for (int o = 0; o < PANEL_OUTPUTS; o++)
+                    acc[o] = pair_add(acc[o], weights[o], pair);
+            }
+            store_panel(weight, panel, acc, y + r * y_stride, bias);
+        }
+    }
+}
+
+// Absolute maximum as bits: the order of the bits is the order of the numbers, with infinity and NaN on top.
+static uint32_t maximum_bits(const float *x, int32_t n)
+{
+    uint32_t maximum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        bits &= 0x7FFFFFFFu;
+        maximum = bits > maximum ? bits : maximum;
+    }
+    return maximum;
+}
+
+static void quantise_block(const float *x, int32_t n, int8_t quants[PRODUCT_BLOCK], float *scale)
+{
+    memset(quants, 0, PRODUCT_BLOCK);
+    uint32_t bits = maximum_bits(x, n);
+    float maximum;
+    memcpy(&maximum, &bits, 4);
+    *scale = 0;
+    if (bits >= 0x7F800000u)
+        *scale = NAN;
+    if (bits >= 0x7F800000u || maximum < PRODUCT_SMALLEST)
+        return;
+    *scale = maximum / 127.0f;
+    float inverse = 127.0f / maximum;
+    for (int32_t i = 0; i < n; i++)
+        quants[i] = (int8_t)rintf(x[i] * inverse);
+}
+
+static void quantise(const float *x, int32_t n, int8_t *quants, float *scales, int32_t *sums, int32_t *half_sums)
+{
+    for (int32_t first = 0, b = 0; first < n; first += PRODUCT_BLOCK, b++) {
+        quantise_block(x + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, quants + first, &scales[b]);
+        for (int h = 0; h < 2; h++) {
+            half_sums[2 * b + h] = 0;
+            for (int i = 0; i < HALF; i++)
+                half_sums[2 * b + h] += quants[first + h * HALF + i];
+        }
+        sums[b] = half_sums[2 * b] + half_sums[2 * b + 1];
+    }
+}
+
+static uint16_t bfloat_round(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (value != value)
+        return (uint16_t)(bits >> 16 | 0x40); // stays a NaN
+    if ((bits & 0x7F800000u) == 0)
+        return (uint16_t)(bits >> 16 & 0x8000u); // subnormals are zero
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+static void round_bfloat(const float *x, int32_t n, uint16_t *bfloats)
+{
+    memset(bfloats, 0, (size_t)((n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK) * PRODUCT_BLOCK * sizeof *bfloats);
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t pair;
+        memcpy(&pair, bfloats + i / 2 * 2, sizeof pair);
+        pair |= (uint32_t)bfloat_round(x[i]) << (i % 2 == 0 ? 16 : 0);
+        memcpy(bfloats + i / 2 * 2, &pair, sizeof pair);
+    }
+}
+
+void product_kernels_plain(struct product_kernels *kernels)
+{
+    memset(kernels, 0, sizeof *kernels);
+    kernels->quantise = quantise;
+    kernels->round_bfloat = round_bfloat;
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+        if (packed_format((enum tensor_type)type)->form == PRODUCT_QUANTS)
+            kernels->product[type] = product_quants;
+    kernels->product[TENSOR_F32] = product_f32;
+    kernels->product[TENSOR_F16] = product_f16;
+    kernels->product[TENSOR_BF16] = product_bf16;
+}
