@@ -14,11 +14,12 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
 {
     assert(n_rows_max > 0 && n_inputs_max > 0 && n_inputs_max <= INT32_MAX - PRODUCT_BLOCK);
     memset(prepared, 0, sizeof *prepared);
-    // Per block: quants and bfloats never live at once for one weight, but may for a group, so each has its room.
-    const uint64_t block_bytes = PRODUCT_BLOCK + sizeof(float) + 3 * sizeof(int32_t) + PRODUCT_BLOCK * sizeof(uint16_t);
+    const uint64_t items = PRODUCT_BLOCK * PREPARED_ROWS;
+    const uint64_t block_bytes = sizeof(struct prepared_block) + items * sizeof(float) + items / 2 * sizeof(uint32_t);
+    uint64_t n_groups = ((uint64_t)n_rows_max + PREPARED_ROWS - 1) / PREPARED_ROWS;
     uint64_t n_blocks, bytes;
     void *memory = NULL;
-    if (__builtin_mul_overflow((uint64_t)n_rows_max, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
+    if (__builtin_mul_overflow(n_groups, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
         __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX ||
         posix_memalign(&memory, 64, bytes) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for products of %d rows of %d inputs",
@@ -26,11 +27,9 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
     prepared->memory = memory;
     prepared->n_rows_max = n_rows_max;
     prepared->n_inputs_max = n_inputs_max;
-    prepared->bfloats = memory;
-    prepared->quants = (int8_t *)(prepared->bfloats + n_blocks * PRODUCT_BLOCK);
-    prepared->scales = (float *)(void *)(prepared->quants + n_blocks * PRODUCT_BLOCK);
-    prepared->sums = (int32_t *)(void *)(prepared->scales + n_blocks);
-    prepared->half_sums = prepared->sums + n_blocks;
+    prepared->blocks = memory;
+    prepared->floats = (float *)(void *)(prepared->blocks + n_blocks);
+    prepared->bfloats = (uint32_t *)(void *)(prepared->floats + n_blocks * items);
     return STATUS_OK;
 }
 
@@ -43,26 +42,35 @@ void prepared_finish(struct prepared *prepared)
 struct preparing {
     struct prepared *prepared;
     const struct product_kernels *kernels;
-    int32_t rows_a_task;
+    const float *x;
+    int64_t stride;
+    int32_t rows_a_task; // a multiple of PREPARED_ROWS
 };
+
+static void spread_floats(const float *x, int32_t n, int lane, float *floats)
+{
+    for (int32_t i = 0; i < n; i++)
+        floats[(int64_t)i * PREPARED_ROWS + lane] = x[i];
+}
 
 static void prepare_rows(void *context, int index, int thread)
 {
     const struct preparing *preparing = context;
     struct prepared *prepared = preparing->prepared;
-    int64_t n_blocks = blocks_of(prepared->n_inputs);
-    int32_t end = (index + 1) * preparing->rows_a_task;
+    int32_t n = prepared->n_inputs;
+    int32_t begin = index * preparing->rows_a_task, end = begin + preparing->rows_a_task;
     if (end > prepared->n_rows)
         end = prepared->n_rows;
-    for (int64_t r = (int64_t)index * preparing->rows_a_task; r < end; r++) {
-        const float *row = prepared->items + r * prepared->stride;
-        int64_t first = r * n_blocks;
+    for (int32_t r = begin; r < end; r++) {
+        const float *row = preparing->x + r * preparing->stride;
+        int64_t block = (int64_t)(r / PREPARED_ROWS) * prepared->n_blocks;
+        int lane = r % PREPARED_ROWS;
         if (prepared->forms & PRODUCT_QUANTS)
-            preparing->kernels->quantise(row, prepared->n_inputs, prepared->quants + first * PRODUCT_BLOCK,
-                                         prepared->scales + first, prepared->sums + first,
-                                         prepared->half_sums + 2 * first);
+            preparing->kernels->quantise(row, n, lane, prepared->blocks + block);
+        if (prepared->forms & PRODUCT_FLOATS)
+            spread_floats(row, n, lane, prepared->floats + block * PRODUCT_BLOCK * PREPARED_ROWS);
         if (prepared->forms & PRODUCT_BFLOATS)
-            preparing->kernels->round_bfloat(row, prepared->n_inputs, prepared->bfloats + first * PRODUCT_BLOCK);
+            preparing->kernels->round_bfloats(row, n, lane, prepared->bfloats + block * PRODUCT_BLOCK / 2 * PREPARED_ROWS);
     }
 }
 
@@ -72,14 +80,12 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
     assert(n_rows <= prepared->n_rows_max && n_inputs <= prepared->n_inputs_max && stride >= n_inputs);
     prepared->n_rows = n_rows;
     prepared->n_inputs = n_inputs;
-    prepared->items = x;
-    prepared->stride = stride;
+    prepared->n_blocks = blocks_of(n_inputs);
     prepared->forms = forms;
-    if (forms == PRODUCT_FLOATS || n_rows == 0)
-        return;
-    // A row is about a microsecond's work: a task holds enough rows to be worth handing to another thread.
+    // Four rows are a few microseconds' work: a task holds enough rows to be worth handing to another thread.
     enum { ITEMS_A_TASK = 16384 };
-    struct preparing preparing = {prepared, kernels, ITEMS_A_TASK / n_inputs + 1};
+    int32_t groups_a_task = ITEMS_A_TASK / PREPARED_ROWS / n_inputs + 1;
+    struct preparing preparing = {prepared, kernels, x, stride, groups_a_task * PREPARED_ROWS};
     int n_tasks = (n_rows + preparing.rows_a_task - 1) / preparing.rows_a_task;
     if (n_tasks == 1)
         prepare_rows(&preparing, 0, 0);
@@ -157,6 +163,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
     while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)
         cut.row_pieces *= 2;
     cut.rows_a_piece = (x->n_rows + cut.row_pieces - 1) / cut.row_pieces;
+    cut.rows_a_piece = (cut.rows_a_piece + PREPARED_ROWS - 1) / PREPARED_ROWS * PREPARED_ROWS;
     for (int t = 0; t < n; t++)
         cut.first_piece[t + 1] = cut.first_piece[t] + cut.row_pieces * ((tasks[t].weight->n_panels +
                                  cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t]);

@@ -39,32 +39,41 @@ struct packed_shape {
 
 // Which form of x a weight's products read.
 enum product_form {
-    PRODUCT_FLOATS = 0, // x itself
     PRODUCT_QUANTS = 1,
-    PRODUCT_BFLOATS = 2,
+    PRODUCT_FLOATS = 2,
+    PRODUCT_BFLOATS = 4,
 };
 
-// x prepared for products; memory taken once for n_rows_max x n_inputs_max. blocks = ceil(n_inputs / PRODUCT_BLOCK); the
-// last block's missing inputs are zeros. A block with an infinity or NaN has scale NaN and quants 0.
+// x stands in groups of 4 rows, so that the rows a kernel takes together stand together; the last group's missing rows
+// hold anything.
+enum { PREPARED_ROWS = 4 };
+
+// A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0.
+struct prepared_block {
+    int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
+    float scales[PREPARED_ROWS];
+    int32_t minus_sums[PREPARED_ROWS]; // minus the sum of the quants: what an offset of 1 on the weights' quants adds
+    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and last 16
+};
+
+// x prepared for products; memory taken once for n_rows_max x n_inputs_max, and touched only by the forms used.
 struct prepared {
     int32_t n_rows, n_inputs;
-    unsigned forms;       // enum product_form: what is filled in
-    const float *items;   // [n_rows, stride] the caller's
-    int64_t stride;
-    int8_t *quants;       // [n_rows, blocks, 32]
-    float *scales;        // [n_rows, blocks]
-    int32_t *sums;        // [n_rows, blocks] of the block's quants
-    int32_t *half_sums;   // [n_rows, blocks, 2] of its first and last 16
-    uint16_t *bfloats;    // [n_rows, blocks, 32] in pairs: input 2k in a 32-bit word's upper half, 2k + 1 in its lower
+    int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one filled up with zeros
+    unsigned forms;                // enum product_form: what is filled in
+    struct prepared_block *blocks; // [groups, n_blocks]
+    float *floats;                 // [groups, n_blocks * 32, 4]
+    uint32_t *bfloats;             // [groups, n_blocks * 16, 4]: input 2k in the upper half of word k, 2k + 1 in the lower
     int32_t n_rows_max, n_inputs_max;
     void *memory;
 };
 
 struct product_kernels {
-    // One row of x: n inputs to ceil(n / 32) blocks.
-    void (*quantise)(const float *x, int32_t n, int8_t *quants, float *scales, int32_t *sums, int32_t *half_sums);
-    void (*round_bfloat)(const float *x, int32_t n, uint16_t *bfloats);
-    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end). NULL: none.
+    // Prepare one row of n inputs, as row `lane` of a group.
+    void (*quantise)(const float *x, int32_t n, int lane, struct prepared_block *blocks);
+    void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
+    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a multiple of
+    // PREPARED_ROWS. NULL: none.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                                        int64_t y_stride, const float *bias);
@@ -88,8 +97,7 @@ unsigned packed_form(const struct packed *packed); // enum product_form its prod
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
                             struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
-// Takes x and makes `forms` of it: the products' forms, or-ed. Rows are spread over the pool. x must stay until the
-// products are done.
+// Makes `forms` of x [n_rows, stride]: the products' forms, or-ed. Rows are spread over the pool.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
                   const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms);
 

@@ -144,23 +144,23 @@ static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
 }
 
 // One block of one row and output: see product.h.
-static float block_add(float acc, enum packed_kind kind, const struct block *block, int o, const int8_t *quants,
-                       float x_scale, int32_t sum, const int32_t half_sums[2])
+static float block_add(float acc, enum packed_kind kind, const struct block *block, int o,
+                       const struct prepared_block *x, int lane)
 {
-    int32_t dot_0 = dot_half(block->values[o], quants);
-    int32_t dot_1 = dot_half(block->values[o] + HALF, quants + HALF);
+    int32_t dot_0 = dot_half(block->values[o], x->quants[lane]);
+    int32_t dot_1 = dot_half(block->values[o] + HALF, x->quants[lane] + HALF);
     float t;
     if (kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM)
         t = fmaf((float)dot_1, block->scales[1][o], (float)dot_0 * block->scales[0][o]);
     else
         t = (float)(dot_0 + dot_1) * block->scales[0][o];
     if (kind == PACKED_MINIMUM)
-        t = fmaf(block->minima[0][o], (float)sum, t);
+        t = fmaf(block->minima[0][o], (float)-x->minus_sums[lane], t);
     if (kind == PACKED_HALVES_MINIMUM) {
-        t = fmaf(block->minima[0][o], (float)half_sums[0], t);
-        t = fmaf(block->minima[1][o], (float)half_sums[1], t);
+        t = fmaf(block->minima[0][o], (float)-x->minus_half_sums[0][lane], t);
+        t = fmaf(block->minima[1][o], (float)-x->minus_half_sums[1][lane], t);
     }
-    return fmaf(t, x_scale, acc);
+    return fmaf(t, x->scales[lane], acc);
 }
 
 static void store_panel(const struct packed *weight, int32_t panel, const float acc[PANEL_OUTPUTS], float *y,
@@ -178,7 +178,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
 {
     enum { ROWS = 16 }; // share the unpacking of a block
     enum packed_kind kind = packed_format(weight->shape.type)->kind;
-    int64_t n_blocks = weight->n_blocks;
+    int64_t n_blocks = x->n_blocks;
     struct block block = {0};
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         for (int32_t first = row_begin; first < row_end; first += ROWS) {
@@ -187,10 +187,9 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
             for (int32_t b = 0; b < n_blocks; b++) {
                 unpack_block(weight, panel, b, &block);
                 for (int32_t r = 0; r < n; r++) {
-                    int64_t at = (first + r) * n_blocks + b;
+                    const struct prepared_block *at = x->blocks + (first + r) / PREPARED_ROWS * n_blocks + b;
                     for (int o = 0; o < PANEL_OUTPUTS; o++)
-                        acc[r][o] = block_add(acc[r][o], kind, &block, o, x->quants + at * PRODUCT_BLOCK,
-                                              x->scales[at], x->sums[at], x->half_sums + at * 2);
+                        acc[r][o] = block_add(acc[r][o], kind, &block, o, at, (first + r) % PREPARED_ROWS);
                 }
             }
             for (int32_t r = 0; r < n; r++)
@@ -199,17 +198,24 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
     }
 }
 
+// Items of one row, PREPARED_ROWS apart.
+static const float *row_floats(const struct prepared *x, int32_t row)
+{
+    return x->floats + (int64_t)(row / PREPARED_ROWS) * x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS +
+           row % PREPARED_ROWS;
+}
+
 static void product_f32(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
                         int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
 {
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const float *weights = (const float *)(const void *)packed_quants(weight, panel);
         for (int32_t r = row_begin; r < row_end; r++) {
-            const float *items = x->items + r * x->stride;
+            const float *items = row_floats(x, r);
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t i = 0; i < weight->shape.n_inputs; i++)
                 for (int o = 0; o < PANEL_OUTPUTS; o++)
-                    acc[o] = fmaf(weights[(int64_t)i * PANEL_OUTPUTS + o], items[i], acc[o]);
+                    acc[o] = fmaf(weights[(int64_t)i * PANEL_OUTPUTS + o], items[(int64_t)i * PREPARED_ROWS], acc[o]);
             store_panel(weight, panel, acc, y + r * y_stride, bias);
         }
     }
@@ -221,11 +227,11 @@ static void product_f16(const struct packed *weight, int32_t panel_begin, int32_
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const uint8_t *weights = packed_quants(weight, panel);
         for (int32_t r = row_begin; r < row_end; r++) {
-            const float *items = x->items + r * x->stride;
+            const float *items = row_floats(x, r);
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t i = 0; i < weight->shape.n_inputs; i++)
                 for (int o = 0; o < PANEL_OUTPUTS; o++)
-                    acc[o] = fmaf(half_at(weights + (int64_t)i * 32, o), items[i], acc[o]);
+                    acc[o] = fmaf(half_at(weights + (int64_t)i * 32, o), items[(int64_t)i * PREPARED_ROWS], acc[o]);
             store_panel(weight, panel, acc, y + r * y_stride, bias);
         }
     }
@@ -256,14 +262,14 @@ static void product_bf16(const struct packed *weight, int32_t panel_begin, int32
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const uint8_t *words = packed_quants(weight, panel);
         for (int32_t r = row_begin; r < row_end; r++) {
-            const uint16_t *items = x->bfloats + (int64_t)r * weight->n_blocks * PRODUCT_BLOCK;
+            const uint32_t *pairs = x->bfloats + (int64_t)(r / PREPARED_ROWS) * x->n_blocks * HALF * PREPARED_ROWS +
+                                    r % PREPARED_ROWS;
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t k = 0; k < n_pairs; k++) {
-                uint32_t pair, weights[PANEL_OUTPUTS];
-                memcpy(&pair, items + 2 * (int64_t)k, sizeof pair);
+                uint32_t weights[PANEL_OUTPUTS];
                 memcpy(weights, words + (int64_t)k * 64, sizeof weights);
                 for (int o = 0; o < PANEL_OUTPUTS; o++)
-                    acc[o] = pair_add(acc[o], weights[o], pair);
+                    acc[o] = pair_add(acc[o], weights[o], pairs[(int64_t)k * PREPARED_ROWS]);
             }
             store_panel(weight, panel, acc, y + r * y_stride, bias);
         }
@@ -283,34 +289,33 @@ static uint32_t maximum_bits(const float *x, int32_t n)
     return maximum;
 }
 
-static void quantise_block(const float *x, int32_t n, int8_t quants[PRODUCT_BLOCK], float *scale)
+static void quantise_block(const float *x, int32_t n, int lane, struct prepared_block *block)
 {
-    memset(quants, 0, PRODUCT_BLOCK);
+    int8_t *quants = block->quants[lane];
     uint32_t bits = maximum_bits(x, n);
     float maximum;
     memcpy(&maximum, &bits, 4);
-    *scale = 0;
-    if (bits >= 0x7F800000u)
-        *scale = NAN;
-    if (bits >= 0x7F800000u || maximum < PRODUCT_SMALLEST)
-        return;
-    *scale = maximum / 127.0f;
-    float inverse = 127.0f / maximum;
-    for (int32_t i = 0; i < n; i++)
-        quants[i] = (int8_t)rintf(x[i] * inverse);
+    memset(quants, 0, PRODUCT_BLOCK);
+    block->scales[lane] = bits >= 0x7F800000u ? NAN : 0;
+    if (bits < 0x7F800000u && maximum >= PRODUCT_SMALLEST) {
+        float inverse = 127.0f / maximum;
+        block->scales[lane] = maximum / 127.0f;
+        for (int32_t i = 0; i < n; i++)
+            quants[i] = (int8_t)rintf(x[i] * inverse);
+    }
+    for (int h = 0; h < 2; h++) {
+        int32_t sum = 0;
+        for (int i = 0; i < HALF; i++)
+            sum += quants[h * HALF + i];
+        block->minus_half_sums[h][lane] = -sum;
+    }
+    block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantise(const float *x, int32_t n, int8_t *quants, float *scales, int32_t *sums, int32_t *half_sums)
+static void quantise(const float *x, int32_t n, int lane, struct prepared_block *blocks)
 {
-    for (int32_t first = 0, b = 0; first < n; first += PRODUCT_BLOCK, b++) {
-        quantise_block(x + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, quants + first, &scales[b]);
-        for (int h = 0; h < 2; h++) {
-            half_sums[2 * b + h] = 0;
-            for (int i = 0; i < HALF; i++)
-                half_sums[2 * b + h] += quants[first + h * HALF + i];
-        }
-        sums[b] = half_sums[2 * b] + half_sums[2 * b + 1];
-    }
+    for (int32_t first = 0; first < n; first += PRODUCT_BLOCK)
+        quantise_block(x + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, lane, blocks++);
 }
 
 static uint16_t bfloat_round(float value)
@@ -324,14 +329,12 @@ static uint16_t bfloat_round(float value)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-static void round_bfloat(const float *x, int32_t n, uint16_t *bfloats)
+static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats)
 {
-    memset(bfloats, 0, (size_t)((n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK) * PRODUCT_BLOCK * sizeof *bfloats);
-    for (int32_t i = 0; i < n; i++) {
-        uint32_t pair;
-        memcpy(&pair, bfloats + i / 2 * 2, sizeof pair);
-        pair |= (uint32_t)bfloat_round(x[i]) << (i % 2 == 0 ? 16 : 0);
-        memcpy(bfloats + i / 2 * 2, &pair, sizeof pair);
+    for (int32_t i = 0; i < (n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK * PRODUCT_BLOCK; i += 2) {
+        uint32_t first = i < n ? bfloat_round(x[i]) : 0;
+        uint32_t second = i + 1 < n ? bfloat_round(x[i + 1]) : 0;
+        bfloats[(int64_t)i / 2 * PREPARED_ROWS + lane] = first << 16 | second;
     }
 }
 
@@ -339,7 +342,7 @@ void product_kernels_plain(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
     kernels->quantise = quantise;
-    kernels->round_bfloat = round_bfloat;
+    kernels->round_bfloats = round_bfloats;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (packed_format((enum tensor_type)type)->form == PRODUCT_QUANTS)
             kernels->product[type] = product_quants;
