@@ -1,7 +1,7 @@
-// exp, log and sincos of our own, in plain IEEE operations: no fused ones, no library calls, so that every machine and
-// every C library gives the same bits. Polynomials are Taylor's after range reduction; with the degrees used here their
-// error is below the rounding of the last operations (about 1 unit in the last place).
-// Any thread.
+// exp, log and sincos of our own, in plain IEEE operations: no fused ones, no library calls, so that every
+// machine and every C library gives the same bits. Polynomials are Taylor's after range reduction; with the
+// degrees used here their error is below the rounding of the last operations (about 1 unit in the last
+// place). Any thread.
 #pragma once
 
 #include <float.h>
@@ -16,7 +16,8 @@ double elementary_log(double x); // of a normal number above 0
 // |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
 void elementary_sincos(double angle, double *sine, double *cosine);
 
-// exp of x <= 0, the softmax's; below -87 it is 0. Inline: loops over it vectorise. NaN gives an unspecified number.
+// exp of x <= 0, the softmax's; below -87 it is 0. Inline: loops over it vectorise. NaN gives an unspecified
+// number.
 static inline float elementary_exp_negative(float x)
 {
     float clamped = x > -87.0f ? x : -87.0f; // 2^-126 is the last normal

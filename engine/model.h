@@ -53,10 +53,21 @@ struct model {
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output, output_bias;
     struct model_layer *layers;  // [n_layers]
     struct rope rope[2];         // of each table; unused: empty
+    struct rope rope_long;       // table 0 for sequences with long_context; empty: the same as theirs
     char name[128];              // general.name, else the file's name
 };
 
-enum { MODEL_LAYERS_MAX = 1024, MODEL_CONTEXT_MAX = 1 << 24 };
+// Limits of what a file may ask for; beyond is ERROR_LIMIT_EXCEEDED.
+enum {
+    MODEL_LAYERS_MAX = 1024,
+    MODEL_CONTEXT_MAX = 1 << 24,
+    MODEL_VOCABULARY_MAX = 1 << 24,
+    MODEL_WIDTH_MAX = 1 << 20, // n_embd, n_ff
+    MODEL_HEADS_MAX = 1024,
+    MODEL_HEAD_DIM_MAX = 1024,
+    MODEL_EXPERTS_MAX = 1024,
+    MODEL_EXPERTS_USED_MAX = 64,
+};
 
 // Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen tensor by its
 // name with expected and got.

@@ -7,7 +7,8 @@
 
 static const double two_pi = 0x1.921fb54442d18p2;
 
-// YaRN: the (fractional) pair whose wavelength makes `rotations` turns over the original context; section 3.2.
+// YaRN: the (fractional) pair whose wavelength makes `rotations` turns over the original context;
+// section 3.2.
 static double yarn_pair(const struct rope_parameters *parameters, double rotations)
 {
     double turns = (double)parameters->n_context_original / (rotations * two_pi);
@@ -48,22 +49,24 @@ static void set_frequencies(struct rope *rope, const struct rope_parameters *par
 static enum status check_parameters(const struct rope_parameters *parameters, struct error *error)
 {
     if (parameters->n_dims < 2 || parameters->n_dims > ROPE_DIMS_MAX || parameters->n_dims % 2 != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "rope dimensions: expected an even number in 2..%d, got %d",
-                         ROPE_DIMS_MAX, parameters->n_dims);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "rope dimensions: expected an even number in 2..%d, got %d", ROPE_DIMS_MAX,
+                         parameters->n_dims);
     if (!(parameters->base > 1.0 && parameters->base <= 1e30))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "rope base: expected more than 1 and at most 1e30, got %g",
-                         parameters->base);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "rope base: expected more than 1 and at most 1e30, got %g", parameters->base);
     if (!(parameters->factor >= 1e-3 && parameters->factor <= 1e6))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "rope scaling factor: expected 0.001 to 1e6, got %g",
-                         parameters->factor);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "rope scaling factor: expected 0.001 to 1e6, got %g", parameters->factor);
     if (!(parameters->magnitude > 0.0 && parameters->magnitude <= 1e3))
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "rope magnitude: expected 0 to 1000, got %g",
                          parameters->magnitude);
     if (parameters->scaling == ROPE_SCALING_YARN &&
         !(parameters->beta_fast > 0.0 && parameters->beta_slow > 0.0 && parameters->beta_fast <= 1e6 &&
           parameters->beta_slow <= 1e6 && parameters->n_context_original > 0))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "YaRN: beta %g and %g over a context of %d can't be used",
-                         parameters->beta_fast, parameters->beta_slow, parameters->n_context_original);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "YaRN: beta %g and %g over a context of %d can't be used", parameters->beta_fast,
+                         parameters->beta_slow, parameters->n_context_original);
     return STATUS_OK;
 }
 
@@ -86,8 +89,8 @@ enum status rope_create(struct rope *rope, const struct rope_parameters *paramet
         if (frequency >= 0.0 && frequency <= ROPE_FREQUENCY_MAX)
             continue;
         rope_finish(rope);
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "rope frequency %d: expected 0 to %g, got %g", i,
-                         ROPE_FREQUENCY_MAX, frequency);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "rope frequency %d: expected 0 to %g, got %g", i, ROPE_FREQUENCY_MAX, frequency);
     }
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context scaling
-// applied, and the cos-sin tables of a step. Everything is plain IEEE double arithmetic of our own
+// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context
+// scaling applied, and the cos-sin tables of a step. Everything is plain IEEE double arithmetic of our own
 // (engine/elementary.h), rounded to float at the end, so every machine makes the same tables.
 // Thread: any; a struct rope does not change once made.
 #pragma once
@@ -27,14 +27,14 @@ enum { ROPE_DIMS_MAX = 4096 };
 #define ROPE_FREQUENCY_MAX 4.0
 
 struct rope_parameters {
-    int32_t n_dims;             // even, 2..ROPE_DIMS_MAX
+    int32_t n_dims; // even, 2..ROPE_DIMS_MAX
     double base;
     enum rope_scaling scaling;
-    double factor;              // of the context; 1: none
-    int32_t n_context_original; // YaRN: what the frequencies were trained on
+    double factor;               // of the context; 1: none
+    int32_t n_context_original;  // YaRN: what the frequencies were trained on
     double beta_fast, beta_slow; // YaRN: rotations over that context between which it blends; 32 and 1
-    double magnitude;           // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
-    const double *divisors;     // [n_dims / 2] divide the frequencies (Llama 3, LongRoPE); NULL: none
+    double magnitude;       // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
+    const double *divisors; // [n_dims / 2] divide the frequencies (Llama 3, LongRoPE); NULL: none
 };
 
 struct rope {
@@ -44,7 +44,8 @@ struct rope {
 };
 
 // Errors: STATUS_REFUSE when a parameter is out of range or a frequency comes out so; out of memory.
-enum status rope_create(struct rope *rope, const struct rope_parameters *parameters, struct error *error) WARN_UNUSED;
+enum status rope_create(struct rope *rope, const struct rope_parameters *parameters,
+                        struct error *error) WARN_UNUSED;
 void rope_finish(struct rope *rope);
 // Writes the n_dims / 2 pairs (cos, sin) of one position, 0 <= position < 2^24.
 void rope_fill(const struct rope *rope, int32_t position, float *pairs);

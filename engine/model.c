@@ -1,0 +1,166 @@
+#include "engine/model.h"
+
+#include "engine/family.h"
+#include "engine/model_parts.h"
+#include "schemas/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status find_family(struct model *model, struct error *error)
+{
+    struct text name = {0};
+    bool found = false;
+    enum status status = gguf_text(model->gguf, "general.architecture", &name, &found, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!found)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "key general.architecture is missing");
+    model->family = family_find(name);
+    if (!model->family)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model family \"%.*s\" is not known",
+                         (int)(name.size < 64 ? name.size : 64), name.data);
+    return STATUS_OK;
+}
+
+static void set_name(struct model *model, const char *path)
+{
+    struct text name = {0};
+    struct error ignored;
+    if (gguf_text(model->gguf, "general.name", &name, NULL, &ignored) != STATUS_OK || name.size == 0) {
+        const char *slash = strrchr(path, '/');
+        name = text_from_string(slash ? slash + 1 : path);
+    }
+    size_t size = name.size < sizeof model->name - 1 ? name.size : sizeof model->name - 1;
+    memcpy(model->name, name.data, utf8_complete_prefix(name.data, size));
+}
+
+static enum status read_model(struct model *model, const char *path, struct error *error)
+{
+    enum status status = gguf_open(&model->gguf, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = find_family(model, error);
+    if (status == STATUS_OK)
+        status = model_read_shape(model, error);
+    if (status == STATUS_OK)
+        status = model_read_rope(model, error);
+    if (status == STATUS_OK)
+        status = model_read_tensors(model, error);
+    if (status != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    set_name(model, path);
+    return STATUS_OK;
+}
+
+enum status model_open(struct model **model, const char *path, struct error *error)
+{
+    *model = NULL;
+    struct model *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model");
+    enum status status = read_model(opened, path, error);
+    if (status != STATUS_OK) {
+        model_close(opened);
+        return status;
+    }
+    *model = opened;
+    return STATUS_OK;
+}
+
+void model_close(struct model *model)
+{
+    if (!model)
+        return;
+    rope_finish(&model->rope[0]);
+    rope_finish(&model->rope[1]);
+    rope_finish(&model->rope_long);
+    free(model->layers);
+    gguf_close(model->gguf);
+    free(model);
+}
+
+const char *model_family_name(const struct model *model)
+{
+    return model->family->name;
+}
+
+uint64_t model_weight_bytes(const struct model *model)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
+        bytes += gguf_tensor_at(model->gguf, i)->size_bytes;
+    return bytes;
+}
+
+uint64_t model_n_parameters(const struct model *model)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++) {
+        const struct tensor *tensor = gguf_tensor_at(model->gguf, i);
+        n += tensor->dims[0] * tensor_n_rows(tensor);
+    }
+    return n;
+}
+
+// --- Fingerprint ---
+
+static uint64_t hash_key(const struct model *model, size_t index, struct buffer *rendered, uint64_t hash)
+{
+    buffer_clear(rendered);
+    struct text name = gguf_key_at(model->gguf, index, rendered);
+    hash = hash_bytes(name.data, name.size, hash);
+    char key[256];
+    if (name.size >= sizeof key) // longer than any that matters
+        return hash_bytes(rendered->data, rendered->size, hash);
+    memcpy(key, name.data, name.size);
+    key[name.size] = '\0';
+    struct error ignored;
+    struct text text = {0};
+    struct gguf_array array = {0};
+    float number;
+    if (gguf_text(model->gguf, key, &text, NULL, &ignored) == STATUS_OK)
+        return hash_bytes(text.data, text.size, hash);
+    if (gguf_f32(model->gguf, key, &number, NULL, &ignored) == STATUS_OK)
+        return hash_bytes(&number, sizeof number, hash);
+    if (gguf_array(model->gguf, key, &array, NULL, &ignored) != STATUS_OK)
+        return hash_bytes(rendered->data, rendered->size, hash);
+    for (size_t i = 0; i < array.n_items; i++) {
+        if (array.kind == GGUF_STRING) {
+            hash = hash_bytes(array.strings[i].data, array.strings[i].size, hash);
+        } else {
+            double item = gguf_array_number(&array, i);
+            hash = hash_bytes(&item, sizeof item, hash);
+        }
+    }
+    return hash;
+}
+
+// A page at the start, in the middle and at the end: enough to tell a fine-tuned model from its base, and
+// reads little.
+static uint64_t hash_tensor(const struct tensor *tensor, uint64_t hash)
+{
+    enum { SAMPLE_BYTES = 4096 };
+    hash = hash_bytes(tensor->name.data, tensor->name.size, hash);
+    uint64_t shape[5] = {tensor->dims[0], tensor->dims[1], tensor->dims[2], tensor->dims[3],
+                         (uint64_t)tensor->type};
+    hash = hash_bytes(shape, sizeof shape, hash);
+    const char *data = tensor->data;
+    if (tensor->size_bytes <= 3 * SAMPLE_BYTES)
+        return hash_bytes(data, tensor->size_bytes, hash);
+    hash = hash_bytes(data, SAMPLE_BYTES, hash);
+    hash = hash_bytes(data + tensor->size_bytes / 2, SAMPLE_BYTES, hash);
+    return hash_bytes(data + tensor->size_bytes - SAMPLE_BYTES, SAMPLE_BYTES, hash);
+}
+
+uint64_t model_fingerprint(const struct model *model)
+{
+    uint64_t hash = 0;
+    struct buffer rendered = {0};
+    for (size_t i = 0; i < gguf_n_keys(model->gguf); i++)
+        hash = hash_key(model, i, &rendered, hash);
+    buffer_finish(&rendered);
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
+        hash = hash_tensor(gguf_tensor_at(model->gguf, i), hash);
+    return hash;
+}
