@@ -1,8 +1,10 @@
-// Draws one token from logits, by one job's settings. A pure function: the random number is a counter-based one
-// (Philox 4x32-10, Salmon et al., SC 2011) keyed by the job's seed and choice, with the token's index as the counter.
+// Draws one token from logits, by one job's settings. A pure function: the random number is a counter-based
+// one (engine/philox.h) keyed by the job's seed, with the token's index and the choice as the counter. exp
+// and log are our own (engine/elementary.h), so that every machine draws the same token from the same logits.
 //
-// Order: logit bias, repetition, presence and frequency penalties; temperature 0 takes the largest (ties: the lowest id);
-// else temperature, top-k, top-p, min-p, one draw in order of probability then id.
+// Order: logit bias, repetition, presence and frequency penalties; temperature 0 takes the largest (ties: the
+// lowest id); else temperature, top-k, top-p, min-p, one draw in order of probability then id. Logprobs are
+// those of the logits as the model gave them, before all of this.
 #pragma once
 
 #include "engine/backend.h"
@@ -13,6 +15,8 @@ struct sampler;
 enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error) WARN_UNUSED;
 void sampler_destroy(struct sampler *sampler);
 
-// `logits` [n_vocab] are changed. A NaN among them (as the model gave them) makes token -1; so does no finite one.
+// `logits` [n_vocab] are changed. A NaN or a positive infinity among them (as the model gave them) makes
+// token -1; so does no finite one. Token ids in the request are in range (asserted), its settings within the
+// limits of schemas/job.h.
 void sampler_draw(struct sampler *sampler, float *logits, const struct sample_request *request,
                   struct sample_result *result);

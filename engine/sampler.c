@@ -1,0 +1,334 @@
+#include "engine/sampler.h"
+
+#include "engine/elementary.h"
+#include "engine/philox.h"
+
+#include <assert.h>
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A token that may be drawn, with its logit after bias and penalties.
+struct candidate {
+    float logit;
+    int32_t token;
+};
+
+struct sampler {
+    int32_t n_vocab;
+    int32_t *counts;              // [n_vocab] how often a token was generated; 0 between calls
+    bool *seen;                   // [n_vocab] in prompt or generated; false between calls
+    struct candidate *candidates; // [n_vocab] a heap below, the sorted ones taken off it at the end
+    float *given; // [n_vocab] the logits as they came, when logprobs want them after penalties
+};
+
+enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error)
+{
+    assert(n_vocab > 0 && n_vocab <= MODEL_VOCABULARY_MAX);
+    *sampler = NULL;
+    struct sampler *created = calloc(1, sizeof *created);
+    if (created) {
+        created->n_vocab = n_vocab;
+        created->counts = calloc((size_t)n_vocab, sizeof *created->counts);
+        created->seen = calloc((size_t)n_vocab, sizeof *created->seen);
+        created->candidates = calloc((size_t)n_vocab, sizeof *created->candidates);
+        created->given = calloc((size_t)n_vocab, sizeof *created->given);
+    }
+    if (!created || !created->counts || !created->seen || !created->candidates || !created->given) {
+        sampler_destroy(created);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a sampler of %d tokens",
+                         n_vocab);
+    }
+    *sampler = created;
+    return STATUS_OK;
+}
+
+void sampler_destroy(struct sampler *sampler)
+{
+    if (!sampler)
+        return;
+    free(sampler->counts);
+    free(sampler->seen);
+    free(sampler->candidates);
+    free(sampler->given);
+    free(sampler);
+}
+
+// --- Sums and extremes over the vocabulary ---
+// Several at a time, item i going to lane i mod LANES in order, so that compilers vectorise and the result is
+// the same everywhere.
+
+enum { LANES = 16 };
+
+// The largest logit; NaN when one is NaN or +infinity, -infinity when there is none else.
+static float find_largest(const float *logits, int32_t n)
+{
+    float largest[LANES];
+    int32_t bad[LANES] = {0};
+    for (int lane = 0; lane < LANES; lane++)
+        largest[lane] = -INFINITY;
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            float x = logits[i + lane];
+            bad[lane] |= !(x <= FLT_MAX);
+            largest[lane] = x > largest[lane] ? x : largest[lane];
+        }
+    for (; i < n; i++) {
+        bad[0] |= !(logits[i] <= FLT_MAX);
+        largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
+    }
+    for (int lane = 1; lane < LANES; lane++) {
+        bad[0] |= bad[lane];
+        largest[0] = largest[lane] > largest[0] ? largest[lane] : largest[0];
+    }
+    return bad[0] ? NAN : largest[0];
+}
+
+// Sum of exp((logit - largest) / temperature).
+static double sum_weights(const float *logits, int32_t n, float largest, float temperature)
+{
+    double sums[LANES] = {0};
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            sums[lane] += (double)elementary_exp_negative((logits[i + lane] - largest) / temperature);
+    for (; i < n; i++)
+        sums[0] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; lane++)
+            sums[lane] += sums[lane + half];
+    return sums[0];
+}
+
+// --- Candidates in order of logit (highest first), then id (lowest first) ---
+// Only as many are sorted as somebody asks for: the vocabulary becomes a heap in linear time, and each step
+// takes one off.
+
+static bool comes_before(struct candidate a, struct candidate b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+static void sift_down(struct candidate *heap, int32_t n, int32_t at)
+{
+    struct candidate moving = heap[at];
+    for (int32_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && comes_before(heap[child + 1], heap[child]))
+            child++;
+        if (!comes_before(heap[child], moving))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moving;
+}
+
+// Candidates from `heap` on are unordered but for the heap; taken ones stand from the end downwards.
+struct ranking {
+    struct candidate *candidates;
+    int32_t n, n_taken;
+};
+
+static void ranking_start(struct ranking *ranking, struct sampler *sampler, const float *logits)
+{
+    ranking->candidates = sampler->candidates;
+    ranking->n = ranking->n_taken = 0;
+    for (int32_t i = 0; i < sampler->n_vocab; i++)
+        if (logits[i] > -INFINITY)
+            ranking->candidates[ranking->n++] = (struct candidate){logits[i], i};
+    for (int32_t at = ranking->n / 2 - 1; at >= 0; at--)
+        sift_down(ranking->candidates, ranking->n, at);
+}
+
+// The index-th best, taking more off the heap when needed.
+static struct candidate ranking_at(struct ranking *ranking, int32_t index)
+{
+    assert(index < ranking->n);
+    while (ranking->n_taken <= index) {
+        int32_t last = ranking->n - 1 - ranking->n_taken++;
+        struct candidate best = ranking->candidates[0];
+        ranking->candidates[0] = ranking->candidates[last];
+        ranking->candidates[last] = best;
+        if (last > 1)
+            sift_down(ranking->candidates, last, 0);
+    }
+    return ranking->candidates[ranking->n - 1 - index];
+}
+
+// --- Bias and penalties ---
+
+// Settings within their limits can still carry a logit beyond a float.
+static float bounded(float logit)
+{
+    return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
+}
+
+static void note_tokens(struct sampler *sampler, const struct sample_request *request)
+{
+    for (int32_t i = 0; i < request->n_prompt; i++) {
+        assert(request->prompt[i] >= 0 && request->prompt[i] < sampler->n_vocab);
+        sampler->seen[request->prompt[i]] = true;
+    }
+    for (int32_t i = 0; i < request->n_generated; i++) {
+        assert(request->generated[i] >= 0 && request->generated[i] < sampler->n_vocab);
+        sampler->seen[request->generated[i]] = true;
+        sampler->counts[request->generated[i]]++;
+    }
+}
+
+// Once for each distinct token; leaves the notes empty.
+static void penalise_tokens(struct sampler *sampler, float *logits, const struct sampling *sampling,
+                            const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        int32_t token = tokens[i], count = sampler->counts[token];
+        if (!sampler->seen[token])
+            continue;
+        sampler->seen[token] = false;
+        sampler->counts[token] = 0;
+        float logit = logits[token];
+        if (!(logit > -INFINITY))
+            continue;
+        logit = logit > 0.0f ? logit / sampling->repetition_penalty : logit * sampling->repetition_penalty;
+        if (count > 0)
+            logit = logit - sampling->presence_penalty - sampling->frequency_penalty * (float)count;
+        logits[token] = bounded(logit);
+    }
+}
+
+static bool has_penalties(const struct sampling *sampling)
+{
+    return sampling->repetition_penalty != 1.0f || sampling->presence_penalty != 0.0f ||
+           sampling->frequency_penalty != 0.0f;
+}
+
+static void adjust_logits(struct sampler *sampler, float *logits, const struct sample_request *request)
+{
+    const struct sampling *sampling = request->sampling;
+    for (int32_t i = 0; i < sampling->n_logit_bias; i++) {
+        int32_t token = sampling->logit_bias[i].token;
+        assert(token >= 0 && token < sampler->n_vocab);
+        if (logits[token] > -INFINITY)
+            logits[token] = bounded(logits[token] + sampling->logit_bias[i].bias);
+    }
+    if (!has_penalties(sampling))
+        return;
+    note_tokens(sampler, request);
+    penalise_tokens(sampler, logits, sampling, request->prompt, request->n_prompt);
+    penalise_tokens(sampler, logits, sampling, request->generated, request->n_generated);
+}
+
+// --- The draw ---
+
+static int32_t find_first(const float *logits, int32_t n, float value)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (logits[i] == value)
+            return i;
+    return -1;
+}
+
+// What top-k, top-p and min-p keep is always the best so many; `total` is the sum of their weights. With no
+// filter on, n is all of them and nothing was sorted.
+struct kept {
+    int32_t n;
+    double total;
+};
+
+static float weigh(struct candidate candidate, float largest, float temperature)
+{
+    return elementary_exp_negative((candidate.logit - largest) / temperature);
+}
+
+static struct kept filter(struct ranking *ranking, const float *logits, int32_t n_vocab,
+                          const struct sampling *sampling, float largest)
+{
+    struct kept kept = {.n = ranking->n};
+    if (sampling->top_k > 0 && sampling->top_k < ranking->n) {
+        kept.n = sampling->top_k;
+        for (int32_t i = 0; i < kept.n; i++)
+            kept.total += (double)weigh(ranking_at(ranking, i), largest, sampling->temperature);
+    } else {
+        kept.total = sum_weights(logits, n_vocab, largest, sampling->temperature);
+    }
+    if (sampling->top_p >= 1.0f && sampling->min_p <= 0.0f)
+        return kept;
+    double enough = sampling->top_p < 1.0f ? (double)sampling->top_p * kept.total : INFINITY, sum = 0.0;
+    int32_t n = 0;
+    while (n < kept.n && (n == 0 || sum < enough)) {
+        float weight = weigh(ranking_at(ranking, n), largest, sampling->temperature);
+        if (n > 0 && weight < sampling->min_p) // the best one's weight is 1
+            break;
+        sum += (double)weight;
+        n++;
+    }
+    return (struct kept){.n = n, .total = sum};
+}
+
+static int32_t draw(struct sampler *sampler, const float *logits, const struct sample_request *request,
+                    float largest)
+{
+    const struct sampling *sampling = request->sampling;
+    struct ranking ranking;
+    ranking_start(&ranking, sampler, logits);
+    struct kept kept = filter(&ranking, logits, sampler->n_vocab, sampling, largest);
+    struct philox counter = {{request->index, request->choice, 0, 0}};
+    double target = philox_uniform(philox4x32(counter, sampling->seed)) * kept.total;
+    double sum = 0.0;
+    int32_t token = -1;
+    // Rounding may leave the sum short of the target: then it is the last one with any weight.
+    for (int32_t i = 0; i < kept.n; i++) {
+        struct candidate candidate = ranking_at(&ranking, i);
+        float weight = weigh(candidate, largest, sampling->temperature);
+        if (weight == 0.0f)
+            break;
+        token = candidate.token;
+        sum += (double)weight;
+        if (sum > target)
+            break;
+    }
+    return token;
+}
+
+// --- Logprobs ---
+
+// Of the logits as the model gave them. Returns the logarithm of the sum of all weights.
+static double fill_top(struct sampler *sampler, const float *logits, const struct sampling *sampling,
+                       float largest, struct sample_result *result)
+{
+    double log_sum = (double)largest + elementary_log(sum_weights(logits, sampler->n_vocab, largest, 1.0f));
+    int32_t wanted =
+        sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
+    if (wanted == 0)
+        return log_sum;
+    struct ranking ranking;
+    ranking_start(&ranking, sampler, logits);
+    while (result->n_top < wanted && result->n_top < ranking.n) {
+        struct candidate candidate = ranking_at(&ranking, result->n_top);
+        result->top[result->n_top++] =
+            (struct token_logprob){candidate.token, (float)((double)candidate.logit - log_sum)};
+    }
+    return log_sum;
+}
+
+void sampler_draw(struct sampler *sampler, float *logits, const struct sample_request *request,
+                  struct sample_result *result)
+{
+    const struct sampling *sampling = request->sampling;
+    *result = (struct sample_result){.token = -1};
+    float largest = find_largest(logits, sampler->n_vocab);
+    if (!(largest > -INFINITY)) // NaN, or nothing to choose from
+        return;
+    double log_sum = sampling->logprobs ? fill_top(sampler, logits, sampling, largest, result) : 0.0;
+    const float *given = logits;
+    if (sampling->n_logit_bias > 0 || has_penalties(sampling)) {
+        if (sampling->logprobs)
+            given = memcpy(sampler->given, logits, (size_t)sampler->n_vocab * sizeof *logits);
+        adjust_logits(sampler, logits, request);
+        largest = find_largest(logits, sampler->n_vocab);
+    }
+    result->token = sampling->temperature > 0.0f ? draw(sampler, logits, request, largest)
+                                                 : find_first(logits, sampler->n_vocab, largest);
+    if (sampling->logprobs)
+        result->logprob = (float)((double)given[result->token] - log_sum);
+}
