@@ -1,0 +1,16 @@
+// Logits of every position of one text: what `sheaf logits` writes and the parity tests compare.
+// Thread: engine.
+#pragma once
+
+#include "engine/forward.h"
+
+// Rows of one step; a longer text goes through in several.
+enum { EVALUATE_CHUNK_ROWS = 256 };
+
+// Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. Nothing of it is
+// left but the backend's page memory. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), one
+// longer than the model's context (ERROR_CONTEXT_LENGTH) and an id outside the vocabulary
+// (ERROR_TOKEN_RANGE); those of forward_create and forward_step.
+enum status evaluate_tokens(const struct model *model, struct backend *backend, enum kv_type kv_type,
+                            const int32_t *ids, int32_t n_ids, float *logits,
+                            struct error *error) WARN_UNUSED;

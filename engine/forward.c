@@ -1,0 +1,292 @@
+#include "engine/forward_parts.h"
+
+#include "engine/family.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+// One layer's surroundings while a step runs. `n_rows` falls to the output rows inside the last layer.
+struct pass {
+    const struct forward *forward;
+    const struct backend_impl *impl;
+    struct backend *backend;
+    const struct step *step;
+    const struct model_shape *shape;
+    int32_t n_rows;
+    struct matrix *x, *normed, *heads; // the matrices now in use: of all rows or of the output rows
+};
+
+static void normalise(struct pass *pass, struct matrix *out, const struct matrix *in,
+                      const struct weight *weight, const struct weight *bias)
+{
+    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+                                         .weight = weight,
+                                         .bias = bias,
+                                         .epsilon = pass->shape->norm_epsilon,
+                                         .n_groups = 1};
+    pass->impl->norm(pass->backend, out, in, pass->n_rows, &parameters);
+}
+
+// In place, head by head, or over the full width: the norm weight's shape tells.
+static void normalise_heads(struct pass *pass, struct matrix *x, const struct tensor *tensor,
+                            const struct weight *weight, const struct weight *bias, int32_t n_heads)
+{
+    bool full = tensor->dims[0] != (uint64_t)pass->shape->key_dim;
+    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+                                         .weight = weight,
+                                         .bias = bias,
+                                         .epsilon = pass->shape->norm_epsilon,
+                                         .n_groups = full ? 1 : n_heads,
+                                         .own_weights = tensor->dims[1] > 1};
+    pass->impl->norm(pass->backend, x, x, pass->n_rows, &parameters);
+}
+
+static void multiply(struct pass *pass, struct matrix *y, const struct weight *weight,
+                     const struct weight *bias, const struct matrix *x)
+{
+    struct product product = {.y = y, .weight = weight, .bias = bias};
+    pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
+}
+
+static void embed(struct pass *pass)
+{
+    const struct forward *forward = pass->forward;
+    pass->impl->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
+                      forward->position_embd);
+    if (forward->embd_norm)
+        normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
+}
+
+// Queries, keys and values of the layer's input, positions put in, and the keys and values stored.
+static void project(struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_shape *shape = pass->shape;
+    struct product products[] = {{m->q, layer->attn_q, layer->attn_q_bias},
+                                 {m->k, layer->attn_k, layer->attn_k_bias},
+                                 {m->v, layer->attn_v, layer->attn_v_bias}};
+    pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
+    if (layer->attn_q_norm)
+        normalise_heads(pass, m->q, &tensors->attn_q_norm, layer->attn_q_norm, layer->attn_q_norm_bias,
+                        shape->n_heads);
+    if (layer->attn_k_norm)
+        normalise_heads(pass, m->k, &tensors->attn_k_norm, layer->attn_k_norm, layer->attn_k_norm_bias,
+                        shape->n_kv_heads);
+    if (shape->rope_style != ROPE_NONE) {
+        int table = tensors->windowed && shape->n_rope_tables == 2 ? 1 : 0;
+        pass->impl->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim,
+                         shape->n_rope_dims, shape->rope_style, table);
+        pass->impl->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim,
+                         shape->n_rope_dims, shape->rope_style, table);
+    }
+    pass->impl->kv_store(pass->backend, index, m->k, m->v);
+}
+
+static void attend(struct pass *pass, int32_t index)
+{
+    const struct model_shape *shape = pass->shape;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    struct attention_parameters parameters = {.layer = index,
+                                              .n_heads = shape->n_heads,
+                                              .scale = shape->attention_scale,
+                                              .softcap = shape->attention_softcap,
+                                              .window = tensors->windowed ? shape->sliding_window : 0,
+                                              .alibi_bias_max = shape->alibi_bias_max,
+                                              .sinks = pass->forward->layers[index].attn_sinks};
+    pass->impl->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
+}
+
+// From here on only the output rows matter: nothing reads the others' last layer.
+static void keep_outputs(struct pass *pass, bool normed_wanted)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    if (pass->step->n_outputs == pass->n_rows)
+        return;
+    pass->impl->gather(pass->backend, m->out_heads, pass->heads);
+    pass->impl->gather(pass->backend, m->out_x, pass->x);
+    if (normed_wanted)
+        pass->impl->gather(pass->backend, m->out_normed, pass->normed);
+    pass->heads = m->out_heads;
+    pass->x = m->out_x;
+    pass->normed = m->out_normed;
+    pass->n_rows = pass->step->n_outputs;
+}
+
+// branch = MLP(input), gated or plain.
+static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    enum activation_kind activation = pass->forward->model->family->activation;
+    struct product products[] = {{m->up, layer->ffn_up, layer->ffn_up_bias},
+                                 {m->gate, layer->ffn_gate, layer->ffn_gate_bias}};
+    bool gated = layer->ffn_gate != NULL;
+    struct matrix *hidden = gated ? m->gate : m->up;
+    pass->impl->products(pass->backend, products, gated ? 2 : 1, input, pass->n_rows);
+    pass->impl->activate(pass->backend, hidden, hidden, gated ? m->up : NULL, pass->n_rows, activation);
+    multiply(pass, m->branch, layer->ffn_down, layer->ffn_down_bias, hidden);
+}
+
+// shared = the expert that sees every row, by its own gate where it has one.
+static void run_shared_expert(struct pass *pass, const struct forward_layer *layer,
+                              const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    struct product products[] = {{m->gate, layer->shared_gate, NULL},
+                                 {m->up, layer->shared_up, NULL},
+                                 {m->shared_router, layer->shared_router, NULL}};
+    pass->impl->products(pass->backend, products, layer->shared_router ? 3 : 2, input, pass->n_rows);
+    pass->impl->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
+                         pass->forward->model->family->activation);
+    multiply(pass, m->shared, layer->shared_down, NULL, m->gate);
+    if (layer->shared_router)
+        pass->impl->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
+}
+
+// branch = the chosen experts' outputs by weight, and the shared expert's.
+static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_shape *shape = pass->shape;
+    multiply(pass, m->router, layer->router, layer->router_bias, input);
+    pass->impl->route(pass->backend, m->router, pass->n_rows, shape->n_experts_used,
+                      shape->experts_normalised);
+    struct product products[] = {{m->pair_gate, layer->gate_experts, NULL},
+                                 {m->pair_up, layer->up_experts, NULL}};
+    pass->impl->expert_products(pass->backend, products, 2, input, pass->n_rows, false);
+    pass->impl->activate(pass->backend, m->pair_gate, m->pair_gate, m->pair_up,
+                         pass->n_rows * shape->n_experts_used, pass->forward->model->family->activation);
+    struct product down = {m->pair_down, layer->down_experts, NULL};
+    pass->impl->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
+    pass->impl->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
+    if (layer->shared_up) {
+        run_shared_expert(pass, layer, input);
+        pass->impl->add(pass->backend, m->branch, m->shared, pass->n_rows, 1.0f);
+    }
+}
+
+// x += branch, after the branch's own norm where the family has one.
+static void add_branch(struct pass *pass, const struct weight *post_norm)
+{
+    struct matrix *branch = pass->forward->matrices.branch;
+    if (post_norm)
+        normalise(pass, branch, branch, post_norm, NULL);
+    pass->impl->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
+}
+
+static void run_layer(struct pass *pass, int32_t index)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct forward_matrices *m = &pass->forward->matrices;
+    bool parallel = pass->shape->parallel_residual;
+    if (layer->attn_norm)
+        normalise(pass, pass->normed, pass->x, layer->attn_norm, layer->attn_norm_bias);
+    project(pass, index, layer->attn_norm ? pass->normed : pass->x);
+    bool last = index == pass->shape->n_layers - 1;
+    if (last && pass->step->n_outputs == 0)
+        return; // the keys and values were all that was wanted
+    attend(pass, index);
+    if (last)
+        keep_outputs(pass, parallel && !layer->ffn_norm);
+    multiply(pass, m->branch, layer->attn_out, layer->attn_out_bias, pass->heads);
+    // In parallel the MLP reads the input that attention read, so its norm comes before the sum; without a
+    // norm of its own it shares attention's.
+    if (parallel && layer->ffn_norm)
+        normalise(pass, pass->normed, pass->x, layer->ffn_norm, layer->ffn_norm_bias);
+    add_branch(pass, layer->attn_post_norm);
+    if (!parallel && layer->ffn_norm)
+        normalise(pass, pass->normed, pass->x, layer->ffn_norm, layer->ffn_norm_bias);
+    const struct matrix *input = parallel || layer->ffn_norm ? pass->normed : pass->x;
+    if (layer->router)
+        run_experts(pass, layer, input);
+    else
+        run_mlp(pass, layer, input);
+    add_branch(pass, layer->ffn_post_norm);
+}
+
+static void compute_logits(struct pass *pass)
+{
+    const struct forward *forward = pass->forward;
+    const struct model_shape *shape = pass->shape;
+    normalise(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
+    multiply(pass, forward->matrices.logits, forward->output, forward->output_bias, pass->normed);
+    if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
+        pass->impl->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
+                          shape->logit_softcap);
+}
+
+static void fill_rope(struct forward *forward, struct step *step)
+{
+    const struct model *model = forward->model;
+    for (int32_t table = 0; table < model->shape.n_rope_tables; table++) {
+        for (int32_t i = 0; i < step->n_sequences; i++) {
+            const struct step_sequence *sequence = &step->sequences[i];
+            bool lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
+            const struct rope *rope = lengthened ? &model->rope_long : &model->rope[table];
+            for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_rows; row++)
+                rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
+        }
+        step->rope[table] = forward->rope[table];
+    }
+}
+
+// The caller's faults, not the world's: jobs were checked before.
+static void check_step(const struct forward *forward, const struct step *step)
+{
+    const struct forward_limits *limits = &forward->limits;
+    const struct model_shape *shape = &forward->model->shape;
+    int32_t position_limit = forward->position_embd ? shape->n_context : MODEL_CONTEXT_MAX;
+    assert(step->n_rows > 0 && step->n_rows <= limits->n_rows_max);
+    assert(step->n_sequences > 0 && step->n_sequences <= limits->n_sequences_max);
+    assert(step->n_outputs >= 0 && step->n_outputs <= limits->n_outputs_max &&
+           step->n_outputs <= step->n_rows);
+    int32_t row = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        assert(sequence->first_row == row && sequence->n_rows > 0 && sequence->n_rows <= step->n_rows - row);
+        assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_rows);
+        for (int32_t j = 0; j < sequence->n_rows; j++, row++) {
+            assert(step->tokens[row] >= 0 && step->tokens[row] < shape->n_vocab);
+            assert(step->positions[row] == sequence->position + j);
+        }
+        int32_t n_pages = (sequence->position + sequence->n_rows - 1) / limits->page_positions + 1;
+        for (int32_t j = 0; j < n_pages; j++)
+            assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
+    }
+    assert(row == step->n_rows);
+    for (int32_t i = 0; i < step->n_outputs; i++)
+        assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&
+               step->output_rows[i] < step->n_rows);
+    (void)row;
+    (void)limits;
+    (void)position_limit;
+}
+
+enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
+                         float *logits, struct error *error)
+{
+    check_step(forward, step);
+    fill_rope(forward, step);
+    struct pass pass = {.forward = forward,
+                        .impl = forward->backend->impl,
+                        .backend = forward->backend,
+                        .step = step,
+                        .shape = &forward->model->shape,
+                        .n_rows = step->n_rows,
+                        .x = forward->matrices.x,
+                        .normed = forward->matrices.normed,
+                        .heads = forward->matrices.heads};
+    pass.impl->begin(pass.backend, step);
+    embed(&pass);
+    for (int32_t i = 0; i < pass.shape->n_layers; i++)
+        run_layer(&pass, i);
+    if (step->n_outputs > 0) {
+        compute_logits(&pass);
+        if (step->samples)
+            pass.impl->sample(pass.backend, forward->matrices.logits);
+        else if (logits)
+            pass.impl->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
+    }
+    return pass.impl->end(pass.backend, step->samples ? results : NULL, error);
+}

@@ -1,0 +1,291 @@
+#include "engine/forward_parts.h"
+#include "engine/gguf.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+// --- Weights ---
+
+// Where a layer's tensor goes and what for.
+static const struct {
+    size_t tensor, weight;
+    enum weight_role role;
+} layer_weights[] = {
+#define LAYER_WEIGHT(field, role)                                                                            \
+    {                                                                                                        \
+        offsetof(struct model_layer, field), offsetof(struct forward_layer, field), role                     \
+    }
+    LAYER_WEIGHT(attn_norm, WEIGHT_VECTOR),        LAYER_WEIGHT(attn_norm_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_q, WEIGHT_PRODUCT),          LAYER_WEIGHT(attn_k, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(attn_v, WEIGHT_PRODUCT),          LAYER_WEIGHT(attn_q_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_k_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(attn_v_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_q_norm, WEIGHT_VECTOR),      LAYER_WEIGHT(attn_k_norm, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_q_norm_bias, WEIGHT_VECTOR), LAYER_WEIGHT(attn_k_norm_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_out, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_out_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_post_norm, WEIGHT_VECTOR),   LAYER_WEIGHT(attn_sinks, WEIGHT_VECTOR),
+    LAYER_WEIGHT(ffn_norm, WEIGHT_VECTOR),         LAYER_WEIGHT(ffn_norm_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(ffn_gate, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_up, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(ffn_down, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_gate_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(ffn_up_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(ffn_down_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(ffn_post_norm, WEIGHT_VECTOR),    LAYER_WEIGHT(router, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(router_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(gate_experts, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(up_experts, WEIGHT_PRODUCT),      LAYER_WEIGHT(down_experts, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(shared_router, WEIGHT_PRODUCT),   LAYER_WEIGHT(shared_gate, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(shared_up, WEIGHT_PRODUCT),       LAYER_WEIGHT(shared_down, WEIGHT_PRODUCT),
+#undef LAYER_WEIGHT
+};
+
+enum { N_LAYER_WEIGHTS = sizeof layer_weights / sizeof *layer_weights };
+
+struct loading {
+    struct forward *forward;
+    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *context;
+    uint64_t done_bytes, total_bytes;
+    struct error *error;
+};
+
+// An absent tensor gives no weight. A product's tensor was repacked: its file pages need not stay in memory.
+static enum status load_weight(struct loading *loading, const struct tensor *tensor, enum weight_role role,
+                               struct weight **weight)
+{
+    struct forward *forward = loading->forward;
+    if (!tensor->data)
+        return STATUS_OK;
+    enum status status =
+        forward->backend->impl->weight_create(forward->backend, tensor, role, weight, loading->error);
+    if (status != STATUS_OK)
+        return error_prefix(loading->error, "tensor %.*s", (int)tensor->name.size, tensor->name.data);
+    if (role == WEIGHT_PRODUCT)
+        gguf_release(forward->model->gguf, tensor);
+    bool tied =
+        tensor->data == forward->model->token_embd.data && role == WEIGHT_PRODUCT; // counted as a table
+    if (!tied)
+        loading->done_bytes += tensor->size_bytes;
+    if (loading->progress)
+        loading->progress(loading->context, loading->done_bytes, loading->total_bytes);
+    return STATUS_OK;
+}
+
+static enum status load_globals(struct loading *loading)
+{
+    struct forward *forward = loading->forward;
+    const struct model *model = forward->model;
+    const struct {
+        const struct tensor *tensor;
+        enum weight_role role;
+        struct weight **weight;
+    } weights[] = {
+        {&model->token_embd, WEIGHT_TABLE, &forward->token_embd},
+        {&model->position_embd, WEIGHT_TABLE, &forward->position_embd},
+        {&model->embd_norm, WEIGHT_VECTOR, &forward->embd_norm},
+        {&model->embd_norm_bias, WEIGHT_VECTOR, &forward->embd_norm_bias},
+        {&model->output_norm, WEIGHT_VECTOR, &forward->output_norm},
+        {&model->output_norm_bias, WEIGHT_VECTOR, &forward->output_norm_bias},
+        {&model->output, WEIGHT_PRODUCT, &forward->output},
+        {&model->output_bias, WEIGHT_VECTOR, &forward->output_bias},
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++)
+        status = load_weight(loading, weights[i].tensor, weights[i].role, weights[i].weight);
+    return status;
+}
+
+static struct weight **layer_weight(struct forward_layer *layer, int i)
+{
+    return (struct weight **)((char *)layer + layer_weights[i].weight);
+}
+
+static enum status load_weights(struct loading *loading)
+{
+    struct forward *forward = loading->forward;
+    const struct model *model = forward->model;
+    forward->layers = calloc((size_t)model->shape.n_layers, sizeof *forward->layers);
+    if (!forward->layers)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
+                         model->shape.n_layers);
+    enum status status = load_globals(loading);
+    for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
+        for (int i = 0; i < N_LAYER_WEIGHTS && status == STATUS_OK; i++) {
+            const char *tensor = (const char *)&model->layers[layer] + layer_weights[i].tensor;
+            status = load_weight(loading, (const struct tensor *)(const void *)tensor, layer_weights[i].role,
+                                 layer_weight(&forward->layers[layer], i));
+        }
+    return status;
+}
+
+// --- Matrices ---
+
+struct matrix_plan {
+    size_t matrix;          // in struct forward_matrices
+    int64_t n_rows, n_cols; // no columns: not needed
+};
+
+enum { MATRICES = sizeof(struct forward_matrices) / sizeof(struct matrix *) };
+
+static void plan_matrices(const struct model *model, const struct forward_limits *limits,
+                          struct matrix_plan plans[MATRICES])
+{
+    const struct model_shape *shape = &model->shape;
+    int64_t rows = limits->n_rows_max, outputs = limits->n_outputs_max;
+    int64_t pairs = shape->n_experts ? rows * shape->n_experts_used : 0;
+    int64_t n_embd = shape->n_embd, heads_out = (int64_t)shape->n_heads * shape->value_dim;
+    int64_t n_ff = shape->n_experts ? shape->n_ff_shared : shape->n_ff;
+    bool gated = shape->n_experts || model->layers[0].ffn_gate.data;
+    bool has_router = shape->n_ff_shared && model->layers[0].shared_router.data;
+    int i = 0;
+#define PLAN(field, n_rows, n_cols)                                                                          \
+    plans[i++] = (struct matrix_plan){offsetof(struct forward_matrices, field), n_rows, n_cols}
+    PLAN(x, rows, n_embd);
+    PLAN(normed, rows, n_embd);
+    PLAN(branch, rows, n_embd);
+    PLAN(q, rows, (int64_t)shape->n_heads * shape->key_dim);
+    PLAN(k, rows, (int64_t)shape->n_kv_heads * shape->key_dim);
+    PLAN(v, rows, (int64_t)shape->n_kv_heads * shape->value_dim);
+    PLAN(heads, rows, heads_out);
+    PLAN(gate, rows, gated ? n_ff : 0);
+    PLAN(up, rows, n_ff);
+    PLAN(router, rows, shape->n_experts);
+    PLAN(pair_gate, pairs, pairs ? shape->n_ff_expert : 0);
+    PLAN(pair_up, pairs, pairs ? shape->n_ff_expert : 0);
+    PLAN(pair_down, pairs, pairs ? n_embd : 0);
+    PLAN(shared, rows, shape->n_ff_shared ? n_embd : 0);
+    PLAN(shared_router, rows, has_router ? 1 : 0);
+    PLAN(out_x, outputs, n_embd);
+    PLAN(out_normed, outputs, n_embd);
+    PLAN(out_heads, outputs, heads_out);
+    PLAN(logits, outputs, shape->n_vocab);
+#undef PLAN
+    assert(i == MATRICES);
+}
+
+static struct matrix **matrix_at(struct forward *forward, size_t offset)
+{
+    return (struct matrix **)((char *)&forward->matrices + offset);
+}
+
+static enum status create_matrices(struct forward *forward, struct error *error)
+{
+    struct matrix_plan plans[MATRICES];
+    plan_matrices(forward->model, &forward->limits, plans);
+    for (int i = 0; i < MATRICES; i++) {
+        if (plans[i].n_cols == 0)
+            continue;
+        if (plans[i].n_rows > INT32_MAX)
+            return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "%lld rows of one matrix are too many", (long long)plans[i].n_rows);
+        enum status status = forward->backend->impl->matrix_create(
+            forward->backend, (int32_t)plans[i].n_rows, (int32_t)plans[i].n_cols,
+            matrix_at(forward, plans[i].matrix), error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    const struct model_shape *shape = &forward->model->shape;
+    for (int32_t i = 0; i < shape->n_rope_tables; i++) {
+        forward->rope[i] =
+            calloc((size_t)forward->limits.n_rows_max, (size_t)shape->n_rope_dims * sizeof(float));
+        if (!forward->rope[i])
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
+    }
+    return STATUS_OK;
+}
+
+uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits)
+{
+    struct matrix_plan plans[MATRICES];
+    plan_matrices(model, limits, plans);
+    uint64_t bytes = 0;
+    for (int i = 0; i < MATRICES; i++)
+        bytes += (uint64_t)plans[i].n_rows * (uint64_t)plans[i].n_cols * sizeof(float);
+    return bytes;
+}
+
+uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type)
+{
+    const struct model_shape *shape = &model->shape;
+    uint64_t items = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->key_dim + shape->value_dim);
+    return items * (kv_type == KV_F16 ? 2 : 4) * (uint64_t)page_positions * (uint64_t)shape->n_layers;
+}
+
+// --- Life ---
+
+static enum status create_parts(struct loading *loading)
+{
+    struct forward *forward = loading->forward;
+    const struct model_shape *shape = &forward->model->shape;
+    struct kv_shape kv = {.n_layers = shape->n_layers,
+                          .n_kv_heads = shape->n_kv_heads,
+                          .key_dim = shape->key_dim,
+                          .value_dim = shape->value_dim,
+                          .page_positions = forward->limits.page_positions,
+                          .n_pages = forward->limits.n_pages,
+                          .type = forward->limits.kv_type};
+    enum status status = load_weights(loading);
+    if (status == STATUS_OK)
+        status = create_matrices(forward, loading->error);
+    if (status == STATUS_OK)
+        status = forward->backend->impl->kv_create(forward->backend, &kv, loading->error);
+    return status;
+}
+
+enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
+                           const struct forward_limits *limits,
+                           void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
+                           void *context, struct error *error)
+{
+    assert(limits->n_rows_max > 0 && limits->n_outputs_max > 0 &&
+           limits->n_outputs_max <= limits->n_rows_max);
+    assert(limits->n_sequences_max > 0 && limits->n_pages > 0);
+    assert(limits->page_positions >= 16 && ATTENTION_SEGMENT % limits->page_positions == 0);
+    *forward = NULL;
+    struct forward *created = calloc(1, sizeof *created);
+    if (!created)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a forward pass");
+    *created = (struct forward){.model = model, .backend = backend, .limits = *limits};
+    struct loading loading = {.forward = created,
+                              .progress = progress,
+                              .context = context,
+                              .total_bytes = model_weight_bytes(model),
+                              .error = error};
+    enum status status = create_parts(&loading);
+    if (status != STATUS_OK) {
+        forward_destroy(created);
+        return status;
+    }
+    *forward = created;
+    return STATUS_OK;
+}
+
+static void destroy_weights(struct forward *forward)
+{
+    struct backend *backend = forward->backend;
+    struct weight *globals[] = {forward->token_embd,     forward->position_embd, forward->embd_norm,
+                                forward->embd_norm_bias, forward->output_norm,   forward->output_norm_bias,
+                                forward->output,         forward->output_bias};
+    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
+        if (globals[i])
+            backend->impl->weight_destroy(backend, globals[i]);
+    for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)
+        for (int i = 0; i < N_LAYER_WEIGHTS; i++) {
+            struct weight *weight = *layer_weight(&forward->layers[layer], i);
+            if (weight)
+                backend->impl->weight_destroy(backend, weight);
+        }
+    free(forward->layers);
+}
+
+void forward_destroy(struct forward *forward)
+{
+    if (!forward)
+        return;
+    destroy_weights(forward);
+    for (size_t i = 0; i < MATRICES; i++) {
+        struct matrix *matrix = *matrix_at(forward, i * sizeof(struct matrix *));
+        if (matrix)
+            forward->backend->impl->matrix_destroy(forward->backend, matrix);
+    }
+    free(forward->rope[0]);
+    free(forward->rope[1]);
+    free(forward);
+}
