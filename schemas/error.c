@@ -32,24 +32,6 @@ static const char *const names[ERROR_CODE_COUNT] = {
     [ERROR_USAGE] = "usage",
 };
 
-// Texts quote what came from outside: whatever that was, the text stays one line of UTF-8. Control characters
-// become spaces and bad bytes question marks; a character cut in half at the end is dropped.
-static void make_printable(char *text)
-{
-    size_t size = strlen(text);
-    size_t whole = utf8_complete_prefix(text, size);
-    text[whole] = '\0';
-    for (size_t i = 0; i < whole;) {
-        uint32_t codepoint;
-        size_t length = utf8_decode(text + i, whole - i, &codepoint);
-        if (length == 0)
-            text[i] = '?';
-        else if (codepoint < 0x20 || codepoint == 0x7F)
-            text[i] = ' ';
-        i += length ? length : 1;
-    }
-}
-
 enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
 {
     assert(status != STATUS_OK && code > ERROR_NONE && code < ERROR_CODE_COUNT);
@@ -59,7 +41,7 @@ enum status error_set(struct error *error, enum status status, enum error_code c
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
-    make_printable(error->text);
+    utf8_make_printable(error->text);
     return status;
 }
 
@@ -80,7 +62,7 @@ enum status error_prefix(struct error *error, const char *format, ...)
         used += size;
     }
     error->text[used] = '\0';
-    make_printable(error->text);
+    utf8_make_printable(error->text);
     return error->status;
 }
 

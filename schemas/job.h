@@ -13,9 +13,10 @@
 enum {
     JOB_ID_BYTES_MAX = 256,          // job_id, custom_id
     JOB_DATASET_BYTES_MAX = 128,
+    JOB_MODEL_BYTES_MAX = 256,
     JOB_RECORD_BYTES_MAX = 16 << 20, // one encoded job
     JOB_MESSAGES_MAX = 4096,
-    JOB_TOKENS_MAX = 1 << 20,        // `tokens` of a prompt given as ids
+    JOB_TOKENS_MAX = 1 << 19,        // of a prompt given as ids; half of VALUE_COUNT_MAX
     JOB_STOP_MAX = 16,
     JOB_STOP_BYTES_MAX = 1024,
     JOB_LOGIT_BIAS_MAX = 1024,
@@ -23,7 +24,7 @@ enum {
     JOB_TOP_LOGPROBS_MAX = 20,
     JOB_MAX_TOKENS_MAX = 1 << 20,
     JOB_TOP_K_MAX = 1 << 20,
-    JOB_WARNINGS_MAX = 32,
+    JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
 };
 
 enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
@@ -42,7 +43,8 @@ struct sampling {
     float presence_penalty;   // -2..2, default 0: OpenAI's, over generated tokens
     float frequency_penalty;  // -2..2, default 0
     float repetition_penalty; // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
-    uint64_t seed;            // the record's, else a hash of job_id: repeatable, and differs between jobs
+    uint64_t seed;            // the record's (any int64), else job_default_seed
+    bool seed_given;
     struct logit_bias *logit_bias;
     int32_t n_logit_bias;
     bool logprobs;
@@ -53,9 +55,11 @@ struct sampling {
 struct request {
     enum prompt_kind prompt_kind;
     struct text prompt;        // PROMPT_TEXT
-    struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content
-    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools, documents,
-                               // add_generation_prompt and the members of chat_template_kwargs
+    struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
+                               // parts of text is one string here, the parts joined by line feeds
+    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools (unless tool_choice is
+                               // "none"), documents, add_generation_prompt (default true) and the members of
+                               // chat_template_kwargs
     int32_t *tokens;           // PROMPT_TOKENS
     int32_t n_tokens;
     int32_t max_tokens;        // -1: up to the context's end (the worker's default may be lower)
@@ -159,17 +163,30 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
 struct job *job_create(void); // empty, with defaults; NULL when memory ran out
 void job_destroy(struct job *job);
 
+// Names a job: copies the id, takes it as custom_id where there is none, and sets the default seed unless the record
+// gave one. False when memory ran out.
+bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
+// A hash of the id: repeatable, and differs between jobs.
+uint64_t job_default_seed(struct text job_id);
+
 // Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; whatever identity
-// (job_id, dataset, custom_id, index) could be read stands in the job even then. Besides our own job map it takes an
-// OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets none: the caller names it.
+// (job_id, dataset, custom_id, index, created) could be read stands in the job even then. Besides our own job map it
+// takes an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets none: the caller
+// names it (job_set_id). A member that is null counts as not given. `job` comes fresh from job_create.
 enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
     WARN_UNUSED;
-// Writes the job map: what job_decode reads back to the same request. Members in a fixed order, defaults left out.
+// Writes the job map: what job_decode reads back to the same job, warnings included. Members in a fixed order, defaults
+// left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
-// The result map: job_id, dataset, custom_id, index, status, choices, usage, error, warnings, model, created.
+// The result map: job_id, dataset, custom_id, index, status, object, model, created, choices, usage, error, warnings.
+// Members in this order; those that say nothing are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
-// Reads a result map into the job's identity and result.
+// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read them back.
+// For a caller that then publishes an error result instead.
+enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
+// Reads a result map into the job's identity and result; request.prompt_kind tells a chat (PROMPT_MESSAGES) from a plain
+// completion (PROMPT_TEXT). Members it does not know are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
     WARN_UNUSED;
 
@@ -181,6 +198,8 @@ const char *finish_reason_name(enum finish_reason reason); // "stop", "length", 
 const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
 
 // Copies into the job's arena. False when memory ran out.
-bool job_set_text(struct job *job, struct text *field, struct text value);
-void job_fail(struct job *job, const struct error *error); // result becomes RESULT_FAILED (or CANCELLED by code)
+bool job_set_text(struct job *job, struct text *field, struct text value) WARN_UNUSED;
+// The result becomes RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices; warnings stay.
+void job_fail(struct job *job, const struct error *error);
+// Adds a line to the result's warnings, cut like an error's text. False when memory ran out.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -155,9 +155,9 @@ SELECT d.dataset,
             THEN CAST((d.n_submitted - d.n_done - d.n_failed - d.n_cancelled) / r.rate AS INTEGER) END AS seconds_left,
        d.cancelled_at IS NOT NULL AS is_cancelled
 FROM datasets d
-LEFT JOIN (SELECT j.dataset, count(*) * 1e6 / max(max(j.finished_at) - min(j.finished_at), 1000000) AS rate
-           FROM jobs j JOIN datasets e USING (dataset)
-           WHERE j.finished_at > e.last_finished_at - 60000000 GROUP BY j.dataset) r USING (dataset);
+LEFT JOIN (SELECT dataset, count(*) * 1e6 / max(max(finished_at) - min(finished_at), 1000000) AS rate
+           FROM jobs WHERE finished_at > (SELECT max(finished_at) FROM jobs) - 60000000
+           GROUP BY dataset) r USING (dataset);
 
 CREATE VIEW failures AS
 SELECT dataset, error_code, count(*) AS jobs, min(custom_id) AS example, min(error) AS message

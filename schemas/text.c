@@ -206,3 +206,19 @@ size_t utf8_complete_prefix(const char *data, size_t size)
     }
     return size;
 }
+
+void utf8_make_printable(char *string)
+{
+    size_t size = strlen(string);
+    size_t whole = utf8_complete_prefix(string, size);
+    string[whole] = '\0';
+    for (size_t i = 0; i < whole;) {
+        uint32_t codepoint;
+        size_t length = utf8_decode(string + i, whole - i, &codepoint);
+        if (length == 0)
+            string[i] = '?';
+        else if (codepoint < 0x20 || codepoint == 0x7F)
+            string[i] = ' ';
+        i += length ? length : 1;
+    }
+}

@@ -42,6 +42,9 @@ void buffer_finish(struct buffer *buffer);
 bool utf8_valid(const char *data, size_t size);
 // Decodes one character; returns its length in bytes, or 0 when the bytes are not valid UTF-8 (or size is 0).
 size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
+// Makes a C string one line of valid UTF-8, for texts that quote outside bytes: control characters become spaces, bad
+// bytes question marks, and half a character at the end goes.
+void utf8_make_printable(char *string);
 // Encodes into out[4]; returns 1 to 4 bytes.
 size_t utf8_encode(uint32_t codepoint, char *out);
 // How many of the first `size` bytes form whole characters: what may be shown while the rest is awaited.

@@ -1,0 +1,53 @@
+#include "schemas/job.h"
+
+#include <strings.h>
+
+// The media type alone: up to the first ';' (RFC 9110, section 8.3.1), without white space around it.
+static struct text media_type(struct text content_type)
+{
+    size_t start = 0, end = 0;
+    while (end < content_type.size && content_type.data[end] != ';')
+        end++;
+    while (start < end && (content_type.data[start] == ' ' || content_type.data[start] == '\t'))
+        start++;
+    while (end > start && (content_type.data[end - 1] == ' ' || content_type.data[end - 1] == '\t'))
+        end--;
+    return (struct text){content_type.data + start, end - start};
+}
+
+static bool is_media_type(struct text type, const char *name)
+{
+    struct text wanted = text_from_string(name);
+    return type.size == wanted.size && strncasecmp(type.data, wanted.data, wanted.size) == 0;
+}
+
+bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding)
+{
+    static const struct {
+        const char *name;
+        enum encoding encoding;
+    } types[] = {{CONTENT_TYPE_JSON, ENCODING_JSON},
+                 {"text/json", ENCODING_JSON},
+                 {CONTENT_TYPE_MSGPACK, ENCODING_MSGPACK},
+                 {"application/x-msgpack", ENCODING_MSGPACK},
+                 {"application/vnd.msgpack", ENCODING_MSGPACK}};
+    struct text type = content_type.size ? media_type(content_type) : (struct text){"", 0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (is_media_type(type, types[i].name)) {
+            *encoding = types[i].encoding;
+            return true;
+        }
+    }
+    // A type that says nothing (text/plain, application/octet-stream, none): the first byte. A job is an
+    // object, and msgpack's maps start at 0x80, which no JSON text does.
+    if (record.size == 0)
+        return false;
+    unsigned char first = (unsigned char)record.data[0];
+    if (first == '{' || first == ' ' || first == '\t' || first == '\n' || first == '\r')
+        *encoding = ENCODING_JSON;
+    else if ((first >= 0x80 && first <= 0x8F) || first == 0xDE || first == 0xDF) // fixmap, map 16, map 32
+        *encoding = ENCODING_MSGPACK;
+    else
+        return false;
+    return true;
+}

@@ -1,0 +1,138 @@
+#include "schemas/job.h"
+
+#include "schemas/hash.h"
+#include "schemas/request.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job *job_create(void)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    job->dataset = TEXT("default");
+    job->index = -1;
+    job->request.max_tokens = -1;
+    job->request.n = 1;
+    job->request.sampling.temperature = 1;
+    job->request.sampling.top_p = 1;
+    job->request.sampling.repetition_penalty = 1;
+    return job;
+}
+
+void job_destroy(struct job *job)
+{
+    if (!job)
+        return;
+    arena_finish(&job->arena);
+    free(job);
+}
+
+bool job_set_text(struct job *job, struct text *field, struct text value)
+{
+    char *copy = arena_copy(&job->arena, value.data, value.size);
+    if (!copy)
+        return false;
+    *field = (struct text){copy, value.size};
+    return true;
+}
+
+uint64_t job_default_seed(struct text job_id)
+{
+    return hash_bytes(job_id.data, job_id.size, 0);
+}
+
+bool job_set_id(struct job *job, struct text job_id)
+{
+    if (!job_set_text(job, &job->job_id, job_id))
+        return false;
+    if (job->custom_id.size == 0)
+        job->custom_id = job->job_id;
+    if (!job->request.sampling.seed_given)
+        job->request.sampling.seed = job_default_seed(job->job_id);
+    return true;
+}
+
+void job_fail(struct job *job, const struct error *error)
+{
+    struct result *result = &job->result;
+    assert(error->code != ERROR_NONE);
+    result->status = error->code == ERROR_CANCELLED ? RESULT_CANCELLED : RESULT_FAILED;
+    result->error = *error;
+    result->choices = NULL;
+    result->n_choices = 0;
+    result->prompt_tokens = 0;
+    result->completion_tokens = 0;
+}
+
+bool job_warn(struct job *job, const char *format, ...)
+{
+    struct result *result = &job->result;
+    if (!result->warnings)
+        result->warnings = arena_allocate_array(&job->arena, JOB_WARNINGS_MAX, sizeof *result->warnings);
+    if (!result->warnings)
+        return false;
+    if (result->n_warnings == JOB_WARNINGS_MAX)
+        return true;
+    if (result->n_warnings == JOB_WARNINGS_MAX - 1) {
+        result->warnings[result->n_warnings++] = TEXT("more warnings were left out");
+        return true;
+    }
+    char line[ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    utf8_make_printable(line);
+    struct text *warning = &result->warnings[result->n_warnings];
+    if (!job_set_text(job, warning, text_from_string(line)))
+        return false;
+    result->n_warnings++;
+    return true;
+}
+
+static enum status decode_root(struct decoding *decoding, struct text record, enum encoding encoding,
+                               struct value *root)
+{
+    struct arena *arena = &decoding->job->arena;
+    if (record.size > JOB_RECORD_BYTES_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "record: expected at most %d bytes, got %zu", JOB_RECORD_BYTES_MAX, record.size);
+    enum status status = encoding == ENCODING_JSON ? json_decode(record, arena, root, decoding->error)
+                                                   : msgpack_decode(record, arena, root, decoding->error);
+    if (status == STATUS_OK && root->kind != VALUE_OBJECT)
+        return request_expected(decoding, "record", "an object", root);
+    return status;
+}
+
+enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
+{
+    struct decoding decoding = {.job = job, .error = error};
+    struct value root;
+    enum status status = decode_root(&decoding, record, encoding, &root);
+    if (status != STATUS_OK)
+        return status;
+    if (value_get(&root, "body"))
+        return openai_line_decode(&decoding, &root);
+    status = request_collect(&decoding, &root, COLLECT_ALL);
+    if (status == STATUS_OK)
+        status = request_decode_identity(&decoding);
+    return status == STATUS_OK ? request_decode(&decoding) : status;
+}
+
+void job_encode(const struct job *job, enum encoding encoding, struct buffer *out)
+{
+    struct arena arena = {0};
+    struct value object;
+    if (!request_encode(job, &arena, &object))
+        out->failed = true;
+    else if (encoding == ENCODING_JSON)
+        json_encode(&object, out);
+    else
+        msgpack_encode(&object, out);
+    arena_finish(&arena);
+}

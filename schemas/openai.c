@@ -1,0 +1,272 @@
+// OpenAI's batch files (platform.openai.com/docs/api-reference/batch), one JSON object a line. In:
+//   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {the request}}
+// where our own job_id, dataset, index and created may stand beside "body". Out, when the job is done:
+//   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
+//    "body": {a chat.completion or text_completion}}, "error": null}
+// and when it failed: "response": null, "error": {"code": …, "message": …}. "warnings" follows when there are
+// some.
+#include "schemas/request.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHAT_PATH       "/v1/chat/completions"
+#define COMPLETION_PATH "/v1/completions"
+
+// OpenAI's value for "less likely than can be told", where a logprob is minus infinity.
+static const float LOGPROB_LOWEST = -9999.0f;
+
+static enum status check_method(struct decoding *decoding, const struct value *line)
+{
+    const struct value *method = value_get(line, "method");
+    if (!method || method->kind == VALUE_NULL ||
+        (method->kind == VALUE_STRING && text_equals_string(method->text, "POST")))
+        return STATUS_OK;
+    return request_expected(decoding, "method", "\"POST\"", method);
+}
+
+static enum status check_url(struct decoding *decoding, const struct value *line, bool chat)
+{
+    const struct value *url = value_get(line, "url");
+    if (!url || url->kind == VALUE_NULL)
+        return STATUS_OK;
+    bool is_chat = url->kind == VALUE_STRING && text_equals_string(url->text, CHAT_PATH);
+    bool is_completion = url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH);
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(url, description);
+    if (!is_chat && !is_completion)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                         "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s",
+                         description);
+    if (is_chat != chat)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "url: %s goes with %s, which is not given", description,
+                         is_chat ? "messages" : "prompt");
+    return STATUS_OK;
+}
+
+enum status openai_line_decode(struct decoding *decoding, struct value *line)
+{
+    struct value *body = (struct value *)value_get(line, "body"); // ours to change while decoding
+    struct error collected;
+    enum status status = request_collect(decoding, line, COLLECT_IDENTITY);
+    if (status != STATUS_OK)
+        collected = *decoding->error;
+    enum status identity = request_decode_identity(decoding);
+    if (status != STATUS_OK)
+        *decoding->error = collected;
+    else
+        status = identity;
+    if (status == STATUS_OK)
+        status = check_method(decoding, line);
+    if (status == STATUS_OK && body->kind != VALUE_OBJECT)
+        status = request_expected(decoding, "body", "an object", body);
+    if (status == STATUS_OK)
+        status = request_collect(decoding, body, COLLECT_REQUEST);
+    if (status == STATUS_OK)
+        status = check_url(decoding, line, request_given(decoding, "messages") != NULL);
+    return status == STATUS_OK ? request_decode(decoding) : status;
+}
+
+static void add_key(struct buffer *out, const char *key)
+{
+    json_encode_string(text_from_string(key), out);
+    buffer_add_byte(out, ':');
+}
+
+static void add_logprob(struct buffer *out, float logprob)
+{
+    struct value value = value_single(isfinite(logprob) ? logprob : LOGPROB_LOWEST);
+    json_encode(&value, out);
+}
+
+// The token as text, its logprob, and its bytes: text alone can't show half a character.
+static void add_token(struct buffer *out, struct text bytes, float logprob)
+{
+    add_key(out, "token");
+    json_encode_string(bytes, out);
+    buffer_add_byte(out, ',');
+    add_key(out, "logprob");
+    add_logprob(out, logprob);
+    buffer_add_byte(out, ',');
+    add_key(out, "bytes");
+    buffer_add_byte(out, '[');
+    for (size_t i = 0; i < bytes.size; i++)
+        buffer_add_format(out, i ? ",%d" : "%d", (unsigned char)bytes.data[i]);
+    buffer_add_byte(out, ']');
+}
+
+static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
+{
+    buffer_add_string(out, "{\"content\":[");
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        const struct logprob_entry *entry = &choice->logprobs[i];
+        buffer_add_string(out, i ? ",{" : "{");
+        add_token(out, entry->chosen_bytes, entry->chosen.logprob);
+        buffer_add_string(out, ",\"top_logprobs\":[");
+        for (int32_t j = 0; j < entry->n_top; j++) {
+            buffer_add_string(out, j ? ",{" : "{");
+            add_token(out, entry->top_bytes[j], entry->top[j].logprob);
+            buffer_add_byte(out, '}');
+        }
+        buffer_add_string(out, "]}");
+    }
+    buffer_add_string(out, "]}");
+}
+
+// Plain completions have the tokens as object keys; bytes that are no text are written "bytes:\xE2\x82"
+// there.
+static void add_token_name(struct buffer *out, struct text bytes)
+{
+    if (utf8_valid(bytes.data, bytes.size)) {
+        json_encode_string(bytes, out);
+        return;
+    }
+    buffer_add_string(out, "\"bytes:");
+    for (size_t i = 0; i < bytes.size; i++)
+        buffer_add_format(out, "\\\\x%02x", (unsigned char)bytes.data[i]);
+    buffer_add_byte(out, '"');
+}
+
+// Two tokens may spell the same bytes: the more likely one stands for both, since keys must differ.
+static bool stands_before(const struct logprob_entry *entry, int32_t index)
+{
+    for (int32_t i = 0; i < index; i++)
+        if (text_equal(entry->top_bytes[i], entry->top_bytes[index]))
+            return true;
+    return false;
+}
+
+static void add_top_logprobs(struct buffer *out, const struct logprob_entry *entry)
+{
+    buffer_add_byte(out, '{');
+    for (int32_t i = 0; i < entry->n_top; i++) {
+        if (stands_before(entry, i))
+            continue;
+        if (i)
+            buffer_add_byte(out, ',');
+        add_token_name(out, entry->top_bytes[i]);
+        buffer_add_byte(out, ':');
+        add_logprob(out, entry->top[i].logprob);
+    }
+    buffer_add_byte(out, '}');
+}
+
+static size_t count_characters(struct text bytes)
+{
+    size_t n_characters = 0;
+    for (size_t i = 0; i < bytes.size; i++)
+        n_characters += ((unsigned char)bytes.data[i] & 0xC0) != 0x80;
+    return n_characters;
+}
+
+static void add_completion_logprobs(struct buffer *out, const struct choice *choice)
+{
+    buffer_add_string(out, "{\"tokens\":[");
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        add_token_name(out, choice->logprobs[i].chosen_bytes);
+    }
+    buffer_add_string(out, "],\"token_logprobs\":[");
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        add_logprob(out, choice->logprobs[i].chosen.logprob);
+    }
+    buffer_add_string(out, "],\"top_logprobs\":[");
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        add_top_logprobs(out, &choice->logprobs[i]);
+    }
+    buffer_add_string(out, "],\"text_offset\":[");
+    size_t offset = 0; // characters of the answer
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        buffer_add_format(out, i ? ",%zu" : "%zu", offset);
+        offset += count_characters(choice->logprobs[i].chosen_bytes);
+    }
+    buffer_add_string(out, "]}");
+}
+
+static void add_choice(struct buffer *out, const struct choice *choice, int32_t index, bool chat)
+{
+    buffer_add_format(out, "{\"index\":%d,", index);
+    if (chat) {
+        buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+        json_encode_string(choice->text, out);
+        buffer_add_byte(out, '}');
+    } else {
+        add_key(out, "text");
+        json_encode_string(choice->text, out);
+    }
+    buffer_add_string(out, ",\"logprobs\":");
+    if (!choice->logprobs)
+        buffer_add_string(out, "null");
+    else if (chat)
+        add_chat_logprobs(out, choice);
+    else
+        add_completion_logprobs(out, choice);
+    buffer_add_string(out, ",\"finish_reason\":");
+    json_encode_string(text_from_string(finish_reason_name(choice->finish_reason)), out);
+    buffer_add_byte(out, '}');
+}
+
+static void add_prefixed_id(struct buffer *out, const char *prefix, struct text job_id)
+{
+    struct buffer id = {0};
+    buffer_add_string(&id, prefix);
+    buffer_add_text(&id, job_id);
+    if (id.failed)
+        out->failed = true;
+    else
+        json_encode_string((struct text){id.data, id.size}, out);
+    buffer_finish(&id);
+}
+
+static void add_body(struct buffer *out, const struct job *job, bool chat)
+{
+    const struct result *result = &job->result;
+    buffer_add_string(out, "{\"id\":");
+    add_prefixed_id(out, chat ? "chatcmpl-" : "cmpl-", job->job_id);
+    buffer_add_format(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
+                      chat ? "chat.completion" : "text_completion", (long long)job->created);
+    json_encode_string(result->model.size ? result->model : job->request.model, out);
+    buffer_add_string(out, ",\"choices\":[");
+    for (int32_t i = 0; i < result->n_choices; i++) {
+        if (i)
+            buffer_add_byte(out, ',');
+        add_choice(out, &result->choices[i], i, chat);
+    }
+    buffer_add_format(out,
+                      "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld}}",
+                      result->prompt_tokens, result->completion_tokens,
+                      (long long)result->prompt_tokens + result->completion_tokens);
+}
+
+void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
+{
+    const struct result *result = &job->result;
+    buffer_add_string(out, "{\"id\":");
+    add_prefixed_id(out, "batch_req_", job->job_id);
+    buffer_add_string(out, ",\"custom_id\":");
+    json_encode_string(job->custom_id.size ? job->custom_id : job->job_id, out);
+    if (result->status == RESULT_DONE) {
+        buffer_add_string(out, ",\"response\":{\"status_code\":200,\"request_id\":");
+        json_encode_string(job->job_id, out);
+        buffer_add_string(out, ",\"body\":");
+        add_body(out, job, chat);
+        buffer_add_string(out, "},\"error\":null");
+    } else {
+        buffer_add_string(out, ",\"response\":null,\"error\":{\"code\":");
+        json_encode_string(text_from_string(error_code_name(result->error.code)), out);
+        buffer_add_string(out, ",\"message\":");
+        json_encode_string(text_from_string(result->error.text), out);
+        buffer_add_byte(out, '}');
+    }
+    for (int32_t i = 0; i < result->n_warnings; i++) {
+        buffer_add_string(out, i ? "," : ",\"warnings\":[");
+        json_encode_string(result->warnings[i], out);
+    }
+    buffer_add_string(out, result->n_warnings ? "]}" : "}");
+}

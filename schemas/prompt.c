@@ -1,0 +1,353 @@
+// What the answer starts from: messages for the chat template, a text, or token ids.
+#include "schemas/request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_BYTES = 128 };
+
+// Room for the names that prompt_finish puts beside the members of chat_template_kwargs.
+static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt"};
+enum { N_RESERVED = sizeof reserved / sizeof *reserved };
+
+static enum status refuse_bytes(struct decoding *decoding, const char *name, const struct value *value)
+{
+    if (!value_has_bytes(value))
+        return STATUS_OK;
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
+}
+
+// One {"type": "text", "text": ...}. Other members of the part are kept out.
+static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
+{
+    const struct value *type = value_get(part, "type");
+    const struct value *text = value_get(part, "text");
+    if (part->kind != VALUE_OBJECT || !type || type->kind != VALUE_STRING)
+        return request_expected(decoding, path, "a part with a type", part);
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(type, description);
+    if (!text_equals_string(type->text, "text"))
+        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                         "%s.type: only \"text\" is supported, got %s", path, description);
+    if (!text || text->kind != VALUE_STRING)
+        return request_expected(decoding, path, "a part with a string as text", part);
+    for (size_t i = 0; i < part->object.n_members; i++) {
+        struct text key = part->object.members[i].key;
+        if (!text_equals_string(key, "type") && !text_equals_string(key, "text") &&
+            !job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored", path,
+                      (int)(key.size < 128 ? key.size : 128), key.data))
+            return request_out_of_memory(decoding);
+    }
+    return STATUS_OK;
+}
+
+// Templates expect a string where OpenAI also allows parts: the parts become one string, joined by line
+// feeds.
+static enum status join_parts(struct decoding *decoding, const char *path, struct value *content)
+{
+    size_t n_parts = content->array.n_items, size = 0;
+    if (n_parts == 0)
+        return request_expected(decoding, path, "a string or a list of text parts", content);
+    for (size_t i = 0; i < n_parts; i++) {
+        char part_path[PATH_BYTES];
+        snprintf(part_path, sizeof part_path, "%.80s[%zu]", path, i);
+        enum status status = check_part(decoding, part_path, &content->array.items[i]);
+        if (status != STATUS_OK)
+            return status;
+        size += value_get(&content->array.items[i], "text")->text.size + 1; // all of it stands in the record
+    }
+    char *joined = arena_allocate(&decoding->job->arena, size);
+    if (!joined)
+        return request_out_of_memory(decoding);
+    char *end = joined;
+    for (size_t i = 0; i < n_parts; i++) {
+        struct text text = value_get(&content->array.items[i], "text")->text;
+        if (i)
+            *end++ = '\n';
+        memcpy(end, text.data, text.size);
+        end += text.size;
+    }
+    *content = value_string((struct text){joined, (size_t)(end - joined)});
+    return STATUS_OK;
+}
+
+// A message that only calls tools has no content.
+static bool may_lack_content(const struct value *message)
+{
+    const struct value *calls = value_get(message, "tool_calls");
+    return calls && calls->kind == VALUE_ARRAY && calls->array.n_items > 0;
+}
+
+static enum status decode_message(struct decoding *decoding, size_t index, struct value *message)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "messages[%zu]", index);
+    if (message->kind != VALUE_OBJECT)
+        return request_expected(decoding, path, "an object with role and content", message);
+    const struct value *role = value_get(message, "role");
+    const struct value missing = {.kind = VALUE_NULL};
+    snprintf(path, sizeof path, "messages[%zu].role", index);
+    if (!role || role->kind != VALUE_STRING || role->text.size == 0)
+        return request_expected(decoding, path, "a role such as \"user\"", role ? role : &missing);
+    struct value *content = (struct value *)value_get(message, "content"); // ours to change while decoding
+    snprintf(path, sizeof path, "messages[%zu].content", index);
+    if (content && content->kind == VALUE_STRING)
+        return STATUS_OK;
+    if (content && content->kind == VALUE_ARRAY)
+        return join_parts(decoding, path, content);
+    if ((!content || content->kind == VALUE_NULL) && may_lack_content(message))
+        return STATUS_OK;
+    return request_expected(decoding, path, "a string or a list of text parts", content ? content : &missing);
+}
+
+enum status prompt_decode_messages(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_ARRAY || value->array.n_items == 0)
+        return request_expected(decoding, "messages", "a list of messages", value);
+    if (value->array.n_items > JOB_MESSAGES_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "messages: expected at most %d messages, got %zu", JOB_MESSAGES_MAX,
+                         value->array.n_items);
+    enum status status = refuse_bytes(decoding, "messages", value);
+    for (size_t i = 0; i < value->array.n_items && status == STATUS_OK; i++)
+        status = decode_message(decoding, i, &value->array.items[i]);
+    if (status == STATUS_OK)
+        decoding->job->request.messages = *value;
+    return status;
+}
+
+static enum status decode_ids(struct decoding *decoding, const char *name, const struct value *value)
+{
+    struct request *request = &decoding->job->request;
+    size_t n_tokens = value->array.n_items;
+    if (n_tokens > JOB_TOKENS_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "%s: expected at most %d token ids, got %zu", name, JOB_TOKENS_MAX, n_tokens);
+    int32_t *tokens = arena_allocate_array(&decoding->job->arena, n_tokens, sizeof *tokens);
+    if (!tokens)
+        return request_out_of_memory(decoding);
+    for (size_t i = 0; i < n_tokens; i++) {
+        const struct value *item = &value->array.items[i];
+        int64_t token = item->integer;
+        if (item->kind != VALUE_INTEGER || token < 0 || token > INT32_MAX) {
+            char path[PATH_BYTES];
+            snprintf(path, sizeof path, "%s[%zu]", name, i);
+            enum status status = request_integer(decoding, path, item, 0, INT32_MAX, false, &token);
+            if (status != STATUS_OK)
+                return status;
+        }
+        tokens[i] = (int32_t)token;
+    }
+    request->tokens = tokens;
+    request->n_tokens = (int32_t)n_tokens;
+    return STATUS_OK;
+}
+
+enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_ARRAY)
+        return request_expected(decoding, "tokens", "a list of token ids", value);
+    return decode_ids(decoding, "tokens", value);
+}
+
+// OpenAI allows a string, token ids, or a list of prompts; the last is several jobs in one.
+enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
+{
+    if (value->kind == VALUE_ARRAY) {
+        const struct value *first = value->array.items;
+        if (value->array.n_items && (first->kind == VALUE_STRING || first->kind == VALUE_ARRAY))
+            return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                             "prompt: a list of prompts is not supported, submit one job for each");
+        return decode_ids(decoding, "prompt", value);
+    }
+    if (value->kind != VALUE_STRING)
+        return request_expected(decoding, "prompt", "a string or a list of token ids", value);
+    decoding->job->request.prompt = value->text;
+    return STATUS_OK;
+}
+
+static enum status decode_objects(struct decoding *decoding, const char *name, struct value *value)
+{
+    if (value->kind != VALUE_ARRAY)
+        return request_expected(decoding, name, "a list of objects", value);
+    for (size_t i = 0; i < value->array.n_items; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof path, "%s[%zu]", name, i);
+        if (value->array.items[i].kind != VALUE_OBJECT)
+            return request_expected(decoding, path, "an object", &value->array.items[i]);
+    }
+    return refuse_bytes(decoding, name, value);
+}
+
+enum status prompt_decode_tools(struct decoding *decoding, struct value *value)
+{
+    return decode_objects(decoding, "tools", value);
+}
+
+enum status prompt_decode_documents(struct decoding *decoding, struct value *value)
+{
+    return decode_objects(decoding, "documents", value);
+}
+
+// "none": the template sees no tools. "auto": it sees them, and a call the model makes stands in the answer's
+// text. To force a call would need constrained decoding.
+enum status prompt_decode_tool_choice(struct decoding *decoding, struct value *value)
+{
+    if (value->kind == VALUE_STRING &&
+        (text_equals_string(value->text, "none") || text_equals_string(value->text, "auto")))
+        return STATUS_OK;
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(value, description);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                     "tool_choice: only \"none\" and \"auto\" are supported, got %s", description);
+}
+
+enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_BOOL)
+        return request_expected(decoding, "add_generation_prompt", "true or false", value);
+    return STATUS_OK;
+}
+
+enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_OBJECT)
+        return request_expected(decoding, "chat_template_kwargs", "an object", value);
+    for (int i = 0; i < N_RESERVED; i++)
+        if (value_get(value, reserved[i]))
+            return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                             "chat_template_kwargs.%s: belongs beside chat_template_kwargs, not inside",
+                             reserved[i]);
+    return refuse_bytes(decoding, "chat_template_kwargs", value);
+}
+
+static enum status make_variables(struct decoding *decoding)
+{
+    struct request *request = &decoding->job->request;
+    const struct value *tools = request_given(decoding, "tools");
+    const struct value *choice = request_given(decoding, "tool_choice");
+    const struct value *documents = request_given(decoding, "documents");
+    const struct value *add = request_given(decoding, "add_generation_prompt");
+    const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
+    size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
+    struct value *variables = &request->variables;
+    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED, variables))
+        return request_out_of_memory(decoding);
+    value_put(variables, "messages", request->messages);
+    if (tools && !(choice && text_equals_string(choice->text, "none")))
+        value_put(variables, "tools", *tools);
+    if (documents)
+        value_put(variables, "documents", *documents);
+    value_put(variables, "add_generation_prompt", add ? *add : value_bool(true));
+    for (size_t i = 0; i < n_kwargs; i++)
+        variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
+    return STATUS_OK;
+}
+
+enum status prompt_finish(struct decoding *decoding)
+{
+    static const char *const kinds[] = {"messages", "prompt", "tokens"};
+    static const char *const chat_only[] = {"tools", "tool_choice", "documents", "add_generation_prompt",
+                                            "chat_template_kwargs"};
+    const char *given = NULL;
+    for (int i = 0; i < 3; i++) {
+        if (!request_given(decoding, kinds[i]))
+            continue;
+        if (given)
+            return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                             "%s: given beside %s, but one of messages, prompt and tokens is wanted",
+                             kinds[i], given);
+        given = kinds[i];
+    }
+    if (!given)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD,
+                         "messages: missing; one of messages, prompt and tokens is wanted");
+    struct request *request = &decoding->job->request;
+    if (request_given(decoding, "messages")) {
+        request->prompt_kind = PROMPT_MESSAGES;
+        return make_variables(decoding);
+    }
+    request->prompt_kind = request->tokens ? PROMPT_TOKENS : PROMPT_TEXT;
+    for (size_t i = 0; i < sizeof chat_only / sizeof *chat_only; i++)
+        if (request_given(decoding, chat_only[i]))
+            return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                             "%s: needs messages, but %s is given", chat_only[i], given);
+    return STATUS_OK;
+}
+
+bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (job->request.prompt_kind == PROMPT_MESSAGES)
+        *value = job->request.messages;
+    return true;
+}
+
+bool prompt_encode_prompt(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (job->request.prompt_kind == PROMPT_TEXT)
+        *value = value_string(job->request.prompt);
+    return true;
+}
+
+bool prompt_encode_tokens(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (job->request.prompt_kind != PROMPT_TOKENS)
+        return true;
+    if (!value_array_create(arena, (size_t)job->request.n_tokens, value))
+        return false;
+    for (int32_t i = 0; i < job->request.n_tokens; i++)
+        value->array.items[i] = value_integer(job->request.tokens[i]);
+    return true;
+}
+
+static void encode_variable(const struct job *job, const char *name, struct value *value)
+{
+    const struct value *variable = value_get(&job->request.variables, name);
+    if (variable)
+        *value = *variable;
+}
+
+bool prompt_encode_tools(const struct job *job, struct arena *arena, struct value *value)
+{
+    encode_variable(job, "tools", value);
+    return true;
+}
+
+bool prompt_encode_documents(const struct job *job, struct arena *arena, struct value *value)
+{
+    encode_variable(job, "documents", value);
+    return true;
+}
+
+bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *arena, struct value *value)
+{
+    encode_variable(job, "add_generation_prompt", value);
+    if (value->kind == VALUE_BOOL && value->boolean)
+        *value = (struct value){.kind = VALUE_NULL}; // the default
+    return true;
+}
+
+static bool is_reserved(struct text name)
+{
+    for (int i = 0; i < N_RESERVED; i++)
+        if (text_equals_string(name, reserved[i]))
+            return true;
+    return false;
+}
+
+bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct value *value)
+{
+    const struct value *variables = &job->request.variables;
+    if (variables->kind != VALUE_OBJECT)
+        return true;
+    struct value kwargs;
+    if (!value_object_create(arena, variables->object.n_members, &kwargs))
+        return false;
+    for (size_t i = 0; i < variables->object.n_members; i++)
+        if (!is_reserved(variables->object.members[i].key))
+            kwargs.object.members[kwargs.object.n_members++] = variables->object.members[i];
+    if (kwargs.object.n_members)
+        *value = kwargs;
+    return true;
+}

@@ -1,0 +1,392 @@
+#include "schemas/request.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static bool encode_dataset(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (!text_equals_string(job->dataset, "default"))
+        *value = value_string(job->dataset);
+    return true;
+}
+
+static bool encode_custom_id(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (!text_equal(job->custom_id, job->job_id))
+        *value = value_string(job->custom_id);
+    return true;
+}
+
+#define IDENTITY(member)  .identity = true, .offset = offsetof(struct job, member)
+#define REQUEST(member)   .offset = offsetof(struct job, request.member)
+#define SAMPLING(member)  .offset = offsetof(struct job, request.sampling.member)
+#define RANGE(low, high)  .minimum = (low), .maximum = (high)
+#define LIMIT(low, high)  RANGE(low, high), .limit = true
+#define ABOVE(low, high)  RANGE(low, high), .above_minimum = true
+#define OWN(folder, noun) .decode = folder##_decode_##noun, .encode = folder##_encode_##noun
+
+static const struct field fields[] = {
+    {TEXT("job_id"), FIELD_TEXT, IDENTITY(job_id), LIMIT(1, JOB_ID_BYTES_MAX)},
+    {TEXT("dataset"), FIELD_TEXT, IDENTITY(dataset), LIMIT(1, JOB_DATASET_BYTES_MAX),
+     .encode = encode_dataset},
+    {TEXT("custom_id"), FIELD_TEXT, IDENTITY(custom_id), LIMIT(1, JOB_ID_BYTES_MAX),
+     .encode = encode_custom_id},
+    {TEXT("index"), FIELD_INTEGER64, IDENTITY(index), RANGE(0, INT64_MAX), .fallback = -1},
+    {TEXT("created"), FIELD_INTEGER64, IDENTITY(created), RANGE(0, INT64_MAX)},
+    {TEXT("model"), FIELD_TEXT, REQUEST(model), LIMIT(0, JOB_MODEL_BYTES_MAX)},
+
+    {TEXT("messages"), FIELD_OTHER, OWN(prompt, messages)},
+    {TEXT("prompt"), FIELD_OTHER, OWN(prompt, prompt)},
+    {TEXT("tokens"), FIELD_OTHER, OWN(prompt, tokens)},
+    {TEXT("tools"), FIELD_OTHER, OWN(prompt, tools)},
+    {TEXT("tool_choice"), FIELD_OTHER, .decode = prompt_decode_tool_choice},
+    {TEXT("documents"), FIELD_OTHER, OWN(prompt, documents)},
+    {TEXT("add_generation_prompt"), FIELD_OTHER, OWN(prompt, add_generation_prompt)},
+    {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
+
+    {TEXT("max_tokens"), FIELD_OTHER, OWN(parameters, max_tokens)},
+    {TEXT("max_completion_tokens"), FIELD_OTHER, .decode = parameters_decode_max_completion_tokens},
+    {TEXT("n"), FIELD_INTEGER32, REQUEST(n), LIMIT(1, JOB_N_MAX), .fallback = 1},
+    {TEXT("temperature"), FIELD_NUMBER, SAMPLING(temperature), RANGE(0, 2), .fallback = 1},
+    {TEXT("top_p"), FIELD_NUMBER, SAMPLING(top_p), ABOVE(0, 1), .fallback = 1},
+    {TEXT("top_k"), FIELD_INTEGER32, SAMPLING(top_k), LIMIT(-1, JOB_TOP_K_MAX)},
+    {TEXT("min_p"), FIELD_NUMBER, SAMPLING(min_p), RANGE(0, 1)},
+    {TEXT("seed"), FIELD_OTHER, OWN(parameters, seed)},
+    {TEXT("stop"), FIELD_OTHER, OWN(parameters, stop)},
+    {TEXT("ignore_eos"), FIELD_BOOL, REQUEST(ignore_eos)},
+    {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), RANGE(-2, 2)},
+    {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty), RANGE(-2, 2)},
+    {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty), ABOVE(0, 10), .fallback = 1},
+    {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
+    {TEXT("logprobs"), FIELD_BOOL, SAMPLING(logprobs), .decode = parameters_decode_logprobs},
+    {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
+
+    // Known, and refused unless they ask for what happens anyway. OpenAI's:
+    {TEXT("stream"), FIELD_ONLY, .only = "false"},
+    {TEXT("stream_options"), FIELD_ONLY},
+    {TEXT("response_format"), FIELD_ONLY, .only = "{\"type\":\"text\"}"},
+    {TEXT("best_of"), FIELD_ONLY, .only = "1"},
+    {TEXT("echo"), FIELD_ONLY, .only = "false"},
+    {TEXT("suffix"), FIELD_ONLY},
+    {TEXT("functions"), FIELD_ONLY},
+    {TEXT("function_call"), FIELD_ONLY},
+    {TEXT("parallel_tool_calls"), FIELD_ONLY, .only = "true"},
+    {TEXT("modalities"), FIELD_ONLY, .only = "[\"text\"]"},
+    {TEXT("audio"), FIELD_ONLY},
+    {TEXT("prediction"), FIELD_ONLY},
+    {TEXT("reasoning_effort"), FIELD_ONLY},
+    {TEXT("verbosity"), FIELD_ONLY},
+    {TEXT("web_search_options"), FIELD_ONLY},
+    // Those of vLLM and other servers:
+    {TEXT("min_tokens"), FIELD_ONLY, .only = "0"},
+    {TEXT("stop_token_ids"), FIELD_ONLY, .only = "[]"},
+    {TEXT("include_stop_str_in_output"), FIELD_ONLY, .only = "false"},
+    {TEXT("bad_words"), FIELD_ONLY, .only = "[]"},
+    {TEXT("allowed_token_ids"), FIELD_ONLY},
+    {TEXT("length_penalty"), FIELD_ONLY, .only = "1"},
+    {TEXT("use_beam_search"), FIELD_ONLY, .only = "false"},
+    {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
+    {TEXT("skip_special_tokens"), FIELD_ONLY, .only = "true"},
+    {TEXT("spaces_between_special_tokens"), FIELD_ONLY, .only = "true"},
+    {TEXT("add_special_tokens"), FIELD_ONLY},
+    {TEXT("truncate_prompt_tokens"), FIELD_ONLY},
+    {TEXT("continue_final_message"), FIELD_ONLY, .only = "false"},
+    {TEXT("chat_template"), FIELD_ONLY},
+    {TEXT("prompt_logprobs"), FIELD_ONLY},
+    {TEXT("logits_processors"), FIELD_ONLY},
+    {TEXT("guided_json"), FIELD_ONLY},
+    {TEXT("guided_regex"), FIELD_ONLY},
+    {TEXT("guided_choice"), FIELD_ONLY},
+    {TEXT("guided_grammar"), FIELD_ONLY},
+    {TEXT("structured_outputs"), FIELD_ONLY},
+
+    {TEXT("user"), FIELD_NO_EFFECT},
+    {TEXT("metadata"), FIELD_NO_EFFECT},
+    {TEXT("store"), FIELD_NO_EFFECT},
+    {TEXT("service_tier"), FIELD_NO_EFFECT},
+    {TEXT("safety_identifier"), FIELD_NO_EFFECT},
+    {TEXT("prompt_cache_key"), FIELD_NO_EFFECT},
+    {TEXT("prompt_cache_retention"), FIELD_NO_EFFECT},
+    {TEXT("priority"), FIELD_NO_EFFECT},
+    {TEXT("cache_salt"), FIELD_NO_EFFECT},
+
+    {TEXT("warnings"), FIELD_OTHER, .identity = true, OWN(parameters, warnings)},
+};
+
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+_Static_assert((int)N_FIELDS <= (int)REQUEST_FIELDS_MAX, "decoding.values holds one of each");
+
+const struct field *request_fields(size_t *n_fields)
+{
+    *n_fields = N_FIELDS;
+    return fields;
+}
+
+static int find_field(struct text name)
+{
+    for (int i = 0; i < N_FIELDS; i++)
+        if (text_equal(fields[i].name, name))
+            return i;
+    return -1;
+}
+
+struct value *request_given(const struct decoding *decoding, const char *name)
+{
+    int row = find_field(text_from_string(name));
+    assert(row >= 0);
+    return decoding->values[row];
+}
+
+enum status request_expected(struct decoding *decoding, const char *name, const char *expected,
+                             const struct value *got)
+{
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(got, description);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected %s, got %s", name,
+                     expected, description);
+}
+
+enum status request_out_of_memory(struct decoding *decoding)
+{
+    return error_set(decoding->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "job: no memory to decode it");
+}
+
+// A whole number given as 3.0 counts as 3; doubles from 2^63 on do not fit.
+static bool whole_number(const struct value *value, int64_t *integer)
+{
+    if (value->kind == VALUE_INTEGER)
+        *integer = value->integer;
+    else if (value->kind == VALUE_FLOAT && value->number == trunc(value->number) &&
+             value->number >= -0x1p63 && value->number < 0x1p63)
+        *integer = (int64_t)value->number;
+    else
+        return false;
+    return true;
+}
+
+enum status request_integer(struct decoding *decoding, const char *name, const struct value *value,
+                            int64_t minimum, int64_t maximum, bool limit, int64_t *out)
+{
+    if (whole_number(value, out) && *out >= minimum && *out <= maximum)
+        return STATUS_OK;
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(value, description);
+    bool beyond = limit && whole_number(value, out) && *out > maximum;
+    return error_set(decoding->error, STATUS_REJECT, beyond ? ERROR_LIMIT_EXCEEDED : ERROR_INVALID_FIELD,
+                     "%s: expected an integer from %lld to %lld, got %s", name, (long long)minimum,
+                     (long long)maximum, description);
+}
+
+static enum status decode_number(struct decoding *decoding, const struct field *field,
+                                 const struct value *value, float *out)
+{
+    double number = value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
+    bool is_number = value->kind == VALUE_INTEGER || value->kind == VALUE_FLOAT;
+    // As a float32 it must be in range too: 1e-60 would become the 0 that is out of range.
+    if (is_number && number >= (double)field->minimum && number <= (double)field->maximum &&
+        !(field->above_minimum && (float)number <= (float)field->minimum)) {
+        *out = (float)number + 0.0f; // not -0
+        return STATUS_OK;
+    }
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(value, description);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "%s: expected a number %s %lld %s %lld, got %s", field->name.data,
+                     field->above_minimum ? "above" : "from", (long long)field->minimum,
+                     field->above_minimum ? "and up to" : "to", (long long)field->maximum, description);
+}
+
+static enum status decode_text(struct decoding *decoding, const struct field *field,
+                               const struct value *value, struct text *out)
+{
+    if (value->kind != VALUE_STRING)
+        return request_expected(decoding, field->name.data, "a string", value);
+    if (value->text.size < (size_t)field->minimum)
+        return request_expected(decoding, field->name.data, "a string that is not empty", value);
+    if (value->text.size > (size_t)field->maximum)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "%s: expected at most %lld bytes, got %zu", field->name.data,
+                         (long long)field->maximum, value->text.size);
+    if (value->text.size && memchr(value->text.data, 0, value->text.size))
+        return request_expected(decoding, field->name.data, "a string without NUL", value);
+    *out = value->text;
+    return STATUS_OK;
+}
+
+static bool is_only(const struct field *field, const struct value *value)
+{
+    if (!field->only)
+        return false;
+    int64_t integer;
+    struct buffer json = {.size_max = 64}; // longer than any `only`
+    if (whole_number(value, &integer))
+        buffer_add_format(&json, "%lld", (long long)integer);
+    else
+        json_encode(value, &json);
+    bool same = !json.failed && strcmp(json.data, field->only) == 0;
+    buffer_finish(&json);
+    return same;
+}
+
+static enum status decode_only(struct decoding *decoding, const struct field *field,
+                               const struct value *value)
+{
+    if (is_only(field, value))
+        return STATUS_OK;
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(value, description);
+    if (!field->only)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "%s: not supported, got %s",
+                         field->name.data, description);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                     "%s: only %s is supported, got %s", field->name.data, field->only, description);
+}
+
+static enum status decode_field(struct decoding *decoding, const struct field *field, struct value *value)
+{
+    if (field->decode)
+        return field->decode(decoding, value);
+    char *target = (char *)decoding->job + field->offset;
+    int64_t integer;
+    enum status status = STATUS_OK;
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return decode_text(decoding, field, value, (struct text *)(void *)target);
+    case FIELD_INTEGER32:
+    case FIELD_INTEGER64:
+        status = request_integer(decoding, field->name.data, value, field->minimum, field->maximum,
+                                 field->limit, &integer);
+        if (status == STATUS_OK && field->kind == FIELD_INTEGER32)
+            *(int32_t *)(void *)target = (int32_t)integer;
+        else if (status == STATUS_OK)
+            *(int64_t *)(void *)target = integer;
+        return status;
+    case FIELD_NUMBER:
+        return decode_number(decoding, field, value, (float *)(void *)target);
+    case FIELD_BOOL:
+        if (value->kind != VALUE_BOOL)
+            return request_expected(decoding, field->name.data, "true or false", value);
+        *(bool *)target = value->boolean;
+        return STATUS_OK;
+    case FIELD_ONLY:
+        return decode_only(decoding, field, value);
+    case FIELD_OTHER:
+    case FIELD_NO_EFFECT:
+        break;
+    }
+    return STATUS_OK;
+}
+
+// "method", "url" and "body" are openai.c's.
+static bool is_line_field(struct text name)
+{
+    return text_equals_string(name, "method") || text_equals_string(name, "url") ||
+           text_equals_string(name, "body");
+}
+
+enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
+{
+    struct job *job = decoding->job;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < object->object.n_members; i++) {
+        struct value_member *member = &object->object.members[i];
+        if (collect == COLLECT_IDENTITY && is_line_field(member->key))
+            continue;
+        int row = find_field(member->key);
+        bool stored = true;
+        if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
+            stored = job_warn(job, "unknown field \"%.*s\" ignored",
+                              (int)(member->key.size < 128 ? member->key.size : 128), member->key.data);
+        else if (member->value.kind == VALUE_NULL)
+            continue;
+        else if (fields[row].kind == FIELD_NO_EFFECT)
+            stored = job_warn(job, "field \"%s\" has no effect", fields[row].name.data);
+        else if (collect == COLLECT_IDENTITY && !fields[row].identity)
+            status = error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                               "%s: belongs into \"body\"", fields[row].name.data);
+        else
+            decoding->values[row] = &member->value;
+        if (!stored)
+            return request_out_of_memory(decoding);
+    }
+    return status;
+}
+
+enum status request_decode_identity(struct decoding *decoding)
+{
+    struct job *job = decoding->job;
+    struct error first = {0};
+    for (int i = 0; i < N_FIELDS; i++)
+        if (fields[i].identity && decoding->values[i] &&
+            decode_field(decoding, &fields[i], decoding->values[i]) != STATUS_OK && first.status == STATUS_OK)
+            first = *decoding->error;
+    if (job->custom_id.size == 0)
+        job->custom_id = job->job_id;
+    if (first.status != STATUS_OK)
+        *decoding->error = first;
+    return first.status;
+}
+
+enum status request_decode(struct decoding *decoding)
+{
+    enum status status = STATUS_OK;
+    for (int i = 0; i < N_FIELDS && status == STATUS_OK; i++)
+        if (!fields[i].identity && decoding->values[i])
+            status = decode_field(decoding, &fields[i], decoding->values[i]);
+    if (status == STATUS_OK)
+        status = prompt_finish(decoding);
+    if (status == STATUS_OK)
+        status = parameters_finish(decoding);
+    return status;
+}
+
+static bool encode_field(const struct job *job, const struct field *field, struct arena *arena,
+                         struct value *value)
+{
+    *value = (struct value){.kind = VALUE_NULL};
+    if (field->encode)
+        return field->encode(job, arena, value);
+    const char *source = (const char *)job + field->offset;
+    switch (field->kind) {
+    case FIELD_TEXT:
+        if (((const struct text *)(const void *)source)->size)
+            *value = value_string(*(const struct text *)(const void *)source);
+        break;
+    case FIELD_INTEGER32:
+        if (*(const int32_t *)(const void *)source != field->fallback)
+            *value = value_integer(*(const int32_t *)(const void *)source);
+        break;
+    case FIELD_INTEGER64:
+        if (*(const int64_t *)(const void *)source != field->fallback)
+            *value = value_integer(*(const int64_t *)(const void *)source);
+        break;
+    case FIELD_NUMBER:
+        if (*(const float *)(const void *)source != (float)field->fallback)
+            *value = value_single(*(const float *)(const void *)source);
+        break;
+    case FIELD_BOOL:
+        if (*(const bool *)source)
+            *value = value_bool(true);
+        break;
+    case FIELD_OTHER:
+    case FIELD_ONLY:
+    case FIELD_NO_EFFECT:
+        break;
+    }
+    return true;
+}
+
+bool request_encode(const struct job *job, struct arena *arena, struct value *object)
+{
+    if (!value_object_create(arena, N_FIELDS, object))
+        return false;
+    for (int i = 0; i < N_FIELDS; i++) {
+        struct value value;
+        if (!encode_field(job, &fields[i], arena, &value))
+            return false;
+        if (value.kind != VALUE_NULL)
+            value_put(object, fields[i].name.data, value);
+    }
+    return true;
+}

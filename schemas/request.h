@@ -1,0 +1,111 @@
+// The fields of a job record: one table that decodes, checks and encodes them, and that tests compare with
+// job.schema.json. Internal to schemas/: job.c drives it, prompt.c and parameters.c hold the fields that need
+// more than a type and a range.
+#pragma once
+
+#include "schemas/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum field_kind {
+    FIELD_TEXT,      // struct text of minimum..maximum bytes, without NUL
+    FIELD_INTEGER32, // int32_t
+    FIELD_INTEGER64, // int64_t
+    FIELD_NUMBER,    // float
+    FIELD_BOOL,
+    FIELD_OTHER,     // has functions of its own
+    FIELD_ONLY,      // known, but one value is all that is supported: `only`, or none but null
+    FIELD_NO_EFFECT, // known to change nothing of the answer: kept out with a warning
+};
+
+struct decoding;
+
+struct field {
+    struct text name;
+    enum field_kind kind;
+    bool identity;      // says which job it is: stands beside "body" in an OpenAI batch line
+    bool limit;         // `maximum` is a named limit: beyond it is ERROR_LIMIT_EXCEEDED
+    bool above_minimum; // `minimum` itself is out of range
+    size_t offset;      // in struct job
+    int64_t minimum;
+    int64_t maximum;
+    int64_t fallback; // the default; written only when different
+    const char *only; // FIELD_ONLY: JSON text
+    enum status (*decode)(struct decoding *decoding, struct value *value);
+    // Leaves `value` null when there is nothing to say. False when memory ran out.
+    bool (*encode)(const struct job *job, struct arena *arena, struct value *value);
+};
+
+enum { REQUEST_FIELDS_MAX = 96 };
+
+// One job_decode under way.
+struct decoding {
+    struct job *job;
+    struct error *error;
+    struct value *values[REQUEST_FIELDS_MAX]; // what was given, by row of the table; NULL: nothing, or null
+};
+
+// The table, in the order in which job_encode writes.
+const struct field *request_fields(size_t *n_fields);
+// What was given for the field, or NULL.
+struct value *request_given(const struct decoding *decoding, const char *name);
+
+enum collect { COLLECT_ALL, COLLECT_IDENTITY, COLLECT_REQUEST };
+// Sorts an object's members into decoding->values; those that have no row become warnings. COLLECT_IDENTITY
+// is the outer object of an OpenAI batch line: request fields there are errors, told when all is sorted.
+enum status request_collect(struct decoding *decoding, struct value *object,
+                            enum collect collect) WARN_UNUSED;
+// Reads all of the identity whatever happens, so that an error can be told to the right job; returns the
+// first fault.
+enum status request_decode_identity(struct decoding *decoding) WARN_UNUSED;
+// The rest of what was collected, checked also field against field.
+enum status request_decode(struct decoding *decoding) WARN_UNUSED;
+bool request_encode(const struct job *job, struct arena *arena, struct value *object);
+
+// Faults. `name` is the field's path.
+enum status request_expected(struct decoding *decoding, const char *name, const char *expected,
+                             const struct value *got);
+enum status request_out_of_memory(struct decoding *decoding);
+// The integer, given as such or as a whole float; range checked. `limit`: see struct field.
+enum status request_integer(struct decoding *decoding, const char *name, const struct value *value,
+                            int64_t minimum, int64_t maximum, bool limit, int64_t *out) WARN_UNUSED;
+
+// prompt.c
+enum status prompt_decode_messages(struct decoding *decoding, struct value *value);
+enum status prompt_decode_prompt(struct decoding *decoding, struct value *value);
+enum status prompt_decode_tokens(struct decoding *decoding, struct value *value);
+enum status prompt_decode_tools(struct decoding *decoding, struct value *value);
+enum status prompt_decode_documents(struct decoding *decoding, struct value *value);
+enum status prompt_decode_tool_choice(struct decoding *decoding, struct value *value);
+enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value);
+enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value);
+// Exactly one of messages, prompt and tokens; makes the template's variables.
+enum status prompt_finish(struct decoding *decoding) WARN_UNUSED;
+bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_prompt(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_tokens(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_tools(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_documents(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct value *value);
+
+// parameters.c
+enum status parameters_decode_max_tokens(struct decoding *decoding, struct value *value);
+enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value);
+enum status parameters_decode_seed(struct decoding *decoding, struct value *value);
+enum status parameters_decode_stop(struct decoding *decoding, struct value *value);
+enum status parameters_decode_logit_bias(struct decoding *decoding, struct value *value);
+enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value);
+enum status parameters_decode_warnings(struct decoding *decoding, struct value *value);
+enum status parameters_finish(struct decoding *decoding) WARN_UNUSED;
+bool parameters_encode_max_tokens(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_seed(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
+
+// openai.c
+// A whole OpenAI batch line: an object that has a "body".
+enum status openai_line_decode(struct decoding *decoding, struct value *line) WARN_UNUSED;

@@ -1,0 +1,461 @@
+// The result map. Members in this order, and only those that say something:
+//   job_id, dataset, custom_id, index       which job; dataset and custom_id are always there
+//   status                                  "done", "failed", "cancelled"
+//   object                                  "chat.completion" or "text_completion": what the job asked for
+//   model, created                          the worker's name for its model; the job's time of submission
+//   choices                                 done: [{"text", "finish_reason", "completion_tokens",
+//   "logprobs"}] usage                                   done: {"prompt_tokens", "completion_tokens",
+//   "total_tokens"} error                                   else: {"code", "message"} warnings [string]
+// "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
+// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first.
+#include "schemas/base64.h"
+#include "schemas/job.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 12 };
+
+static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
+
+const char *finish_reason_name(enum finish_reason reason)
+{
+    switch (reason) {
+    case FINISH_STOP:
+        return "stop";
+    case FINISH_LENGTH:
+        return "length";
+    case FINISH_CANCELLED:
+        return "cancelled";
+    case FINISH_ERROR:
+        return "error";
+    case FINISH_NONE:
+        break;
+    }
+    assert(!"a choice has a finish reason");
+    return "";
+}
+
+const char *result_status_name(enum result_status status)
+{
+    switch (status) {
+    case RESULT_DONE:
+        return "done";
+    case RESULT_FAILED:
+        return "failed";
+    case RESULT_CANCELLED:
+        return "cancelled";
+    case RESULT_NONE:
+        break;
+    }
+    assert(!"a result has a status");
+    return "";
+}
+
+enum status result_check(const struct job *job, struct error *error)
+{
+    // A dozen members with their keys, the usage, the error; eight for a choice.
+    size_t n_values = 64 + JOB_WARNINGS_MAX;
+    for (int32_t i = 0; i < job->result.n_choices; i++) {
+        const struct choice *choice = &job->result.choices[i];
+        n_values += 9;
+        for (int32_t j = 0; choice->logprobs && j < choice->n_tokens; j++)
+            n_values += 1 + ITEMS_PER_ALTERNATIVE * (1 + (size_t)choice->logprobs[j].n_top);
+    }
+    if (n_values <= VALUE_COUNT_MAX)
+        return STATUS_OK;
+    return error_set(error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+                     "logprobs: the result has %zu values, at most %d can be read back", n_values,
+                     VALUE_COUNT_MAX);
+}
+
+static void put_alternative(struct value *items, struct token_logprob alternative, struct text bytes)
+{
+    items[0] = value_integer(alternative.token);
+    items[1] = value_single(isfinite(alternative.logprob) ? alternative.logprob + 0.0f : LOGPROB_LOWEST);
+    items[2] = (struct value){.kind = VALUE_BYTES, .text = bytes};
+}
+
+static bool build_logprobs(struct arena *arena, const struct choice *choice, struct value *logprobs)
+{
+    if (!value_array_create(arena, (size_t)choice->n_tokens, logprobs))
+        return false;
+    for (int32_t i = 0; i < choice->n_tokens; i++) {
+        const struct logprob_entry *entry = &choice->logprobs[i];
+        struct value *row = &logprobs->array.items[i];
+        if (!value_array_create(arena, ITEMS_PER_ALTERNATIVE * (1 + (size_t)entry->n_top), row))
+            return false;
+        put_alternative(row->array.items, entry->chosen, entry->chosen_bytes);
+        for (int32_t j = 0; j < entry->n_top; j++)
+            put_alternative(row->array.items + ITEMS_PER_ALTERNATIVE * (1 + j), entry->top[j],
+                            entry->top_bytes[j]);
+    }
+    return true;
+}
+
+static bool build_choices(struct arena *arena, const struct result *result, struct value *choices)
+{
+    if (!value_array_create(arena, (size_t)result->n_choices, choices))
+        return false;
+    for (int32_t i = 0; i < result->n_choices; i++) {
+        const struct choice *choice = &result->choices[i];
+        struct value *object = &choices->array.items[i], logprobs;
+        if (!value_object_create(arena, 4, object))
+            return false;
+        value_put(object, "text", value_string(choice->text));
+        value_put(object, "finish_reason",
+                  value_string(text_from_string(finish_reason_name(choice->finish_reason))));
+        value_put(object, "completion_tokens", value_integer(choice->n_tokens));
+        if (!choice->logprobs)
+            continue;
+        if (!build_logprobs(arena, choice, &logprobs))
+            return false;
+        value_put(object, "logprobs", logprobs);
+    }
+    return true;
+}
+
+static bool build_done(struct arena *arena, const struct result *result, struct value *object)
+{
+    struct value choices, usage;
+    if (!build_choices(arena, result, &choices) || !value_object_create(arena, 3, &usage))
+        return false;
+    value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
+    value_put(&usage, "completion_tokens", value_integer(result->completion_tokens));
+    value_put(&usage, "total_tokens",
+              value_integer((int64_t)result->prompt_tokens + result->completion_tokens));
+    value_put(object, "choices", choices);
+    value_put(object, "usage", usage);
+    return true;
+}
+
+static bool build_error(struct arena *arena, const struct result *result, struct value *object)
+{
+    struct value error;
+    if (!value_object_create(arena, 2, &error))
+        return false;
+    value_put(&error, "code", value_string(text_from_string(error_code_name(result->error.code))));
+    value_put(&error, "message", value_string(text_from_string(result->error.text)));
+    value_put(object, "error", error);
+    return true;
+}
+
+static bool build_warnings(struct arena *arena, const struct result *result, struct value *object)
+{
+    struct value warnings;
+    if (result->n_warnings == 0)
+        return true;
+    if (!value_array_create(arena, (size_t)result->n_warnings, &warnings))
+        return false;
+    for (int32_t i = 0; i < result->n_warnings; i++)
+        warnings.array.items[i] = value_string(result->warnings[i]);
+    value_put(object, "warnings", warnings);
+    return true;
+}
+
+static bool build_result(struct arena *arena, const struct job *job, struct value *object)
+{
+    const struct result *result = &job->result;
+    struct text model = result->model.size ? result->model : job->request.model;
+    bool chat = job->request.prompt_kind == PROMPT_MESSAGES;
+    if (!value_object_create(arena, RESULT_MEMBERS_MAX, object))
+        return false;
+    value_put(object, "job_id", value_string(job->job_id));
+    value_put(object, "dataset", value_string(job->dataset));
+    value_put(object, "custom_id", value_string(job->custom_id.size ? job->custom_id : job->job_id));
+    if (job->index >= 0)
+        value_put(object, "index", value_integer(job->index));
+    value_put(object, "status", value_string(text_from_string(result_status_name(result->status))));
+    value_put(object, "object", value_string(chat ? TEXT("chat.completion") : TEXT("text_completion")));
+    if (model.size)
+        value_put(object, "model", value_string(model));
+    if (job->created > 0)
+        value_put(object, "created", value_integer(job->created));
+    bool built = result->status == RESULT_DONE ? build_done(arena, result, object)
+                                               : build_error(arena, result, object);
+    return built && build_warnings(arena, result, object);
+}
+
+void result_encode(const struct job *job, enum encoding encoding, struct buffer *out)
+{
+    struct arena arena = {0};
+    struct value object;
+    if (!build_result(&arena, job, &object))
+        out->failed = true;
+    else if (encoding == ENCODING_JSON)
+        json_encode(&object, out);
+    else
+        msgpack_encode(&object, out);
+    arena_finish(&arena);
+}
+
+static enum status unexpected(struct error *error, const char *name, const char *expected,
+                              const struct value *got)
+{
+    const struct value missing = {.kind = VALUE_NULL};
+    char description[VALUE_DESCRIPTION_BYTES];
+    value_describe(got ? got : &missing, description);
+    return error_set(error, STATUS_REJECT, got ? ERROR_INVALID_FIELD : ERROR_MISSING_FIELD,
+                     "result: %s: expected %s, got %s", name, expected, description);
+}
+
+static enum status out_of_memory(struct error *error)
+{
+    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "result: no memory to decode it");
+}
+
+static enum status read_text(const struct value *object, const char *name, bool required, size_t size_max,
+                             struct text *out, struct error *error)
+{
+    const struct value *value = value_get(object, name);
+    if (!required && !value)
+        return STATUS_OK;
+    if (!value || value->kind != VALUE_STRING)
+        return unexpected(error, name, "a string", value);
+    if (value->text.size > size_max)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "result: %s: expected at most %zu bytes, got %zu", name, size_max, value->text.size);
+    *out = value->text;
+    return STATUS_OK;
+}
+
+static enum status read_integer(const struct value *object, const char *name, bool required, int64_t maximum,
+                                int64_t *out, struct error *error)
+{
+    const struct value *value = value_get(object, name);
+    if (!required && !value)
+        return STATUS_OK;
+    if (!value || value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > maximum)
+        return unexpected(error, name, "a whole number", value);
+    *out = value->integer;
+    return STATUS_OK;
+}
+
+static enum status read_int32(const struct value *object, const char *name, int32_t *out, struct error *error)
+{
+    int64_t integer = 0;
+    enum status status = read_integer(object, name, true, INT32_MAX, &integer, error);
+    if (status == STATUS_OK)
+        *out = (int32_t)integer;
+    return status;
+}
+
+static enum status read_identity(struct job *job, const struct value *root, struct error *error)
+{
+    struct text object = {0};
+    enum status status = read_text(root, "job_id", true, JOB_ID_BYTES_MAX, &job->job_id, error);
+    if (status == STATUS_OK)
+        status = read_text(root, "dataset", true, JOB_DATASET_BYTES_MAX, &job->dataset, error);
+    if (status == STATUS_OK)
+        status = read_text(root, "custom_id", true, JOB_ID_BYTES_MAX, &job->custom_id, error);
+    if (status == STATUS_OK)
+        status = read_integer(root, "index", false, INT64_MAX, &job->index, error);
+    if (status == STATUS_OK)
+        status = read_integer(root, "created", false, INT64_MAX, &job->created, error);
+    if (status == STATUS_OK)
+        status = read_text(root, "model", false, JOB_MODEL_BYTES_MAX, &job->result.model, error);
+    if (status == STATUS_OK)
+        status = read_text(root, "object", true, 32, &object, error);
+    if (status != STATUS_OK)
+        return status;
+    if (text_equals_string(object, "chat.completion"))
+        job->request.prompt_kind = PROMPT_MESSAGES;
+    else if (text_equals_string(object, "text_completion"))
+        job->request.prompt_kind = PROMPT_TEXT;
+    else
+        return unexpected(error, "object", "chat.completion or text_completion", value_get(root, "object"));
+    return STATUS_OK;
+}
+
+// Bytes as msgpack has them, or base64.
+static enum status read_bytes(struct job *job, const struct value *value, struct text *out,
+                              struct error *error)
+{
+    if (value->kind == VALUE_BYTES) {
+        *out = value->text;
+        return STATUS_OK;
+    }
+    struct buffer bytes = {0};
+    enum status status = STATUS_OK;
+    if (value->kind != VALUE_STRING || !base64_decode(value->text, &bytes))
+        status = bytes.failed ? out_of_memory(error) : unexpected(error, "logprobs", "bytes", value);
+    else if (!job_set_text(job, out, (struct text){bytes.data, bytes.size}))
+        status = out_of_memory(error);
+    buffer_finish(&bytes);
+    return status;
+}
+
+static enum status read_alternative(struct job *job, const struct value *items, struct token_logprob *out,
+                                    struct text *bytes, struct error *error)
+{
+    if (items[0].kind != VALUE_INTEGER || items[0].integer < 0 || items[0].integer > INT32_MAX)
+        return unexpected(error, "logprobs", "a token id", &items[0]);
+    if (items[1].kind != VALUE_FLOAT)
+        return unexpected(error, "logprobs", "a logprob", &items[1]);
+    out->token = (int32_t)items[0].integer;
+    out->logprob = (float)items[1].number;
+    return read_bytes(job, &items[2], bytes, error);
+}
+
+static enum status read_entry(struct job *job, const struct value *row, struct logprob_entry *entry,
+                              struct error *error)
+{
+    size_t n_items = row->kind == VALUE_ARRAY ? row->array.n_items : 0;
+    if (n_items == 0 || n_items % ITEMS_PER_ALTERNATIVE ||
+        n_items > ITEMS_PER_ALTERNATIVE * (1 + JOB_TOP_LOGPROBS_MAX))
+        return unexpected(error, "logprobs", "a list of token ids, logprobs and bytes", row);
+    size_t n_top = n_items / ITEMS_PER_ALTERNATIVE - 1;
+    entry->n_top = (int32_t)n_top;
+    entry->top = arena_allocate_array(&job->arena, n_top, sizeof *entry->top);
+    entry->top_bytes = arena_allocate_array(&job->arena, n_top, sizeof *entry->top_bytes);
+    if (!entry->top || !entry->top_bytes)
+        return out_of_memory(error);
+    const struct value *items = row->array.items;
+    enum status status = read_alternative(job, items, &entry->chosen, &entry->chosen_bytes, error);
+    for (size_t i = 0; i < n_top && status == STATUS_OK; i++)
+        status = read_alternative(job, items + ITEMS_PER_ALTERNATIVE * (1 + i), &entry->top[i],
+                                  &entry->top_bytes[i], error);
+    return status;
+}
+
+static enum status read_logprobs(struct job *job, const struct value *object, struct choice *choice,
+                                 struct error *error)
+{
+    const struct value *logprobs = value_get(object, "logprobs");
+    if (!logprobs)
+        return STATUS_OK;
+    if (logprobs->kind != VALUE_ARRAY || logprobs->array.n_items != (size_t)choice->n_tokens)
+        return unexpected(error, "logprobs", "one list a token", logprobs);
+    choice->logprobs = arena_allocate_array(&job->arena, logprobs->array.n_items, sizeof *choice->logprobs);
+    if (!choice->logprobs)
+        return out_of_memory(error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < logprobs->array.n_items && status == STATUS_OK; i++)
+        status = read_entry(job, &logprobs->array.items[i], &choice->logprobs[i], error);
+    return status;
+}
+
+static enum status read_finish_reason(const struct value *object, enum finish_reason *out,
+                                      struct error *error)
+{
+    struct text name = {0};
+    enum status status = read_text(object, "finish_reason", true, 32, &name, error);
+    if (status != STATUS_OK)
+        return status;
+    for (int reason = FINISH_STOP; reason <= FINISH_ERROR; reason++) {
+        if (text_equals_string(name, finish_reason_name((enum finish_reason)reason))) {
+            *out = (enum finish_reason)reason;
+            return STATUS_OK;
+        }
+    }
+    return unexpected(error, "finish_reason", "stop, length, cancelled or error",
+                      value_get(object, "finish_reason"));
+}
+
+static enum status read_choice(struct job *job, const struct value *object, struct choice *choice,
+                               struct error *error)
+{
+    enum status status = read_text(object, "text", true, VALUE_INPUT_BYTES_MAX, &choice->text, error);
+    if (status == STATUS_OK)
+        status = read_finish_reason(object, &choice->finish_reason, error);
+    if (status == STATUS_OK)
+        status = read_int32(object, "completion_tokens", &choice->n_tokens, error);
+    return status == STATUS_OK ? read_logprobs(job, object, choice, error) : status;
+}
+
+static enum status read_done(struct job *job, const struct value *root, struct error *error)
+{
+    struct result *result = &job->result;
+    const struct value *choices = value_get(root, "choices");
+    const struct value *usage = value_get(root, "usage");
+    if (!choices || choices->kind != VALUE_ARRAY || choices->array.n_items > JOB_N_MAX)
+        return unexpected(error, "choices", "a list of choices", choices);
+    if (!usage || usage->kind != VALUE_OBJECT)
+        return unexpected(error, "usage", "an object", usage);
+    result->choices = arena_allocate_array(&job->arena, choices->array.n_items, sizeof *result->choices);
+    if (!result->choices)
+        return out_of_memory(error);
+    enum status status = read_int32(usage, "prompt_tokens", &result->prompt_tokens, error);
+    if (status == STATUS_OK)
+        status = read_int32(usage, "completion_tokens", &result->completion_tokens, error);
+    for (size_t i = 0; i < choices->array.n_items && status == STATUS_OK; i++)
+        status = read_choice(job, &choices->array.items[i], &result->choices[i], error);
+    if (status == STATUS_OK)
+        result->n_choices = (int32_t)choices->array.n_items;
+    return status;
+}
+
+static enum status read_failed(struct job *job, const struct value *root, struct error *error)
+{
+    const struct value *object = value_get(root, "error");
+    struct text code = {0}, message = {0};
+    if (!object || object->kind != VALUE_OBJECT)
+        return unexpected(error, "error", "an object", object);
+    enum status status = read_text(object, "code", true, 64, &code, error);
+    if (status == STATUS_OK)
+        status = read_text(object, "message", true, VALUE_INPUT_BYTES_MAX, &message, error);
+    if (status != STATUS_OK)
+        return status;
+    char name[65];
+    memcpy(name, code.data, code.size);
+    name[code.size] = '\0';
+    enum error_code known = error_code_from_name(name);
+    if (known == ERROR_NONE)
+        return unexpected(error, "error.code", "a known code", value_get(object, "code"));
+    int size = (int)(message.size < ERROR_TEXT_BYTES ? message.size : ERROR_TEXT_BYTES);
+    error_set(&job->result.error, STATUS_REJECT, known, "%.*s", size, message.data);
+    return STATUS_OK;
+}
+
+static enum status read_warnings(struct job *job, const struct value *root, struct error *error)
+{
+    const struct value *warnings = value_get(root, "warnings");
+    if (!warnings)
+        return STATUS_OK;
+    if (warnings->kind != VALUE_ARRAY || warnings->array.n_items > JOB_WARNINGS_MAX)
+        return unexpected(error, "warnings", "a list of strings", warnings);
+    for (size_t i = 0; i < warnings->array.n_items; i++) {
+        const struct value *item = &warnings->array.items[i];
+        if (item->kind != VALUE_STRING)
+            return unexpected(error, "warnings", "a list of strings", item);
+        int size = (int)(item->text.size < ERROR_TEXT_BYTES ? item->text.size : ERROR_TEXT_BYTES);
+        if (!job_warn(job, "%.*s", size, item->text.data))
+            return out_of_memory(error);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_outcome(struct job *job, const struct value *root, struct error *error)
+{
+    struct text name = {0};
+    enum status status = read_text(root, "status", true, 32, &name, error);
+    if (status != STATUS_OK)
+        return status;
+    if (text_equals_string(name, "done"))
+        job->result.status = RESULT_DONE;
+    else if (text_equals_string(name, "failed"))
+        job->result.status = RESULT_FAILED;
+    else if (text_equals_string(name, "cancelled"))
+        job->result.status = RESULT_CANCELLED;
+    else
+        return unexpected(error, "status", "done, failed or cancelled", value_get(root, "status"));
+    return job->result.status == RESULT_DONE ? read_done(job, root, error) : read_failed(job, root, error);
+}
+
+enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
+{
+    struct value root;
+    enum status status = encoding == ENCODING_JSON ? json_decode(record, &job->arena, &root, error)
+                                                   : msgpack_decode(record, &job->arena, &root, error);
+    if (status != STATUS_OK)
+        return status;
+    if (root.kind != VALUE_OBJECT)
+        return unexpected(error, "record", "an object", &root);
+    status = read_identity(job, &root, error);
+    if (status == STATUS_OK)
+        status = read_outcome(job, &root, error);
+    if (status == STATUS_OK)
+        status = read_warnings(job, &root, error);
+    return status;
+}

@@ -1,0 +1,846 @@
+// Reading and writing job records. JSON stands in single quotes here, for legibility.
+#include "schemas/hash.h"
+#include "schemas/job.h"
+#include "tests/golden.h"
+
+struct decoded {
+    struct job *job;
+    struct error error;
+    enum status status;
+};
+
+static struct decoded decode_bytes(struct text record, enum encoding encoding)
+{
+    struct decoded decoded = {.job = job_create()};
+    assert_non_null(decoded.job);
+    decoded.status = job_decode(decoded.job, record, encoding, &decoded.error);
+    return decoded;
+}
+
+static void unquote(char *json)
+{
+    for (; *json; json++)
+        if (*json == '\'')
+            *json = '"';
+}
+
+// The same record as msgpack.
+static struct buffer to_msgpack(const char *json)
+{
+    struct arena arena = {0};
+    struct value value;
+    struct error error;
+    struct buffer out = {0};
+    if (json_decode(text_from_string(json), &arena, &value, &error) != STATUS_OK)
+        fail_msg("%s: %s", json, error.text);
+    msgpack_encode(&value, &out);
+    arena_finish(&arena);
+    return out;
+}
+
+// Decodes both encodings of the record; they must agree to the last byte of the error.
+static struct decoded decode(const char *format, ...) PRINTF_LIKE(1, 2);
+static struct decoded decode(const char *format, ...)
+{
+    char *json;
+    va_list arguments;
+    va_start(arguments, format);
+    assert_true(vasprintf(&json, format, arguments) >= 0);
+    va_end(arguments);
+    unquote(json);
+    struct buffer msgpack = to_msgpack(json);
+    struct decoded decoded = decode_bytes(text_from_string(json), ENCODING_JSON);
+    struct decoded other = decode_bytes((struct text){msgpack.data, msgpack.size}, ENCODING_MSGPACK);
+    assert_int_equal(decoded.status, other.status);
+    if (decoded.status == STATUS_OK) {
+        struct buffer a = {0}, b = {0};
+        job_encode(decoded.job, ENCODING_JSON, &a);
+        job_encode(other.job, ENCODING_JSON, &b);
+        assert_string_equal(a.data, b.data);
+        buffer_finish(&a);
+        buffer_finish(&b);
+    } else {
+        assert_int_equal(decoded.error.code, other.error.code);
+        assert_string_equal(decoded.error.text, other.error.text);
+    }
+    job_destroy(other.job);
+    buffer_finish(&msgpack);
+    free(json);
+    return decoded;
+}
+
+static struct job *decode_good(const char *record)
+{
+    struct decoded decoded = decode("%s", record);
+    if (decoded.status != STATUS_OK)
+        fail_msg("%s: %s", record, decoded.error.text);
+    return decoded.job;
+}
+
+static void assert_refused(const char *record, enum error_code code, const char *text)
+{
+    struct decoded decoded = decode("%s", record);
+    if (decoded.status != STATUS_REJECT)
+        fail_msg("%s: status %d", record, decoded.status);
+    char *expected = strdup(text);
+    unquote(expected);
+    if (strcmp(decoded.error.text, expected) != 0 || decoded.error.code != code)
+        fail_msg("%s\ngot %s: %s\nexpected %s: %s", record, error_code_name(decoded.error.code),
+                 decoded.error.text, error_code_name(code), expected);
+    free(expected);
+    job_destroy(decoded.job);
+}
+
+static void assert_encodes(const struct job *job, const char *expected)
+{
+    struct buffer out = {0};
+    char *json = strdup(expected);
+    unquote(json);
+    job_encode(job, ENCODING_JSON, &out);
+    assert_string_equal(out.data, json);
+    free(json);
+    buffer_finish(&out);
+}
+
+static void assert_recodes(const char *record, const char *expected)
+{
+    struct job *job = decode_good(record);
+    assert_encodes(job, expected);
+    job_destroy(job);
+}
+
+static void what_is_not_given_has_openais_defaults(void **state)
+{
+    struct job *job = decode_good("{'job_id':'a','prompt':'p'}");
+    const struct request *request = &job->request;
+    const struct sampling *sampling = &request->sampling;
+    assert_true(text_equals_string(job->job_id, "a"));
+    assert_true(text_equals_string(job->custom_id, "a"));
+    assert_true(text_equals_string(job->dataset, "default"));
+    assert_int_equal(job->index, -1);
+    assert_int_equal(job->created, 0);
+    assert_int_equal(request->prompt_kind, PROMPT_TEXT);
+    assert_true(text_equals_string(request->prompt, "p"));
+    assert_int_equal(request->max_tokens, -1);
+    assert_int_equal(request->n, 1);
+    assert_int_equal(request->n_stop, 0);
+    assert_false(request->ignore_eos);
+    assert_true(sampling->temperature == 1 && sampling->top_p == 1 && sampling->min_p == 0);
+    assert_true(sampling->presence_penalty == 0 && sampling->frequency_penalty == 0);
+    assert_true(sampling->repetition_penalty == 1 && sampling->top_k == 0 && !sampling->logprobs);
+    assert_int_equal(sampling->n_logit_bias, 0);
+    assert_false(sampling->seed_given);
+    assert_int_equal(job->result.status, RESULT_NONE);
+    assert_int_equal(job->result.n_warnings, 0);
+    assert_encodes(job, "{'job_id':'a','prompt':'p'}");
+    job_destroy(job);
+}
+
+static void a_null_counts_as_not_given(void **state)
+{
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','messages':null,'seed':null,'stop':null,'temperature':null,'n':null,"
+        "'stream':null,'functions':null,'user':null,'logit_bias':null,'dataset':null}",
+        "{'job_id':'a','prompt':'p'}");
+}
+
+static void numbers_may_be_whole_floats_and_floats_whole_numbers(void **state)
+{
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,"
+        "'top_k':5.0,'best_of':1.0}",
+        "{'job_id':'a','index':7,'prompt':'p','max_tokens':100,'n':2,'temperature':0.0,'top_k':5,'seed':-3}");
+    assert_recodes("{'job_id':'a','tokens':[1,2.0]}", "{'job_id':'a','tokens':[1,2]}");
+}
+
+static void fields_of_a_wrong_type_or_range_are_named(void **state)
+{
+    static const struct {
+        const char *field, *text;
+    } cases[] = {
+        {"'temperature':'hot'", "temperature: expected a number from 0 to 2, got 'hot'"},
+        {"'temperature':2.1", "temperature: expected a number from 0 to 2, got 2.1"},
+        {"'temperature':-0.5", "temperature: expected a number from 0 to 2, got -0.5"},
+        {"'temperature':true", "temperature: expected a number from 0 to 2, got true"},
+        {"'top_p':0", "top_p: expected a number above 0 and up to 1, got 0"},
+        {"'top_p':1e-60", "top_p: expected a number above 0 and up to 1, got 1e-60"},
+        {"'top_p':1.5", "top_p: expected a number above 0 and up to 1, got 1.5"},
+        {"'min_p':-1", "min_p: expected a number from 0 to 1, got -1"},
+        {"'repetition_penalty':0.0", "repetition_penalty: expected a number above 0 and up to 10, got 0.0"},
+        {"'presence_penalty':3", "presence_penalty: expected a number from -2 to 2, got 3"},
+        {"'frequency_penalty':[1]", "frequency_penalty: expected a number from -2 to 2, got [1]"},
+        {"'top_k':-2", "top_k: expected an integer from -1 to 1048576, got -2"},
+        {"'n':0", "n: expected an integer from 1 to 64, got 0"},
+        {"'n':1.5", "n: expected an integer from 1 to 64, got 1.5"},
+        {"'n':'1'", "n: expected an integer from 1 to 64, got '1'"},
+        {"'max_tokens':-1", "max_tokens: expected an integer from 0 to 1048576, got -1"},
+        {"'max_completion_tokens':'x'",
+         "max_completion_tokens: expected an integer from 0 to 1048576, got 'x'"},
+        {"'max_tokens':3,'max_completion_tokens':4",
+         "max_completion_tokens: given as 4 beside max_tokens 3; one of them is enough"},
+        {"'seed':9223372036854775808", "seed: expected an integer from -9223372036854775808 to "
+                                       "9223372036854775807, got 9.223372036854776e+18"},
+        {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
+        {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
+        {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
+        {"'ignore_eos':1", "ignore_eos: expected true or false, got 1"},
+        {"'stop':5", "stop: expected a string or a list of strings, got 5"},
+        {"'stop':''", "stop: expected a string that is not empty, got ''"},
+        {"'stop':['a','']", "stop[1]: expected a string that is not empty, got ''"},
+        {"'stop':[1]", "stop[0]: expected a string that is not empty, got 1"},
+        {"'logit_bias':[]", "logit_bias: expected an object of token ids and numbers, got []"},
+        {"'logit_bias':{'a':1}", "logit_bias: expected token ids as keys, got 'a'"},
+        {"'logit_bias':{'01':1}", "logit_bias: expected token ids as keys, got '01'"},
+        {"'logit_bias':{'-1':1}", "logit_bias: expected token ids as keys, got '-1'"},
+        {"'logit_bias':{'':1}", "logit_bias: expected token ids as keys, got ''"},
+        {"'logit_bias':{'2147483648':1}", "logit_bias: expected token ids as keys, got '2147483648'"},
+        {"'logit_bias':{'7':100.5}", "logit_bias['7']: expected a number from -100 to 100, got 100.5"},
+        {"'logit_bias':{'7':'1'}", "logit_bias['7']: expected a number from -100 to 100, got '1'"},
+        {"'logprobs':'yes'", "logprobs: expected an integer from 0 to 20, got 'yes'"},
+        {"'logprobs':2,'top_logprobs':2", "logprobs: expected true or false beside top_logprobs, got 2"},
+        {"'top_logprobs':2", "top_logprobs: needs 'logprobs': true"},
+        {"'top_logprobs':2,'logprobs':false", "top_logprobs: needs 'logprobs': true"},
+        {"'model':5", "model: expected a string, got 5"},
+        {"'dataset':''", "dataset: expected a string that is not empty, got ''"},
+        {"'dataset':'a\\u0000'", "dataset: expected a string without NUL, got 'a\\u0000'"},
+        {"'warnings':'w'", "warnings: expected a list of strings, got 'w'"},
+        {"'warnings':[1]", "warnings: expected strings, got 1"},
+        {"'tools':[]", "tools: needs messages, but prompt is given"},
+        {"'chat_template_kwargs':{}", "chat_template_kwargs: needs messages, but prompt is given"},
+        {"'tokens':[]", "tokens: given beside prompt, but one of messages, prompt and tokens is wanted"},
+        {"'messages':[{'role':'user','content':'x'}]",
+         "prompt: given beside messages, but one of messages, prompt and tokens is wanted"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i].field);
+        assert_refused(record, ERROR_INVALID_FIELD, cases[i].text);
+    }
+}
+
+static void what_is_not_built_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *field, *text;
+    } cases[] = {
+        {"'stream':true", "stream: only false is supported, got true"},
+        {"'stream':'no'", "stream: only false is supported, got 'no'"},
+        {"'stream_options':{'include_usage':true}",
+         "stream_options: not supported, got {'include_usage':true}"},
+        {"'response_format':{'type':'json_object'}",
+         "response_format: only {'type':'text'} is supported, got {'type':'json_object'}"},
+        {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':{'type':'object','"
+         "properties':{}}}}",
+         "response_format: only {'type':'text'} is supported, got an object of 2 members"},
+        {"'best_of':2", "best_of: only 1 is supported, got 2"},
+        {"'echo':true", "echo: only false is supported, got true"},
+        {"'suffix':'s'", "suffix: not supported, got 's'"},
+        {"'functions':[]", "functions: not supported, got []"},
+        {"'function_call':'auto'", "function_call: not supported, got 'auto'"},
+        {"'parallel_tool_calls':false", "parallel_tool_calls: only true is supported, got false"},
+        {"'modalities':['text','audio']", "modalities: only ['text'] is supported, got ['text','audio']"},
+        {"'audio':{}", "audio: not supported, got {}"},
+        {"'prediction':{}", "prediction: not supported, got {}"},
+        {"'reasoning_effort':'low'", "reasoning_effort: not supported, got 'low'"},
+        {"'min_tokens':3", "min_tokens: only 0 is supported, got 3"},
+        {"'stop_token_ids':[2]", "stop_token_ids: only [] is supported, got [2]"},
+        {"'guided_json':{}", "guided_json: not supported, got {}"},
+        {"'prompt_logprobs':1", "prompt_logprobs: not supported, got 1"},
+        {"'chat_template':'{{x}}'", "chat_template: not supported, got '{{x}}'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i].field);
+        assert_refused(record, ERROR_UNSUPPORTED_FIELD, cases[i].text);
+    }
+    assert_refused("{'job_id':'a','prompt':['p','q']}", ERROR_UNSUPPORTED_FIELD,
+                   "prompt: a list of prompts is not supported, submit one job for each");
+    assert_refused("{'job_id':'a','prompt':[[1],[2]]}", ERROR_UNSUPPORTED_FIELD,
+                   "prompt: a list of prompts is not supported, submit one job for each");
+}
+
+static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
+                   "echo':false,"
+                   "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
+                   "'skip_special_tokens':true,'length_penalty':1.0}",
+                   "{'job_id':'a','prompt':'p'}");
+}
+
+static void unknown_fields_and_fields_without_effect_become_warnings(void **state)
+{
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','temprature':0.5,'user':'u','metadata':{'k':'v'},'priority':3,'':1}",
+        "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored',"
+        "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
+        "'field \\'priority\\' has no effect','unknown field \\'\\' ignored']}");
+    // They travel with the job, and are not counted again.
+    assert_recodes("{'job_id':'a','prompt':'p','warnings':['w\\nx','y']}",
+                   "{'job_id':'a','prompt':'p','warnings':['w x','y']}");
+}
+
+static void warnings_are_kept_to_the_limit_and_then_said_to_be_more(void **state)
+{
+    for (int n_unknown = JOB_WARNINGS_MAX - 1; n_unknown <= JOB_WARNINGS_MAX + 5; n_unknown++) {
+        struct buffer record = {0};
+        buffer_add_string(&record, "{'prompt':'p'");
+        for (int i = 0; i < n_unknown; i++)
+            buffer_add_format(&record, ",'unknown_%d':1", i);
+        buffer_add_byte(&record, '}');
+        struct job *job = decode_good(record.data);
+        bool cut = n_unknown >= JOB_WARNINGS_MAX;
+        assert_int_equal(job->result.n_warnings, cut ? JOB_WARNINGS_MAX : n_unknown);
+        if (cut)
+            assert_true(text_equals_string(job->result.warnings[JOB_WARNINGS_MAX - 1],
+                                           "more warnings were left out"));
+        // What was written is within the limit of what is read.
+        struct buffer out = {0};
+        job_encode(job, ENCODING_MSGPACK, &out);
+        struct decoded again = decode_bytes((struct text){out.data, out.size}, ENCODING_MSGPACK);
+        assert_int_equal(again.status, STATUS_OK);
+        assert_int_equal(again.job->result.n_warnings, job->result.n_warnings);
+        job_destroy(again.job);
+        job_destroy(job);
+        buffer_finish(&out);
+        buffer_finish(&record);
+    }
+    struct buffer many = {0};
+    buffer_add_string(&many, "{'prompt':'p','warnings':['w'");
+    for (int i = 0; i < JOB_WARNINGS_MAX; i++)
+        buffer_add_string(&many, ",'w'");
+    buffer_add_string(&many, "]}");
+    assert_refused(many.data, ERROR_LIMIT_EXCEEDED, "warnings: expected at most 32 strings, got 33");
+    buffer_finish(&many);
+}
+
+static void messages_become_the_templates_variables(void **state)
+{
+    struct job *job = decode_good(
+        "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
+        "'type':'text','text':'one'},{'type':'text','text':'two'}],'name':'n'}],'tools':[{'type':"
+        "'function'}],'documents':[{'title':'t'}],'chat_template_kwargs':{'enable_thinking':false}}");
+    struct buffer out = {0};
+    json_encode(&job->request.variables, &out);
+    char expected[] =
+        "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo','name':'n'}],"
+        "'tools':[{'type':'function'}],'documents':[{'title':'t'}],'add_generation_prompt':true,"
+        "'enable_thinking':false}";
+    unquote(expected);
+    assert_string_equal(out.data, expected);
+    assert_int_equal(job->request.prompt_kind, PROMPT_MESSAGES);
+    assert_int_equal(job->request.messages.array.n_items, 2);
+    assert_encodes(
+        job, "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo',"
+             "'name':'n'}],'tools':[{'type':'function'}],'documents':[{'title':'t'}],"
+             "'chat_template_kwargs':{'enable_thinking':false}}");
+    job_destroy(job);
+    buffer_finish(&out);
+}
+
+static void tool_choice_decides_whether_the_template_sees_tools(void **state)
+{
+    const char *const format =
+        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':%s}";
+    static const struct {
+        const char *choice;
+        bool seen;
+    } cases[] = {{"'none'", false}, {"'auto'", true}, {"null", true}};
+    for (int i = 0; i < 3; i++) {
+        struct decoded decoded = decode(format, cases[i].choice);
+        assert_int_equal(decoded.status, STATUS_OK);
+        assert_int_equal(value_get(&decoded.job->request.variables, "tools") != NULL, cases[i].seen);
+        job_destroy(decoded.job);
+    }
+    assert_refused("{'messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':'required'}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "tool_choice: only 'none' and 'auto' are supported, got 'required'");
+    assert_refused("{'messages':[{'role':'user','content':''}],'tool_choice':{'type':'function'}}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "tool_choice: only 'none' and 'auto' are supported, got {'type':'function'}");
+}
+
+static void the_generation_prompt_can_be_left_out(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':true}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+}
+
+static void a_message_that_calls_tools_needs_no_content(void **state)
+{
+    const char *const record =
+        "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant','content':null,"
+        "'tool_calls':[{'id':'c'}]},{'role':'assistant','tool_calls':[{'id':'d'}]}]}";
+    assert_recodes(record, record);
+}
+
+static void bad_messages_are_named_by_their_place(void **state)
+{
+    static const struct {
+        const char *messages, *text;
+    } cases[] = {
+        {"'x'", "messages: expected a list of messages, got 'x'"},
+        {"[]", "messages: expected a list of messages, got []"},
+        {"['x']", "messages[0]: expected an object with role and content, got 'x'"},
+        {"[{'content':'x'}]", "messages[0].role: expected a role such as 'user', got null"},
+        {"[{'role':5,'content':'x'}]", "messages[0].role: expected a role such as 'user', got 5"},
+        {"[{'role':'','content':'x'}]", "messages[0].role: expected a role such as 'user', got ''"},
+        {"[{'role':'user'}]", "messages[0].content: expected a string or a list of text parts, got null"},
+        {"[{'role':'a','content':'x'},{'role':'user','content':7}]",
+         "messages[1].content: expected a string or a list of text parts, got 7"},
+        {"[{'role':'a','content':null,'tool_calls':[]}]",
+         "messages[0].content: expected a string or a list of text parts, got null"},
+        {"[{'role':'a','content':[]}]",
+         "messages[0].content: expected a string or a list of text parts, got []"},
+        {"[{'role':'a','content':['x']}]", "messages[0].content[0]: expected a part with a type, got 'x'"},
+        {"[{'role':'a','content':[{'type':'text'}]}]",
+         "messages[0].content[0]: expected a part with a string as text, got {'type':'text'}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'messages':%s}", cases[i].messages);
+        assert_refused(record, ERROR_INVALID_FIELD, cases[i].text);
+    }
+    assert_refused("{'messages':[{'role':'u','content':[{'type':'text','text':'x'},{'type':'image_url','"
+                   "image_url':{}}]}]}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "messages[0].content[1].type: only 'text' is supported, got 'image_url'");
+    assert_refused("{'job_id':'a'}", ERROR_MISSING_FIELD,
+                   "messages: missing; one of messages, prompt and tokens is wanted");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'logprobs':3}", ERROR_INVALID_FIELD,
+                   "logprobs: expected true or false, got 3");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'tools':{}}", ERROR_INVALID_FIELD,
+                   "tools: expected a list of objects, got {}");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'documents':['d']}", ERROR_INVALID_FIELD,
+                   "documents[0]: expected an object, got 'd'");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':'no'}",
+                   ERROR_INVALID_FIELD, "add_generation_prompt: expected true or false, got 'no'");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'chat_template_kwargs':{'messages':1}}",
+                   ERROR_INVALID_FIELD,
+                   "chat_template_kwargs.messages: belongs beside chat_template_kwargs, not inside");
+}
+
+static void members_of_a_part_that_are_not_read_become_warnings(void **state)
+{
+    struct job *job =
+        decode_good("{'messages':[{'role':'u','content':[{'type':'text','text':'x','cache_control':{}}]}]}");
+    assert_int_equal(job->result.n_warnings, 1);
+    assert_true(text_equals_string(job->result.warnings[0],
+                                   "unknown field \"messages[0].content[0].cache_control\" ignored"));
+    job_destroy(job);
+}
+
+static void bytes_are_refused_wherever_text_belongs(void **state)
+{
+    static const struct text records[] = {
+        TEXT("\x81\xA6prompt\xC4\x01x"),
+        TEXT("\x82\xA6job_id\xC4\x01x\xA6prompt\xA1x"),
+        TEXT("\x81\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xC4\x01x"),
+        TEXT("\x81\xA8messages\x91\x83\xA4role\xA4user\xA7"
+             "content\xA1x\xA1y\x91\xC4\x01x"),
+        TEXT("\x82\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xA1x\xA5tools\x91\x81\xA1x\xC4\x01x"),
+        TEXT("\x82\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xA1x\xB4"
+             "chat_template_kwargs\x81\xA1x\xC4\x01x"),
+        TEXT("\x82\xA6prompt\xA1x\xA4stop\xC4\x01x"),
+    };
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        struct decoded decoded = decode_bytes(records[i], ENCODING_MSGPACK);
+        assert_int_equal(decoded.status, STATUS_REJECT);
+        assert_int_equal(decoded.error.code, ERROR_INVALID_FIELD);
+        assert_non_null(strstr(decoded.error.text, "bytes"));
+        job_destroy(decoded.job);
+    }
+}
+
+static void prompts_are_text_or_token_ids(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':[3,0,2147483647]}", "{'job_id':'a','tokens':[3,0,2147483647]}");
+    assert_recodes("{'job_id':'a','tokens':[3]}", "{'job_id':'a','tokens':[3]}");
+    assert_recodes("{'job_id':'a','prompt':[]}", "{'job_id':'a','tokens':[]}");
+    assert_recodes("{'job_id':'a','prompt':'a\\u0000b'}", "{'job_id':'a','prompt':'a\\u0000b'}");
+    assert_refused("{'prompt':5}", ERROR_INVALID_FIELD,
+                   "prompt: expected a string or a list of token ids, got 5");
+    assert_refused("{'prompt':[1,-2]}", ERROR_INVALID_FIELD,
+                   "prompt[1]: expected an integer from 0 to 2147483647, got -2");
+    assert_refused("{'tokens':[2147483648]}", ERROR_INVALID_FIELD,
+                   "tokens[0]: expected an integer from 0 to 2147483647, got 2147483648");
+    assert_refused("{'tokens':'3'}", ERROR_INVALID_FIELD, "tokens: expected a list of token ids, got '3'");
+    assert_refused("{'tokens':['3']}", ERROR_INVALID_FIELD,
+                   "tokens[0]: expected an integer from 0 to 2147483647, got '3'");
+}
+
+static void parameters_are_read_under_openais_names(void **state)
+{
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3}",
+        "{'job_id':'a','prompt':'p','max_tokens':9,'stop':['END'],'logprobs':true,'top_logprobs':3}");
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,"
+        "'logit_bias':{}}",
+        "{'job_id':'a','prompt':'p','max_tokens':0,'logprobs':true}");
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false}",
+        "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}}");
+    // -0 is 0, and 0 the default.
+    assert_recodes("{'job_id':'a','prompt':'p','min_p':-0.0,'presence_penalty':-0.0}",
+                   "{'job_id':'a','prompt':'p'}");
+}
+
+static void a_seed_is_any_int64_and_else_comes_from_the_job_id(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':'p','seed':-9223372036854775808}",
+                   "{'job_id':'a','prompt':'p','seed':-9223372036854775808}");
+    assert_recodes("{'job_id':'a','prompt':'p','seed':0}", "{'job_id':'a','prompt':'p','seed':0}");
+    struct job *named = decode_good("{'job_id':'a','prompt':'p'}"), *later = decode_good("{'prompt':'p'}"),
+               *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
+    assert_int_equal(named->request.sampling.seed, job_default_seed(TEXT("a")));
+    assert_int_not_equal(job_default_seed(TEXT("a")), job_default_seed(TEXT("b")));
+    assert_true(job_default_seed(TEXT("a")) == hash_bytes("a", 1, 0));
+    assert_int_equal(later->job_id.size, 0);
+    char id[] = "a";
+    assert_true(job_set_id(later, text_from_string(id)) && job_set_id(given, text_from_string(id)));
+    id[0] = 'x'; // it was copied
+    assert_int_equal(later->request.sampling.seed, named->request.sampling.seed);
+    assert_true(text_equals_string(later->custom_id, "a"));
+    assert_int_equal(given->request.sampling.seed, 42);
+    assert_true(text_equals_string(given->custom_id, "c") && text_equals_string(given->job_id, "a"));
+    job_destroy(named);
+    job_destroy(later);
+    job_destroy(given);
+}
+
+static void an_openai_batch_line_is_a_job(void **state)
+{
+    assert_recodes("{'custom_id':'c-1','method':'POST','url':'/v1/chat/"
+                   "completions','body':{'model':'m','messages':[{'role':"
+                   "'user','content':'x'}],'max_tokens':5,'x':1}}",
+                   "{'custom_id':'c-1','model':'m','messages':[{'role':'user','content':'x'}],'max_tokens':5,"
+                   "'warnings':['unknown field \\'x\\' ignored']}");
+    assert_recodes("{'custom_id':'c-1','url':'/v1/"
+                   "completions','body':{'prompt':'x','job_id':'inner'},'job_id':'j','dataset':"
+                   "'d','index':4,'extra':1}",
+                   "{'job_id':'j','dataset':'d','custom_id':'c-1','index':4,'prompt':'x',"
+                   "'warnings':['unknown field \\'extra\\' ignored','unknown field \\'job_id\\' ignored']}");
+    assert_recodes("{'job_id':'j','body':{'tokens':[1]}}", "{'job_id':'j','tokens':[1]}");
+}
+
+static void bad_batch_lines_are_refused_with_their_identity(void **state)
+{
+    static const struct {
+        const char *rest;
+        enum error_code code;
+        const char *text;
+    } cases[] = {
+        {"'body':null", ERROR_INVALID_FIELD, "body: expected an object, got null"},
+        {"'body':'x'", ERROR_INVALID_FIELD, "body: expected an object, got 'x'"},
+        {"'method':'GET','body':{'prompt':'p'}", ERROR_INVALID_FIELD, "method: expected 'POST', got 'GET'"},
+        {"'url':'/v1/embeddings','body':{'prompt':'p'}", ERROR_UNSUPPORTED_FIELD,
+         "url: only /v1/chat/completions and /v1/completions are supported, got '/v1/embeddings'"},
+        {"'url':'/v1/chat/completions','body':{'prompt':'p'}", ERROR_INVALID_FIELD,
+         "url: '/v1/chat/completions' goes with messages, which is not given"},
+        {"'url':'/v1/completions','body':{'messages':[{'role':'u','content':'x'}]}", ERROR_INVALID_FIELD,
+         "url: '/v1/completions' goes with prompt, which is not given"},
+        {"'temperature':1,'body':{'prompt':'p'}", ERROR_INVALID_FIELD, "temperature: belongs into 'body'"},
+        {"'body':{'prompt':'p','n':0}", ERROR_INVALID_FIELD, "n: expected an integer from 1 to 64, got 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{%s,'custom_id':'c','dataset':'d','index':3}", cases[i].rest);
+        assert_refused(record, cases[i].code, cases[i].text);
+        struct decoded decoded = decode("%s", record);
+        assert_true(text_equals_string(decoded.job->custom_id, "c") &&
+                    text_equals_string(decoded.job->dataset, "d"));
+        assert_int_equal(decoded.job->index, 3);
+        job_destroy(decoded.job);
+    }
+}
+
+static void the_identity_is_read_even_from_a_bad_record(void **state)
+{
+    struct decoded decoded =
+        decode("{'temperature':'hot','n':0,'job_id':'a','dataset':5,'index':2,'created':3}");
+    assert_int_equal(decoded.status, STATUS_REJECT);
+    assert_string_equal(decoded.error.text, "dataset: expected a string, got 5"); // identity first
+    assert_true(text_equals_string(decoded.job->job_id, "a") &&
+                text_equals_string(decoded.job->custom_id, "a"));
+    assert_true(text_equals_string(decoded.job->dataset, "default"));
+    assert_int_equal(decoded.job->index, 2);
+    assert_int_equal(decoded.job->created, 3);
+    job_destroy(decoded.job);
+}
+
+static void a_record_that_is_no_object_is_refused(void **state)
+{
+    assert_refused("[1]", ERROR_INVALID_FIELD, "record: expected an object, got [1]");
+    assert_refused("'x'", ERROR_INVALID_FIELD, "record: expected an object, got 'x'");
+    struct decoded decoded = decode_bytes(TEXT("{\"prompt\":"), ENCODING_JSON);
+    assert_int_equal(decoded.status, STATUS_REJECT);
+    assert_int_equal(decoded.error.code, ERROR_INVALID_ENCODING);
+    job_destroy(decoded.job);
+}
+
+// `unit` repeated `n` times inside `format`.
+static struct decoded decode_repeated(const char *head, const char *unit, size_t n, const char *separator,
+                                      const char *tail)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record, head);
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            buffer_add_string(&record, separator);
+        buffer_add_string(&record, unit);
+    }
+    buffer_add_string(&record, tail);
+    struct decoded decoded = decode("%s", record.data);
+    buffer_finish(&record);
+    return decoded;
+}
+
+static void every_limit_is_reached_and_not_passed(void **state)
+{
+    static const struct {
+        const char *head, *unit, *separator, *tail;
+        size_t limit;
+        const char *text;
+    } cases[] = {
+        {"{'prompt':'p','job_id':'", "x", "", "'}", JOB_ID_BYTES_MAX,
+         "job_id: expected at most 256 bytes, got 257"},
+        {"{'prompt':'p','custom_id':'", "x", "", "'}", JOB_ID_BYTES_MAX,
+         "custom_id: expected at most 256 bytes, got 257"},
+        {"{'prompt':'p','dataset':'", "x", "", "'}", JOB_DATASET_BYTES_MAX,
+         "dataset: expected at most 128 bytes, got 129"},
+        {"{'prompt':'p','model':'", "x", "", "'}", JOB_MODEL_BYTES_MAX,
+         "model: expected at most 256 bytes, got 257"},
+        {"{'messages':[", "{'role':'u','content':''}", ",", "]}", JOB_MESSAGES_MAX,
+         "messages: expected at most 4096 messages, got 4097"},
+        {"{'tokens':[", "1", ",", "]}", JOB_TOKENS_MAX,
+         "tokens: expected at most 524288 token ids, got 524289"},
+        {"{'prompt':[", "1", ",", "]}", JOB_TOKENS_MAX,
+         "prompt: expected at most 524288 token ids, got 524289"},
+        {"{'prompt':'p','stop':[", "'x'", ",", "]}", JOB_STOP_MAX,
+         "stop: expected at most 16 strings, got 17"},
+        {"{'prompt':'p','stop':'", "x", "", "'}", JOB_STOP_BYTES_MAX,
+         "stop: expected at most 1024 bytes, got 1025"},
+        {"{'prompt':'p','stop':['", "x", "", "']}", JOB_STOP_BYTES_MAX,
+         "stop[0]: expected at most 1024 bytes, got 1025"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct decoded good =
+            decode_repeated(cases[i].head, cases[i].unit, cases[i].limit, cases[i].separator, cases[i].tail);
+        if (good.status != STATUS_OK)
+            fail_msg("%s", good.error.text);
+        struct decoded bad = decode_repeated(cases[i].head, cases[i].unit, cases[i].limit + 1,
+                                             cases[i].separator, cases[i].tail);
+        assert_int_equal(bad.status, STATUS_REJECT);
+        assert_string_equal(bad.error.text, cases[i].text);
+        assert_int_equal(bad.error.code, ERROR_LIMIT_EXCEEDED);
+        job_destroy(good.job);
+        job_destroy(bad.job);
+    }
+}
+
+static void every_number_with_a_named_limit_reaches_it(void **state)
+{
+    static const struct {
+        const char *name;
+        int limit;
+    } cases[] = {{"n", JOB_N_MAX},
+                 {"max_tokens", JOB_MAX_TOKENS_MAX},
+                 {"max_completion_tokens", JOB_MAX_TOKENS_MAX},
+                 {"top_k", JOB_TOP_K_MAX},
+                 {"top_logprobs", JOB_TOP_LOGPROBS_MAX},
+                 {"logprobs", JOB_TOP_LOGPROBS_MAX}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *beside = strcmp(cases[i].name, "top_logprobs") == 0 ? ",'logprobs':true" : "";
+        struct decoded good = decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit, beside);
+        struct decoded bad = decode("{'prompt':'p','%s':%d%s}", cases[i].name, cases[i].limit + 1, beside);
+        if (good.status != STATUS_OK)
+            fail_msg("%s", good.error.text);
+        assert_int_equal(bad.status, STATUS_REJECT);
+        assert_int_equal(bad.error.code, ERROR_LIMIT_EXCEEDED);
+        assert_non_null(strstr(bad.error.text, cases[i].name));
+        job_destroy(good.job);
+        job_destroy(bad.job);
+    }
+}
+
+static void logit_bias_is_read_to_its_limit(void **state)
+{
+    for (int n_biases = JOB_LOGIT_BIAS_MAX; n_biases <= JOB_LOGIT_BIAS_MAX + 1; n_biases++) {
+        struct buffer record = {0};
+        buffer_add_string(&record, "{'prompt':'p','logit_bias':{");
+        for (int i = 0; i < n_biases; i++)
+            buffer_add_format(&record, "%s'%d':1", i ? "," : "", i);
+        buffer_add_string(&record, "}}");
+        struct decoded decoded = decode("%s", record.data);
+        if (n_biases == JOB_LOGIT_BIAS_MAX) {
+            assert_int_equal(decoded.status, STATUS_OK);
+            assert_int_equal(decoded.job->request.sampling.n_logit_bias, JOB_LOGIT_BIAS_MAX);
+        } else {
+            assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
+            assert_string_equal(decoded.error.text, "logit_bias: expected at most 1024 tokens, got 1025");
+        }
+        job_destroy(decoded.job);
+        buffer_finish(&record);
+    }
+}
+
+static void a_record_is_read_to_its_size_limit(void **state)
+{
+    for (size_t size = JOB_RECORD_BYTES_MAX; size <= JOB_RECORD_BYTES_MAX + 1; size++) {
+        char *record = malloc(size);
+        assert_non_null(record);
+        memset(record, 'x', size);
+        memcpy(record, "{\"prompt\":\"", 11);
+        memcpy(record + size - 2, "\"}", 2);
+        struct decoded decoded = decode_bytes((struct text){record, size}, ENCODING_JSON);
+        if (size == JOB_RECORD_BYTES_MAX) {
+            assert_int_equal(decoded.status, STATUS_OK);
+        } else {
+            assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
+            assert_string_equal(decoded.error.text, "record: expected at most 16777216 bytes, got 16777217");
+        }
+        job_destroy(decoded.job);
+        free(record);
+    }
+}
+
+// Everything a job can say, each away from its default.
+static const char full_record[] =
+    "{'job_id':'reviews-17','dataset':'reviews','custom_id':'line "
+    "17','index':17,'created':1700000000,'model':'annotator',"
+    "'messages':[{'role':'system','content':'Label the review.'},{'role':'user','content':'Caf\\u00e9: "
+    "\\ud83d\\ude00\\n\\t'}],"
+    "'tools':[{'type':'function','function':{'name':'label','parameters':{'type':'object'}}}],"
+    "'documents':[{'title':'t','text':'d'}],'add_generation_prompt':false,"
+    "'chat_template_kwargs':{'enable_thinking':false,'depth':3,'scale':0.1},'max_tokens':64,'n':2,'"
+    "temperature':0.7,'top_p':0.95,'top_k':40,"
+    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'ignore_eos':true,'presence_penalty':0.5,'frequency_"
+    "penalty':-0.25,"
+    "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
+    "'warnings':['unknown field \\'colour\\' ignored']}";
+
+static void the_bytes_of_a_job_do_not_change(void **state)
+{
+    struct job *job = decode_good(full_record);
+    struct buffer json = {0}, msgpack = {0};
+    job_encode(job, ENCODING_JSON, &json);
+    job_encode(job, ENCODING_MSGPACK, &msgpack);
+    golden_check("job.json", (struct text){json.data, json.size});
+    golden_check("job.msgpack", (struct text){msgpack.data, msgpack.size});
+    // Both read back to the job that was written.
+    const struct buffer *const records[] = {&json, &msgpack};
+    for (int i = 0; i < 2; i++) {
+        struct decoded decoded = decode_bytes((struct text){records[i]->data, records[i]->size},
+                                              i ? ENCODING_MSGPACK : ENCODING_JSON);
+        assert_int_equal(decoded.status, STATUS_OK);
+        struct buffer again = {0};
+        job_encode(decoded.job, ENCODING_MSGPACK, &again);
+        assert_int_equal(again.size, msgpack.size);
+        assert_memory_equal(again.data, msgpack.data, msgpack.size);
+        buffer_finish(&again);
+        job_destroy(decoded.job);
+    }
+    buffer_finish(&json);
+    buffer_finish(&msgpack);
+    job_destroy(job);
+}
+
+static void the_encoding_is_told_by_the_content_type_else_by_the_first_byte(void **state)
+{
+    static const struct {
+        const char *type;
+        struct text record;
+        int expected; // -1: neither
+    } cases[] = {
+        {"application/json", TEXT("\x80"), ENCODING_JSON},
+        {" Application/JSON ; charset=utf-8", TEXT("\x80"), ENCODING_JSON},
+        {"application/msgpack", TEXT("{}"), ENCODING_MSGPACK},
+        {"application/x-msgpack", TEXT(""), ENCODING_MSGPACK},
+        {"application/vnd.msgpack;v=1", TEXT("{}"), ENCODING_MSGPACK},
+        {"text/plain", TEXT("{}"), ENCODING_JSON},
+        {"", TEXT(" \n{}"), ENCODING_JSON},
+        {"", TEXT("\t{}"), ENCODING_JSON},
+        {";", TEXT("\r{}"), ENCODING_JSON},
+        {"", TEXT("\x80"), ENCODING_MSGPACK},
+        {"", TEXT("\x8F"), ENCODING_MSGPACK},
+        {"", TEXT("\xDE"), ENCODING_MSGPACK},
+        {"", TEXT("\xDF"), ENCODING_MSGPACK},
+        {"", TEXT("\x90"), -1},
+        {"", TEXT("[1]"), -1},
+        {"", TEXT("x"), -1},
+        {"", TEXT(""), -1},
+        {"application/octet-stream", TEXT(""), -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum encoding encoding;
+        bool known = encoding_detect(text_from_string(cases[i].type), cases[i].record, &encoding);
+        assert_int_equal(known ? (int)encoding : -1, cases[i].expected);
+    }
+    enum encoding encoding;
+    assert_true(encoding_detect((struct text){0}, TEXT("{}"), &encoding));
+}
+
+static void a_failed_job_keeps_its_identity_and_warnings_only(void **state)
+{
+    struct job *job = decode_good("{'job_id':'a','prompt':'p','x':1}");
+    struct error error;
+    error_set(&error, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "prompt: 9 tokens");
+    job->result = (struct result){.status = RESULT_DONE,
+                                  .n_choices = 1,
+                                  .completion_tokens = 3,
+                                  .warnings = job->result.warnings,
+                                  .n_warnings = job->result.n_warnings};
+    job_fail(job, &error);
+    assert_int_equal(job->result.status, RESULT_FAILED);
+    assert_int_equal(job->result.n_choices, 0);
+    assert_int_equal(job->result.completion_tokens, 0);
+    assert_int_equal(job->result.n_warnings, 1);
+    assert_string_equal(job->result.error.text, "prompt: 9 tokens");
+    error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled");
+    job_fail(job, &error);
+    assert_int_equal(job->result.status, RESULT_CANCELLED);
+    job_destroy(job);
+    job_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_given_has_openais_defaults),
+        cmocka_unit_test(a_null_counts_as_not_given),
+        cmocka_unit_test(numbers_may_be_whole_floats_and_floats_whole_numbers),
+        cmocka_unit_test(fields_of_a_wrong_type_or_range_are_named),
+        cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(unsupported_fields_may_ask_for_what_happens_anyway),
+        cmocka_unit_test(unknown_fields_and_fields_without_effect_become_warnings),
+        cmocka_unit_test(warnings_are_kept_to_the_limit_and_then_said_to_be_more),
+        cmocka_unit_test(messages_become_the_templates_variables),
+        cmocka_unit_test(tool_choice_decides_whether_the_template_sees_tools),
+        cmocka_unit_test(the_generation_prompt_can_be_left_out),
+        cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
+        cmocka_unit_test(bad_messages_are_named_by_their_place),
+        cmocka_unit_test(members_of_a_part_that_are_not_read_become_warnings),
+        cmocka_unit_test(bytes_are_refused_wherever_text_belongs),
+        cmocka_unit_test(prompts_are_text_or_token_ids),
+        cmocka_unit_test(parameters_are_read_under_openais_names),
+        cmocka_unit_test(a_seed_is_any_int64_and_else_comes_from_the_job_id),
+        cmocka_unit_test(an_openai_batch_line_is_a_job),
+        cmocka_unit_test(bad_batch_lines_are_refused_with_their_identity),
+        cmocka_unit_test(the_identity_is_read_even_from_a_bad_record),
+        cmocka_unit_test(a_record_that_is_no_object_is_refused),
+        cmocka_unit_test(every_limit_is_reached_and_not_passed),
+        cmocka_unit_test(every_number_with_a_named_limit_reaches_it),
+        cmocka_unit_test(logit_bias_is_read_to_its_limit),
+        cmocka_unit_test(a_record_is_read_to_its_size_limit),
+        cmocka_unit_test(the_bytes_of_a_job_do_not_change),
+        cmocka_unit_test(the_encoding_is_told_by_the_content_type_else_by_the_first_byte),
+        cmocka_unit_test(a_failed_job_keeps_its_identity_and_warnings_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
