@@ -52,12 +52,22 @@ enum status store_dataset_begin(struct store *store, struct text dataset, uint64
                                 struct error *error) WARN_UNUSED;
 enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
+// A job as it stands in the queue; texts are valid during the call.
+struct claimed_job {
+    int64_t id;             // row
+    struct text dataset, job_id, custom_id;
+    int64_t index;          // -1: none
+    int64_t submitted_at;   // microseconds since 1970 UTC
+    struct text record;
+    enum encoding encoding;
+    int32_t attempts;       // earlier ones
+};
+
 // Claims up to n_max free jobs for this worker, those of dead workers first made free, in order of submission, and counts
-// the attempt. `receive` gets each record; id is the row, attempts the earlier ones. `dataset` with size 0: any.
+// the attempt. `dataset` with size 0: any.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max,
-                        void (*receive)(void *context, int64_t id, struct text record, enum encoding encoding,
-                                        int32_t attempts),
-                        void *context, size_t *n_claimed, struct error *error) WARN_UNUSED;
+                        void (*receive)(void *context, const struct claimed_job *job), void *context,
+                        size_t *n_claimed, struct error *error) WARN_UNUSED;
 enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;
 // Finishes claimed jobs: results, status, dataset totals and the queue in one transaction. committed[i] false: this worker
 // does not hold job i any more (it was cancelled, say), nothing was written for it.

@@ -1,0 +1,240 @@
+#include "store/database.h"
+
+#include "store/store_sql.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t store_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+enum status database_error(const struct database *database, const char *doing, struct error *error)
+{
+    int code = sqlite3_errcode(database->sqlite);
+    const char *path = database->path;
+    switch (code & 0xFF) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: another process holds the store", path, doing);
+    case SQLITE_FULL:
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: the disk is full", path, doing);
+    case SQLITE_IOERR:
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s (%s)", path, doing,
+                         sqlite3_errmsg(database->sqlite), strerror(sqlite3_system_errno(database->sqlite)));
+    case SQLITE_NOTADB:
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: this is no SQLite file", path);
+    default:
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: %s: %s", path, doing,
+                         sqlite3_errmsg(database->sqlite));
+    }
+}
+
+enum status database_execute(struct database *database, const char *sql, struct error *error)
+{
+    if (sqlite3_exec(database->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK)
+        return STATUS_OK;
+    char doing[48];
+    size_t length = strcspn(sql, ";\n(");
+    length = length < sizeof doing - 1 ? length : sizeof doing - 1;
+    memcpy(doing, sql, length);
+    doing[length] = '\0';
+    return database_error(database, doing, error);
+}
+
+enum status database_begin(struct database *database, struct error *error)
+{
+    return database_execute(database, "BEGIN IMMEDIATE", error);
+}
+
+enum status database_end(struct database *database, enum status status, struct error *error)
+{
+    if (status == STATUS_OK)
+        status = database_execute(database, "COMMIT", error);
+    if (status != STATUS_OK && !sqlite3_get_autocommit(database->sqlite))
+        sqlite3_exec(database->sqlite, "ROLLBACK", NULL, NULL, NULL);
+    return status;
+}
+
+// ---- opening ----
+
+static enum status read_version(struct database *database, int *version, struct error *error)
+{
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(database->sqlite, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW) {
+        sqlite3_finalize(statement);
+        return database_error(database, "reading the version", error);
+    }
+    *version = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    return STATUS_OK;
+}
+
+static enum status is_empty(struct database *database, bool *empty, struct error *error)
+{
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(database->sqlite, "SELECT count(*) FROM sqlite_schema", -1, &statement, NULL) !=
+            SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW) {
+        sqlite3_finalize(statement);
+        return database_error(database, "reading the schema", error);
+    }
+    *empty = sqlite3_column_int(statement, 0) == 0;
+    sqlite3_finalize(statement);
+    return STATUS_OK;
+}
+
+// Version 1 is the schema itself. Each later version adds a step here: its SQL, then PRAGMA user_version, in the same
+// transaction. Two processes may come here at once: the second finds the work done.
+static enum status migrate(struct database *database, struct error *error)
+{
+    enum status status = database_begin(database, error);
+    if (status != STATUS_OK)
+        return status;
+    int version = 0;
+    bool empty = false;
+    status = read_version(database, &version, error);
+    if (status == STATUS_OK)
+        status = is_empty(database, &empty, error);
+    if (status == STATUS_OK && version == 0 && !empty)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
+                           database->path);
+    if (status == STATUS_OK && version > STORE_VERSION)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
+                           "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
+                           database->path, version, STORE_VERSION);
+    if (status == STATUS_OK && version == 0) {
+        status = database_execute(database, store_sql, error);
+        if (status == STATUS_OK)
+            status = database_execute(database, "PRAGMA user_version = 1", error);
+    }
+    return database_end(database, status, error);
+}
+
+// Prompts stand in the store: only its owner may read it. SQLite would create it by umask.
+static enum status create_file(const char *path, enum store_mode mode, struct error *error)
+{
+    int flags = (mode == STORE_CREATE ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+    int fd = open(path, flags, 0600);
+    if (fd < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
+    close(fd);
+    return STATUS_OK;
+}
+
+static enum status configure(struct database *database, enum store_mode mode, struct error *error)
+{
+    sqlite3_busy_timeout(database->sqlite, STORE_BUSY_MS);
+    sqlite3_extended_result_codes(database->sqlite, 1);
+    enum status status = STATUS_OK;
+    if (mode != STORE_READ_ONLY)
+        // NORMAL: a power cut may lose the last transactions but never corrupts; a killed process loses nothing.
+        status = database_execute(database, "PRAGMA journal_mode = WAL", error);
+    if (status == STATUS_OK)
+        status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
+    if (status == STATUS_OK)
+        status = database_execute(database, "PRAGMA cache_size = -65536", error);
+    return status;
+}
+
+enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)
+{
+    *database = (struct database){0};
+    enum status status = create_file(path, mode, error);
+    if (status != STATUS_OK)
+        return status;
+    database->path = strdup(path);
+    if (!database->path)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory", path);
+    int flags = (mode == STORE_READ_ONLY ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path, &database->sqlite, flags, NULL) != SQLITE_OK)
+        status = database_error(database, "opening the store", error);
+    if (status == STATUS_OK)
+        status = configure(database, mode, error);
+    int version = STORE_VERSION;
+    if (status == STATUS_OK)
+        status = read_version(database, &version, error);
+    if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: expected a sheaf store of version %d, got %d", path,
+                           STORE_VERSION, version);
+    if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
+        status = migrate(database, error);
+    if (status == STATUS_RETRY)
+        error->status = status = STATUS_REFUSE; // at start there is nothing to come back to
+    if (status != STATUS_OK)
+        database_close(database);
+    return status;
+}
+
+void database_close(struct database *database)
+{
+    for (int i = 0; i < database->n_statements; i++)
+        sqlite3_finalize(database->statements[i].statement);
+    sqlite3_close(database->sqlite);
+    free(database->path);
+    *database = (struct database){0};
+}
+
+// ---- statements ----
+
+sqlite3_stmt *database_statement(struct database *database, const char *sql, struct error *error)
+{
+    for (int i = 0; i < database->n_statements; i++)
+        if (database->statements[i].sql == sql) {
+            sqlite3_stmt *kept = database->statements[i].statement;
+            sqlite3_reset(kept);
+            sqlite3_clear_bindings(kept);
+            return kept;
+        }
+    assert(database->n_statements < DATABASE_STATEMENTS_MAX);
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v3(database->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL) != SQLITE_OK) {
+        (void)database_error(database, "preparing a statement", error);
+        return NULL;
+    }
+    database->statements[database->n_statements].sql = sql;
+    database->statements[database->n_statements++].statement = statement;
+    return statement;
+}
+
+enum status database_run(struct database *database, sqlite3_stmt *statement, struct error *error)
+{
+    int code = sqlite3_step(statement);
+    assert(code != SQLITE_ROW);
+    enum status status = code == SQLITE_DONE ? STATUS_OK : database_error(database, "writing", error);
+    sqlite3_reset(statement);
+    return status;
+}
+
+// SQLite takes a NULL pointer as NULL: an empty text needs an address.
+void bind_text(sqlite3_stmt *statement, int index, struct text text)
+{
+    sqlite3_bind_text64(statement, index, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+void bind_blob(sqlite3_stmt *statement, int index, struct text bytes)
+{
+    sqlite3_bind_blob64(statement, index, bytes.data ? bytes.data : "", bytes.size, SQLITE_STATIC);
+}
+
+struct text column_text(sqlite3_stmt *statement, int column)
+{
+    const char *data = (const char *)sqlite3_column_text(statement, column);
+    return (struct text){data, (size_t)sqlite3_column_bytes(statement, column)};
+}
+
+struct text column_blob(sqlite3_stmt *statement, int column)
+{
+    const char *data = sqlite3_column_blob(statement, column);
+    return (struct text){data, (size_t)sqlite3_column_bytes(statement, column)};
+}

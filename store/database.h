@@ -1,0 +1,50 @@
+// SQLite behind few words: prepared statements kept by their text, transactions, errors as status and text.
+// Only store/ includes it.
+#pragma once
+
+#include "store/store.h"
+
+#include <sqlite3.h>
+
+enum { DATABASE_STATEMENTS_MAX = 64 };
+
+struct database {
+    sqlite3 *sqlite;
+    char *path;
+    struct { // kept statements; `sql` is a literal, compared by address first
+        const char *sql;
+        sqlite3_stmt *statement;
+    } statements[DATABASE_STATEMENTS_MAX];
+    int n_statements;
+};
+
+struct store {
+    struct database database;
+    int64_t worker;       // 0: none started
+    int lock_fd;          // the workers' lock file, -1: not open
+    int64_t data_version; // of the datasets seen by store_poll_cancelled
+    int64_t cancelled_seen_at;
+};
+
+enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)
+    WARN_UNUSED;
+void database_close(struct database *database);
+
+// Fills `error` from SQLite's last one: STATUS_RETRY for busy, full and I/O, else STATUS_REFUSE.
+enum status database_error(const struct database *database, const char *doing, struct error *error);
+
+// A kept statement, reset and without bindings. `sql` must be a literal. NULL: `error` is filled.
+sqlite3_stmt *database_statement(struct database *database, const char *sql, struct error *error);
+// Steps a statement that gives no row.
+enum status database_run(struct database *database, sqlite3_stmt *statement, struct error *error) WARN_UNUSED;
+enum status database_execute(struct database *database, const char *sql, struct error *error) WARN_UNUSED;
+
+enum status database_begin(struct database *database, struct error *error) WARN_UNUSED; // BEGIN IMMEDIATE
+// Commits when `status` is STATUS_OK, else rolls back and passes the status on.
+enum status database_end(struct database *database, enum status status, struct error *error) WARN_UNUSED;
+
+void bind_text(sqlite3_stmt *statement, int index, struct text text);  // data NULL binds NULL
+void bind_blob(sqlite3_stmt *statement, int index, struct text bytes);
+struct text column_text(sqlite3_stmt *statement, int column);          // valid until the next step
+struct text column_blob(sqlite3_stmt *statement, int column);
+int64_t store_now_us(void); // since 1970 UTC

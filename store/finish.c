@@ -1,0 +1,302 @@
+#include "store/finish.h"
+
+#include <stdlib.h>
+
+// ---- totals ----
+
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, struct error *error)
+{
+    size_t i = 0;
+    while (i < totals->n_items && !text_equal(totals->items[i].dataset, job->dataset))
+        i++;
+    if (i == totals->capacity) {
+        size_t capacity = totals->capacity ? totals->capacity * 2 : 8;
+        struct dataset_total *items = realloc(totals->items, capacity * sizeof *items);
+        if (!items)
+            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "dataset totals: out of memory");
+        totals->items = items;
+        totals->capacity = capacity;
+    }
+    if (i == totals->n_items)
+        totals->items[totals->n_items++] = (struct dataset_total){.dataset = job->dataset};
+    struct dataset_total *total = &totals->items[i];
+    const struct result *result = &job->result;
+    total->n_submitted += is_new;
+    total->n_done += result->status == RESULT_DONE;
+    total->n_failed += result->status == RESULT_FAILED;
+    total->n_cancelled += result->status == RESULT_CANCELLED;
+    total->prompt_tokens += result->prompt_tokens;
+    total->completion_tokens += result->completion_tokens;
+    total->cached_tokens += job->figures.cached_tokens;
+    return STATUS_OK;
+}
+
+enum status totals_write(struct store *store, struct dataset_totals *totals, int64_t now, struct error *error)
+{
+    for (size_t i = 0; i < totals->n_items; i++) {
+        const struct dataset_total *total = &totals->items[i];
+        sqlite3_stmt *upsert = database_statement(
+            &store->database,
+            "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
+            " completion_tokens, cached_tokens, first_finished_at, last_finished_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT (dataset) DO UPDATE SET"
+            " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
+            " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
+            " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8,"
+            " first_finished_at = coalesce(first_finished_at, ?9), last_finished_at = ?9",
+            error);
+        if (!upsert)
+            return error->status;
+        bind_text(upsert, 1, total->dataset);
+        const int64_t values[] = {total->n_submitted, total->n_done,          total->n_failed,     total->n_cancelled,
+                                  total->prompt_tokens, total->completion_tokens, total->cached_tokens, now};
+        for (int v = 0; v < 8; v++)
+            sqlite3_bind_int64(upsert, v + 2, values[v]);
+        enum status status = database_run(&store->database, upsert, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+void totals_finish(struct dataset_totals *totals)
+{
+    free(totals->items);
+    *totals = (struct dataset_totals){0};
+}
+
+// ---- a job's end ----
+
+void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job, int64_t now)
+{
+    const struct result *result = &job->result;
+    const struct job_figures *figures = &job->figures;
+    bind_text(statement, first, text_from_string(result_status_name(result->status)));
+    if (result->error.code != ERROR_NONE) {
+        bind_text(statement, first + 1, text_from_string(error_code_name(result->error.code)));
+        bind_text(statement, first + 2, text_from_string(result->error.text));
+    }
+    if (result->n_choices > 0)
+        bind_text(statement, first + 3, text_from_string(finish_reason_name(result->choices[0].finish_reason)));
+    const int64_t values[] = {result->prompt_tokens, result->completion_tokens, figures->cached_tokens,
+                              figures->queued_us,    figures->prefill_us,       figures->decode_us};
+    for (int i = 0; i < 6; i++)
+        sqlite3_bind_int64(statement, first + 4 + i, values[i]);
+    if (store->worker)
+        sqlite3_bind_int64(statement, first + 10, store->worker);
+    sqlite3_bind_int64(statement, first + 11, now);
+}
+
+static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
+                                  int64_t now, struct error *error)
+{
+    struct database *database = &store->database;
+    sqlite3_stmt *insert =
+        database_statement(database, "INSERT INTO results (job, record) VALUES (?, ?)", error);
+    sqlite3_stmt *update =
+        insert ? database_statement(database,
+                                    "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
+                                    " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
+                                    " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at = ?"
+                                    " WHERE id = ?",
+                                    error)
+               : NULL;
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(insert, 1, id);
+    bind_blob(insert, 2, record);
+    enum status status = database_run(database, insert, error);
+    if (status != STATUS_OK)
+        return status;
+    bind_outcome(update, 1, store, job, now);
+    sqlite3_bind_int64(update, 13, id);
+    return database_run(database, update, error);
+}
+
+// Takes the job out of the queue; *held false: this worker does not hold it any more.
+static enum status take_from_queue(struct store *store, int64_t id, bool *held, struct error *error)
+{
+    sqlite3_stmt *delete =
+        database_statement(&store->database, "DELETE FROM queue WHERE job = ? AND worker = ?", error);
+    if (!delete)
+        return error->status;
+    sqlite3_bind_int64(delete, 1, id);
+    sqlite3_bind_int64(delete, 2, store->worker);
+    enum status status = database_run(&store->database, delete, error);
+    *held = status == STATUS_OK && sqlite3_changes(store->database.sqlite) == 1;
+    return status;
+}
+
+enum status store_finish(struct store *store, const struct finished_job *jobs, size_t n, bool *committed,
+                         struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    struct dataset_totals totals = {0};
+    int64_t now = store_now_us();
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        const struct job *job = jobs[i].job;
+        status = take_from_queue(store, job->source.offset, &committed[i], error);
+        if (status == STATUS_OK && committed[i])
+            status = write_finished(store, job->source.offset, job, jobs[i].record, now, error);
+        if (status == STATUS_OK && committed[i])
+            status = totals_add(&totals, job, false, error);
+    }
+    if (status == STATUS_OK)
+        status = totals_write(store, &totals, now, error);
+    totals_finish(&totals);
+    return database_end(&store->database, status, error);
+}
+
+// ---- cancelling ----
+
+// A job that was never read: its identity comes from its row.
+static struct job *cancelled_job(sqlite3_stmt *row, struct text dataset)
+{
+    struct job *job = job_create();
+    if (!job)
+        return NULL;
+    struct error error;
+    (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+    bool complete = job_set_text(job, &job->dataset, dataset) && job_set_text(job, &job->job_id, column_text(row, 1)) &&
+                    job_set_text(job, &job->custom_id, column_text(row, 2));
+    if (!complete) {
+        job_destroy(job);
+        return NULL;
+    }
+    job->index = sqlite3_column_type(row, 3) == SQLITE_NULL ? -1 : sqlite3_column_int64(row, 3);
+    job_fail(job, &error);
+    return job;
+}
+
+static enum status delete_queued(struct store *store, int64_t id, struct error *error)
+{
+    sqlite3_stmt *delete = database_statement(&store->database, "DELETE FROM queue WHERE job = ?", error);
+    if (!delete)
+        return error->status;
+    sqlite3_bind_int64(delete, 1, id);
+    return database_run(&store->database, delete, error);
+}
+
+static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct text dataset, int64_t now,
+                              struct dataset_totals *totals, struct error *error)
+{
+    struct job *job = cancelled_job(row, dataset);
+    if (!job)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "cancelling a job: out of memory");
+    struct buffer record = {0};
+    result_encode(job, ENCODING_JSON, &record);
+    enum status status = record.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                                                   "cancelling a job: out of memory")
+                                       : STATUS_OK;
+    int64_t id = sqlite3_column_int64(row, 0);
+    if (status == STATUS_OK)
+        status = write_finished(store, id, job, (struct text){record.data, record.size}, now, error);
+    if (status == STATUS_OK)
+        status = delete_queued(store, id, error);
+    job->dataset = dataset; // outlives the job: the totals keep it
+    if (status == STATUS_OK)
+        status = totals_add(totals, job, false, error);
+    buffer_finish(&record);
+    job_destroy(job);
+    return status;
+}
+
+static enum status cancel_free_jobs(struct store *store, struct text dataset, int64_t *n_cancelled,
+                                    struct error *error)
+{
+    struct dataset_totals totals = {0};
+    int64_t now = store_now_us(), last = 0;
+    enum status status = STATUS_OK;
+    for (bool more = true; more && status == STATUS_OK;) {
+        sqlite3_stmt *select = database_statement(
+            &store->database,
+            "SELECT id, job_id, custom_id, position FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+            " WHERE queue.worker IS NULL AND dataset = ?1 AND queue.job > ?2 ORDER BY queue.job LIMIT 1",
+            error);
+        if (!select) {
+            status = error->status;
+            break;
+        }
+        bind_text(select, 1, dataset);
+        sqlite3_bind_int64(select, 2, last);
+        int code = sqlite3_step(select);
+        more = code == SQLITE_ROW;
+        if (more) {
+            last = sqlite3_column_int64(select, 0);
+            status = cancel_row(store, select, dataset, now, &totals, error);
+            *n_cancelled += status == STATUS_OK;
+        } else if (code != SQLITE_DONE) {
+            status = database_error(&store->database, "cancelling jobs", error);
+        }
+        sqlite3_reset(select);
+    }
+    if (status == STATUS_OK)
+        status = totals_write(store, &totals, now, error);
+    totals_finish(&totals);
+    return status;
+}
+
+enum status finish_cancelled_datasets(struct store *store, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT dataset FROM datasets WHERE cancelled_at IS NOT NULL", error);
+    if (!select)
+        return error->status;
+    enum status status = STATUS_OK;
+    int64_t n_cancelled = 0;
+    while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW)
+        status = cancel_free_jobs(store, column_text(select, 0), &n_cancelled, error);
+    sqlite3_reset(select);
+    return status;
+}
+
+enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled, struct error *error)
+{
+    *n_cancelled = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    sqlite3_stmt *update = database_statement(
+        &store->database, "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?", error);
+    status = update ? STATUS_OK : error->status;
+    if (update) {
+        sqlite3_bind_int64(update, 1, store_now_us());
+        bind_text(update, 2, dataset);
+        status = database_run(&store->database, update, error);
+    }
+    if (status == STATUS_OK && sqlite3_changes(store->database.sqlite) == 0)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
+                           (int)dataset.size, dataset.data);
+    if (status == STATUS_OK)
+        status = cancel_free_jobs(store, dataset, n_cancelled, error);
+    return database_end(&store->database, status, error);
+}
+
+// PRAGMA data_version changes when another connection wrote: one cheap look before the query.
+enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
+                                 void *context, struct error *error)
+{
+    sqlite3_stmt *version = database_statement(&store->database, "PRAGMA data_version", error);
+    if (!version)
+        return error->status;
+    int64_t now_version = sqlite3_step(version) == SQLITE_ROW ? sqlite3_column_int64(version, 0) : -1;
+    sqlite3_reset(version);
+    if (now_version == store->data_version)
+        return STATUS_OK;
+    store->data_version = now_version;
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT dataset, cancelled_at FROM datasets WHERE cancelled_at > ? ORDER BY cancelled_at", error);
+    if (!select)
+        return error->status;
+    sqlite3_bind_int64(select, 1, store->cancelled_seen_at);
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW) {
+        store->cancelled_seen_at = sqlite3_column_int64(select, 1);
+        cancelled(context, column_text(select, 0));
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "looking for cancelled datasets", error);
+}

@@ -1,0 +1,28 @@
+// How a job ends in the store: its row, its dataset's totals, its result.
+#pragma once
+
+#include "store/database.h"
+
+// Totals of the jobs that one transaction finished, by dataset; written once at its end.
+struct dataset_total {
+    struct text dataset; // belongs to a job
+    int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
+};
+
+struct dataset_totals {
+    struct dataset_total *items;
+    size_t n_items, capacity;
+};
+
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, struct error *error)
+    WARN_UNUSED;
+enum status totals_write(struct store *store, struct dataset_totals *totals, int64_t now, struct error *error)
+    WARN_UNUSED;
+void totals_finish(struct dataset_totals *totals);
+
+// Binds what a finished job's row holds to parameters first..first+11: status, error_code, error, finish_reason,
+// prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at.
+void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job, int64_t now);
+
+// Within a transaction: gives the free jobs of every cancelled dataset their cancelled result.
+enum status finish_cancelled_datasets(struct store *store, struct error *error) WARN_UNUSED;

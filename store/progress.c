@@ -1,0 +1,95 @@
+// Questions people ask: how far each dataset is, what the workers did.
+#include "store/workers.h"
+
+static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT count(*) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+        " WHERE queue.worker IS NOT NULL AND dataset = ?",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    *n = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return STATUS_OK;
+}
+
+enum status store_progress(struct store *store, struct text dataset,
+                           void (*receive)(void *context, const struct dataset_progress *progress), void *context,
+                           struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT p.dataset, submitted, done, failed, cancelled, jobs_per_second, seconds_left, is_cancelled,"
+        " d.prompt_tokens, d.completion_tokens, d.cached_tokens FROM progress p JOIN datasets d USING (dataset)"
+        " WHERE ?1 IS NULL OR p.dataset = ?1 ORDER BY d.submitted_at, p.dataset",
+        error);
+    if (!select)
+        return error->status;
+    if (dataset.size)
+        bind_text(select, 1, dataset);
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        struct dataset_progress progress = {
+            .dataset = column_text(select, 0),
+            .submitted = sqlite3_column_int64(select, 1),
+            .done = sqlite3_column_int64(select, 2),
+            .failed = sqlite3_column_int64(select, 3),
+            .cancelled = sqlite3_column_int64(select, 4),
+            .jobs_per_second = sqlite3_column_double(select, 5),
+            .seconds_left = sqlite3_column_type(select, 6) == SQLITE_NULL ? -1 : sqlite3_column_double(select, 6),
+            .is_cancelled = sqlite3_column_int(select, 7) != 0,
+            .prompt_tokens = sqlite3_column_int64(select, 8),
+            .completion_tokens = sqlite3_column_int64(select, 9),
+            .cached_tokens = sqlite3_column_int64(select, 10),
+        };
+        status = count_running(store, progress.dataset, &progress.running, error);
+        if (status == STATUS_OK)
+            receive(context, &progress);
+    }
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = database_error(&store->database, "reading progress", error);
+    return status;
+}
+
+static enum status count_alive(struct store *store, int64_t *n, struct error *error)
+{
+    *n = 0;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT id FROM workers WHERE stopped_at IS NULL", error);
+    if (!select)
+        return error->status;
+    enum status status = workers_open_locks(store, error);
+    while (status == STATUS_OK && sqlite3_step(select) == SQLITE_ROW)
+        *n += worker_is_alive(store, sqlite3_column_int64(select, 0));
+    sqlite3_reset(select);
+    return status;
+}
+
+enum status store_totals(struct store *store, struct store_totals *totals, struct error *error)
+{
+    *totals = (struct store_totals){0};
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT total(n_steps), total(prefill_tokens), total(generated_tokens), total(busy_us),"
+        " total(n_sequence_steps) / max(total(n_steps), 1), total(prefix_hits) / max(total(prefix_lookups), 1),"
+        " total(tokens_saved) / max(total(prefix_tokens), 1) FROM workers",
+        error);
+    if (!select)
+        return error->status;
+    if (sqlite3_step(select) == SQLITE_ROW) {
+        totals->n_steps = sqlite3_column_int64(select, 0);
+        totals->prefill_tokens = sqlite3_column_int64(select, 1);
+        totals->generated_tokens = sqlite3_column_int64(select, 2);
+        totals->busy_us = sqlite3_column_int64(select, 3);
+        totals->mean_batch = sqlite3_column_double(select, 4);
+        totals->prefix_hit_share = sqlite3_column_double(select, 5);
+        totals->tokens_saved_share = sqlite3_column_double(select, 6);
+    }
+    sqlite3_reset(select);
+    return count_alive(store, &totals->n_workers_alive, error);
+}

@@ -1,0 +1,373 @@
+// The embedded queue: submit, claim, finish, cancel, collect.
+#include "store/finish.h"
+#include "store/workers.h"
+
+#include <stdlib.h>
+
+// ---- submitting ----
+
+static enum status ensure_dataset(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database, "INSERT INTO datasets (dataset, submitted_at) VALUES (?, ?) ON CONFLICT DO NOTHING", error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, dataset);
+    sqlite3_bind_int64(insert, 2, store_now_us());
+    enum status status = database_run(&store->database, insert, error);
+    if (status != STATUS_OK)
+        return status;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT cancelled_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bool cancelled = sqlite3_step(select) == SQLITE_ROW && sqlite3_column_int(select, 0);
+    sqlite3_reset(select);
+    if (cancelled)
+        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED, "%s: dataset %.*s was cancelled: submit under another name",
+                         store->database.path, (int)dataset.size, dataset.data);
+    return STATUS_OK;
+}
+
+static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
+                              int64_t now, size_t *n_added, struct error *error)
+{
+    struct database *database = &store->database;
+    sqlite3_stmt *job = database_statement(database,
+                                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at)"
+                                           " VALUES (?, ?, ?, ?, 'queued', ?) ON CONFLICT (dataset, job_id) DO NOTHING",
+                                           error);
+    sqlite3_stmt *queue =
+        job ? database_statement(database, "INSERT INTO queue (job, record, encoding) VALUES (?, ?, ?)", error) : NULL;
+    if (!queue)
+        return error->status;
+    bind_text(job, 1, dataset);
+    bind_text(job, 2, submission->job_id);
+    bind_text(job, 3, submission->custom_id);
+    if (submission->index >= 0)
+        sqlite3_bind_int64(job, 4, submission->index);
+    sqlite3_bind_int64(job, 5, now);
+    enum status status = database_run(database, job, error);
+    if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
+        return status;
+    sqlite3_bind_int64(queue, 1, sqlite3_last_insert_rowid(database->sqlite));
+    bind_blob(queue, 2, submission->record);
+    sqlite3_bind_int(queue, 3, submission->encoding);
+    *n_added += 1;
+    return database_run(database, queue, error);
+}
+
+enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
+                         size_t *n_added, struct error *error)
+{
+    *n_added = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = ensure_dataset(store, dataset, error);
+    int64_t now = store_now_us();
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        status = submit_one(store, dataset, &submissions[i], now, n_added, error);
+    if (status == STATUS_OK) {
+        sqlite3_stmt *update = database_statement(
+            &store->database, "UPDATE datasets SET n_submitted = n_submitted + ? WHERE dataset = ?", error);
+        status = update ? STATUS_OK : error->status;
+        if (update) {
+            sqlite3_bind_int64(update, 1, (int64_t)*n_added);
+            bind_text(update, 2, dataset);
+            status = database_run(&store->database, update, error);
+        }
+    }
+    return database_end(&store->database, status, error);
+}
+
+static enum status check_fingerprint(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
+                                     struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT fingerprint, complete FROM datasets WHERE dataset = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bool found = sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER;
+    bool same = found && (uint64_t)sqlite3_column_int64(select, 0) == fingerprint;
+    *complete = found && sqlite3_column_int(select, 1);
+    sqlite3_reset(select);
+    if (found && !same)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s was made from another input; give this one another name, or start with a new store",
+                         store->database.path, (int)dataset.size, dataset.data);
+    if (found)
+        return STATUS_OK;
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE datasets SET fingerprint = ? WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, (int64_t)fingerprint);
+    bind_text(update, 2, dataset);
+    return database_run(&store->database, update, error);
+}
+
+enum status store_dataset_begin(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
+                                struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = ensure_dataset(store, dataset, error);
+    if (status == STATUS_OK)
+        status = check_fingerprint(store, dataset, fingerprint, complete, error);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE datasets SET complete = 1 WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, dataset);
+    return database_run(&store->database, update, error);
+}
+
+// ---- claiming ----
+
+// CROSS JOIN makes SQLite walk the queue and look up each job: the queue is what is left, jobs are all there ever were.
+
+static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT min(worker) FROM queue WHERE worker > ?", error);
+    if (!select)
+        return error->status;
+    sqlite3_bind_int64(select, 1, after);
+    *worker = -1;
+    if (sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL)
+        *worker = sqlite3_column_int64(select, 0);
+    sqlite3_reset(select);
+    return STATUS_OK;
+}
+
+static enum status free_jobs_of(struct store *store, int64_t worker, struct error *error)
+{
+    struct database *database = &store->database;
+    sqlite3_stmt *jobs = database_statement(database,
+                                            "UPDATE jobs SET status = 'queued', worker = NULL WHERE id IN"
+                                            " (SELECT job FROM queue WHERE worker = ?)",
+                                            error);
+    sqlite3_stmt *queue =
+        jobs ? database_statement(database, "UPDATE queue SET worker = NULL WHERE worker = ?", error) : NULL;
+    if (!queue)
+        return error->status;
+    sqlite3_bind_int64(jobs, 1, worker);
+    sqlite3_bind_int64(queue, 1, worker);
+    enum status status = database_run(database, jobs, error);
+    return status == STATUS_OK ? database_run(database, queue, error) : status;
+}
+
+// Jobs whose worker died become free again; those of cancelled datasets get their result at once.
+static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
+{
+    bool any = false;
+    for (int64_t worker = 0;;) {
+        enum status status = next_claiming_worker(store, worker, &worker, error);
+        if (status != STATUS_OK || worker < 0)
+            return status == STATUS_OK && any ? finish_cancelled_datasets(store, error) : status;
+        if (worker_is_alive(store, worker))
+            continue;
+        any = true;
+        status = free_jobs_of(store, worker, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+}
+
+static enum status pick_free(struct store *store, struct text dataset, size_t n_max, int64_t *ids, size_t *n,
+                             struct error *error)
+{
+    sqlite3_stmt *any = database_statement(
+        &store->database, "SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?", error);
+    sqlite3_stmt *one = any ? database_statement(&store->database,
+                                                 "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE"
+                                                 " queue.worker IS NULL AND jobs.dataset = ?2 ORDER BY job LIMIT ?1",
+                                                 error)
+                            : NULL;
+    if (!one)
+        return error->status;
+    sqlite3_stmt *select = dataset.size ? one : any;
+    sqlite3_bind_int64(select, 1, (int64_t)n_max);
+    if (dataset.size)
+        bind_text(select, 2, dataset);
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        ids[(*n)++] = sqlite3_column_int64(select, 0);
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "claiming jobs", error);
+}
+
+static enum status mark_claimed(struct store *store, const int64_t *ids, size_t n, struct error *error)
+{
+    struct database *database = &store->database;
+    sqlite3_stmt *queue = database_statement(database, "UPDATE queue SET worker = ? WHERE job = ?", error);
+    sqlite3_stmt *job =
+        queue ? database_statement(
+                    database,
+                    "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 WHERE id = ?", error)
+              : NULL;
+    if (!job)
+        return error->status;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        sqlite3_bind_int64(queue, 1, store->worker);
+        sqlite3_bind_int64(queue, 2, ids[i]);
+        status = database_run(database, queue, error);
+        sqlite3_bind_int64(job, 1, store->worker);
+        sqlite3_bind_int64(job, 2, ids[i]);
+        if (status == STATUS_OK)
+            status = database_run(database, job, error);
+    }
+    return status;
+}
+
+// After the claim is durable and the write lock given up: decoding the records takes longer than claiming them.
+static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
+                                void (*receive)(void *context, const struct claimed_job *job), void *context,
+                                struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at"
+                           " FROM queue JOIN jobs ON jobs.id = queue.job WHERE job = ?",
+                           error);
+    if (!select)
+        return error->status;
+    for (size_t i = 0; i < n; i++) {
+        sqlite3_bind_int64(select, 1, ids[i]);
+        if (sqlite3_step(select) != SQLITE_ROW) {
+            sqlite3_reset(select);
+            return database_error(&store->database, "reading a claimed job", error);
+        }
+        bool has_index = sqlite3_column_type(select, 6) != SQLITE_NULL;
+        struct claimed_job job = {.id = ids[i],
+                                  .record = column_blob(select, 0),
+                                  .encoding = (enum encoding)sqlite3_column_int(select, 1),
+                                  .attempts = sqlite3_column_int(select, 2) - 1,
+                                  .dataset = column_text(select, 3),
+                                  .job_id = column_text(select, 4),
+                                  .custom_id = column_text(select, 5),
+                                  .index = has_index ? sqlite3_column_int64(select, 6) : -1,
+                                  .submitted_at = sqlite3_column_int64(select, 7)};
+        receive(context, &job);
+        sqlite3_reset(select);
+    }
+    return STATUS_OK;
+}
+
+enum status store_claim(struct store *store, struct text dataset, size_t n_max,
+                        void (*receive)(void *context, const struct claimed_job *job), void *context,
+                        size_t *n_claimed, struct error *error)
+{
+    *n_claimed = 0;
+    int64_t *ids = malloc((n_max ? n_max : 1) * sizeof *ids);
+    if (!ids)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n_max);
+    enum status status = database_begin(&store->database, error);
+    if (status == STATUS_OK) {
+        status = free_jobs_of_the_dead(store, error);
+        if (status == STATUS_OK)
+            status = pick_free(store, dataset, n_max, ids, n_claimed, error);
+        if (status == STATUS_OK)
+            status = mark_claimed(store, ids, *n_claimed, error);
+        status = database_end(&store->database, status, error);
+    }
+    if (status == STATUS_OK)
+        status = read_claimed(store, ids, *n_claimed, receive, context, error);
+    free(ids);
+    return status;
+}
+
+enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error)
+{
+    struct database *database = &store->database;
+    enum status status = database_begin(database, error);
+    if (status != STATUS_OK)
+        return status;
+    sqlite3_stmt *queue =
+        database_statement(database, "UPDATE queue SET worker = NULL WHERE job = ? AND worker = ?", error);
+    sqlite3_stmt *job =
+        queue ? database_statement(database,
+                                   "UPDATE jobs SET status = 'queued', worker = NULL, attempts = attempts - 1"
+                                   " WHERE id = ? AND worker = ?",
+                                   error)
+              : NULL;
+    status = job ? STATUS_OK : error->status;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        sqlite3_bind_int64(queue, 1, ids[i]);
+        sqlite3_bind_int64(queue, 2, store->worker);
+        status = database_run(database, queue, error);
+        if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
+            continue;
+        sqlite3_bind_int64(job, 1, ids[i]);
+        sqlite3_bind_int64(job, 2, store->worker);
+        status = database_run(database, job, error);
+    }
+    return database_end(database, status, error);
+}
+
+enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained, struct error *error)
+{
+    sqlite3_stmt *any =
+        database_statement(&store->database, "SELECT NOT EXISTS (SELECT 1 FROM queue)", error);
+    sqlite3_stmt *one = any ? database_statement(&store->database,
+                                                 "SELECT NOT EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id ="
+                                                 " queue.job WHERE jobs.dataset = ?)",
+                                                 error)
+                            : NULL;
+    if (!one)
+        return error->status;
+    sqlite3_stmt *select = dataset.size ? one : any;
+    if (dataset.size)
+        bind_text(select, 1, dataset);
+    int code = sqlite3_step(select);
+    *drained = code == SQLITE_ROW && sqlite3_column_int(select, 0);
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for jobs", error);
+}
+
+// ---- collecting ----
+
+enum status store_collect(struct store *store, struct text dataset,
+                          enum status (*receive)(void *context, struct text record, struct error *error),
+                          void *context, int64_t *n_missing, struct error *error)
+{
+    sqlite3_stmt *known =
+        database_statement(&store->database, "SELECT n_submitted FROM datasets WHERE dataset = ?", error);
+    sqlite3_stmt *select =
+        known ? database_statement(&store->database,
+                                   "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
+                                   " ORDER BY position, id",
+                                   error)
+              : NULL;
+    if (!select)
+        return error->status;
+    bind_text(known, 1, dataset);
+    if (sqlite3_step(known) != SQLITE_ROW) {
+        sqlite3_reset(known);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
+                         (int)dataset.size, dataset.data);
+    }
+    *n_missing = sqlite3_column_int64(known, 0);
+    sqlite3_reset(known);
+    bind_text(select, 1, dataset);
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        *n_missing -= 1;
+        status = receive(context, column_blob(select, 0), error);
+    }
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = database_error(&store->database, "collecting results", error);
+    return status;
+}

@@ -1,0 +1,175 @@
+// The projection: what a commit brought, written after it. Losing a record loses figures, never a job.
+#include "store/finish.h"
+
+// Kafka's jobs have no row until they are finished.
+static enum status insert_job(struct store *store, const struct job *job, int64_t now, struct dataset_totals *totals,
+                              struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset,"
+        " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us,"
+        " prefill_us, decode_us, worker, finished_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (dataset, job_id) DO NOTHING",
+        error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job->dataset);
+    bind_text(insert, 2, job->job_id);
+    bind_text(insert, 3, job->custom_id);
+    if (job->index >= 0)
+        sqlite3_bind_int64(insert, 4, job->index);
+    sqlite3_bind_int(insert, 5, job->figures.attempts);
+    if (job->created)
+        sqlite3_bind_int64(insert, 6, job->created * 1000000);
+    bind_text(insert, 7, job->source.topic);
+    sqlite3_bind_int(insert, 8, job->source.partition);
+    sqlite3_bind_int64(insert, 9, job->source.offset);
+    bind_outcome(insert, 10, store, job, now);
+    enum status status = database_run(&store->database, insert, error);
+    if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
+        return status;
+    return totals_add(totals, job, true, error);
+}
+
+static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT INTO batches (worker, finished_at, size, n_rows, prefill_tokens, decode_tokens, generated, waiting,"
+        " pages_used, prepare_ms, plan_ms, compute_ms, finish_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        error);
+    if (!insert)
+        return error->status;
+    const int64_t values[] = {store->worker,        step->finished_us,  step->n_sequences,
+                              step->n_rows,         step->prefill_tokens, step->decode_tokens,
+                              step->n_generated,    step->n_waiting,    step->pages_used};
+    for (int i = 0; i < 9; i++)
+        sqlite3_bind_int64(insert, i + 1, values[i]);
+    const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
+    for (int i = 0; i < 4; i++)
+        sqlite3_bind_double(insert, i + 10, (double)phases[i] / 1000);
+    return database_run(&store->database, insert, error);
+}
+
+static enum status prune_steps(struct store *store, struct error *error)
+{
+    sqlite3_stmt *delete = database_statement(
+        &store->database, "DELETE FROM batches WHERE id <= (SELECT max(id) FROM batches) - ?", error);
+    if (!delete)
+        return error->status;
+    sqlite3_bind_int64(delete, 1, STORE_BATCHES_KEPT);
+    return database_run(&store->database, delete, error);
+}
+
+static enum status add_steps(struct store *store, const struct store_record *record, struct error *error)
+{
+    struct step_figures sum = {0};
+    int64_t n_sequences = 0, n_rows = 0, prefill = 0, decode = 0, generated = 0, busy_us = 0;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < record->n_steps; i++) {
+        sum = record->steps[i];
+        n_sequences += sum.n_sequences;
+        n_rows += sum.n_rows;
+        prefill += sum.prefill_tokens;
+        decode += sum.decode_tokens;
+        generated += sum.n_generated;
+        busy_us += sum.prepare_us + sum.plan_us + sum.compute_us + sum.finish_us;
+        status = insert_step(store, &sum, error);
+    }
+    if (status == STATUS_OK)
+        status = prune_steps(store, error);
+    sqlite3_stmt *update =
+        status == STATUS_OK
+            ? database_statement(&store->database,
+                                 "UPDATE workers SET seen_at = ?, n_steps = n_steps + ?, n_sequence_steps ="
+                                 " n_sequence_steps + ?, n_rows = n_rows + ?, prefill_tokens = prefill_tokens + ?,"
+                                 " decode_tokens = decode_tokens + ?, generated_tokens = generated_tokens + ?,"
+                                 " busy_us = busy_us + ? WHERE id = ?",
+                                 error)
+            : NULL;
+    if (!update)
+        return error->status;
+    const int64_t values[] = {store_now_us(), (int64_t)record->n_steps, n_sequences, n_rows,       prefill,
+                              decode,         generated,                busy_us,     store->worker};
+    for (int i = 0; i < 9; i++)
+        sqlite3_bind_int64(update, i + 1, values[i]);
+    return database_run(&store->database, update, error);
+}
+
+static enum status set_prefixes(struct store *store, const struct prefix_report *report, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE workers SET prefix_lookups = ?, prefix_hits = ?, prefix_tokens = ?, tokens_saved = ?, evictions = ?,"
+        " pages_shared = ?, pages_idle = ? WHERE id = ?",
+        error);
+    if (!update)
+        return error->status;
+    const int64_t values[] = {report->n_lookups,    report->n_hits,     report->tokens_looked_up, report->tokens_saved,
+                              report->n_evictions,  report->pages_shared, report->pages_idle,     store->worker};
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_int64(update, i + 1, values[i]);
+    enum status status = database_run(&store->database, update, error);
+    for (int32_t i = 0; status == STATUS_OK && i < report->n_entries; i++) {
+        const struct prefix_report_entry *entry = &report->entries[i];
+        sqlite3_stmt *upsert = database_statement(
+            &store->database,
+            "INSERT INTO prefixes (worker, hash, n_tokens, n_hits, tokens_saved, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+            " ON CONFLICT (worker, hash) DO UPDATE SET n_hits = ?4, tokens_saved = ?5",
+            error);
+        if (!upsert)
+            return error->status;
+        sqlite3_bind_int64(upsert, 1, store->worker);
+        sqlite3_bind_int64(upsert, 2, (int64_t)entry->hash);
+        sqlite3_bind_int(upsert, 3, entry->n_tokens);
+        sqlite3_bind_int64(upsert, 4, entry->n_hits);
+        sqlite3_bind_int64(upsert, 5, entry->tokens_saved);
+        bind_text(upsert, 6, text_from_string(entry->text));
+        status = database_run(&store->database, upsert, error);
+    }
+    return status;
+}
+
+static enum status set_partition(struct store *store, const struct partition_row *row, int64_t now,
+                                 struct error *error)
+{
+    sqlite3_stmt *upsert = database_statement(
+        &store->database,
+        "INSERT INTO partitions (topic, partition, worker, position, committed, log_end, in_flight, map_covered,"
+        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
+        " worker = excluded.worker, position = excluded.position, committed = excluded.committed, log_end ="
+        " excluded.log_end, in_flight = excluded.in_flight, map_covered = excluded.map_covered, updated_at ="
+        " excluded.updated_at",
+        error);
+    if (!upsert)
+        return error->status;
+    bind_text(upsert, 1, row->topic);
+    const int64_t values[] = {row->partition, store->worker,  row->position,    row->committed,
+                              row->log_end,   row->in_flight, row->map_covered, now};
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_int64(upsert, i + 2, values[i]);
+    return database_run(&store->database, upsert, error);
+}
+
+enum status store_record(struct store *store, const struct store_record *record, struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    struct dataset_totals totals = {0};
+    int64_t now = store_now_us();
+    for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
+        status = insert_job(store, record->jobs[i], now, &totals, error);
+    if (status == STATUS_OK)
+        status = totals_write(store, &totals, now, error);
+    if (status == STATUS_OK)
+        status = add_steps(store, record, error);
+    if (status == STATUS_OK && record->prefixes)
+        status = set_prefixes(store, record->prefixes, error);
+    for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
+        status = set_partition(store, &record->partitions[i], now, error);
+    totals_finish(&totals);
+    return database_end(&store->database, status, error);
+}
