@@ -1,0 +1,225 @@
+// What a job starts from: messages, text, token ids; and OpenAI's batch lines, which wrap them.
+#include "tests/job_records.h"
+
+static void messages_become_the_templates_variables(void **state)
+{
+    struct job *job = decode_good(
+        "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
+        "'type':'text','text':'one'},{'type':'text','text':'two'}],'name':'n'}],'tools':[{'type':"
+        "'function'}],'documents':[{'title':'t'}],'chat_template_kwargs':{'enable_thinking':false}}");
+    struct buffer out = {0};
+    json_encode(&job->request.variables, &out);
+    char expected[] =
+        "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo','name':'n'}],"
+        "'tools':[{'type':'function'}],'documents':[{'title':'t'}],'add_generation_prompt':true,"
+        "'enable_thinking':false}";
+    unquote(expected);
+    assert_string_equal(out.data, expected);
+    assert_int_equal(job->request.prompt_kind, PROMPT_MESSAGES);
+    assert_int_equal(job->request.messages.array.n_items, 2);
+    assert_encodes(
+        job, "{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':'one\\ntwo',"
+             "'name':'n'}],'tools':[{'type':'function'}],'documents':[{'title':'t'}],"
+             "'chat_template_kwargs':{'enable_thinking':false}}");
+    job_destroy(job);
+    buffer_finish(&out);
+}
+
+static void tool_choice_decides_whether_the_template_sees_tools(void **state)
+{
+    const char *const format =
+        "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':%s}";
+    static const struct {
+        const char *choice;
+        bool seen;
+    } cases[] = {{"'none'", false}, {"'auto'", true}, {"null", true}};
+    for (int i = 0; i < 3; i++) {
+        struct decoded decoded = decode(format, cases[i].choice);
+        assert_int_equal(decoded.status, STATUS_OK);
+        assert_int_equal(value_get(&decoded.job->request.variables, "tools") != NULL, cases[i].seen);
+        job_destroy(decoded.job);
+    }
+    assert_refused("{'messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':'required'}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "tool_choice: only 'none' and 'auto' are supported, got 'required'");
+    assert_refused("{'messages':[{'role':'user','content':''}],'tool_choice':{'type':'function'}}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "tool_choice: only 'none' and 'auto' are supported, got {'type':'function'}");
+}
+
+static void the_generation_prompt_can_be_left_out(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':true}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+}
+
+static void a_message_that_calls_tools_needs_no_content(void **state)
+{
+    const char *const record =
+        "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant','content':null,"
+        "'tool_calls':[{'id':'c'}]},{'role':'assistant','tool_calls':[{'id':'d'}]}]}";
+    assert_recodes(record, record);
+}
+
+static void bad_messages_are_named_by_their_place(void **state)
+{
+    static const struct {
+        const char *messages, *text;
+    } cases[] = {
+        {"'x'", "messages: expected a list of messages, got 'x'"},
+        {"[]", "messages: expected a list of messages, got []"},
+        {"['x']", "messages[0]: expected an object with role and content, got 'x'"},
+        {"[{'content':'x'}]", "messages[0].role: expected a role such as 'user', got null"},
+        {"[{'role':5,'content':'x'}]", "messages[0].role: expected a role such as 'user', got 5"},
+        {"[{'role':'','content':'x'}]", "messages[0].role: expected a role such as 'user', got ''"},
+        {"[{'role':'user'}]", "messages[0].content: expected a string or a list of text parts, got null"},
+        {"[{'role':'a','content':'x'},{'role':'user','content':7}]",
+         "messages[1].content: expected a string or a list of text parts, got 7"},
+        {"[{'role':'a','content':null,'tool_calls':[]}]",
+         "messages[0].content: expected a string or a list of text parts, got null"},
+        {"[{'role':'a','content':[]}]",
+         "messages[0].content: expected a string or a list of text parts, got []"},
+        {"[{'role':'a','content':['x']}]", "messages[0].content[0]: expected a part with a type, got 'x'"},
+        {"[{'role':'a','content':[{'type':'text'}]}]",
+         "messages[0].content[0]: expected a part with a string as text, got {'type':'text'}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'messages':%s}", cases[i].messages);
+        assert_refused(record, ERROR_INVALID_FIELD, cases[i].text);
+    }
+    assert_refused("{'messages':[{'role':'u','content':[{'type':'text','text':'x'},{'type':'image_url','"
+                   "image_url':{}}]}]}",
+                   ERROR_UNSUPPORTED_FIELD,
+                   "messages[0].content[1].type: only 'text' is supported, got 'image_url'");
+    assert_refused("{'job_id':'a'}", ERROR_MISSING_FIELD,
+                   "messages: missing; one of messages, prompt and tokens is wanted");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'logprobs':3}", ERROR_INVALID_FIELD,
+                   "logprobs: expected true or false, got 3");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'tools':{}}", ERROR_INVALID_FIELD,
+                   "tools: expected a list of objects, got {}");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'documents':['d']}", ERROR_INVALID_FIELD,
+                   "documents[0]: expected an object, got 'd'");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'add_generation_prompt':'no'}",
+                   ERROR_INVALID_FIELD, "add_generation_prompt: expected true or false, got 'no'");
+    assert_refused("{'messages':[{'role':'u','content':'x'}],'chat_template_kwargs':{'messages':1}}",
+                   ERROR_INVALID_FIELD,
+                   "chat_template_kwargs.messages: belongs beside chat_template_kwargs, not inside");
+}
+
+static void members_of_a_part_that_are_not_read_become_warnings(void **state)
+{
+    struct job *job =
+        decode_good("{'messages':[{'role':'u','content':[{'type':'text','text':'x','cache_control':{}}]}]}");
+    assert_int_equal(job->result.n_warnings, 1);
+    assert_true(text_equals_string(job->result.warnings[0],
+                                   "unknown field \"messages[0].content[0].cache_control\" ignored"));
+    job_destroy(job);
+}
+
+static void bytes_are_refused_wherever_text_belongs(void **state)
+{
+    static const struct text records[] = {
+        TEXT("\x81\xA6prompt\xC4\x01x"),
+        TEXT("\x82\xA6job_id\xC4\x01x\xA6prompt\xA1x"),
+        TEXT("\x81\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xC4\x01x"),
+        TEXT("\x81\xA8messages\x91\x83\xA4role\xA4user\xA7"
+             "content\xA1x\xA1y\x91\xC4\x01x"),
+        TEXT("\x82\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xA1x\xA5tools\x91\x81\xA1x\xC4\x01x"),
+        TEXT("\x82\xA8messages\x91\x82\xA4role\xA4user\xA7"
+             "content\xA1x\xB4"
+             "chat_template_kwargs\x81\xA1x\xC4\x01x"),
+        TEXT("\x82\xA6prompt\xA1x\xA4stop\xC4\x01x"),
+    };
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        struct decoded decoded = decode_bytes(records[i], ENCODING_MSGPACK);
+        assert_int_equal(decoded.status, STATUS_REJECT);
+        assert_int_equal(decoded.error.code, ERROR_INVALID_FIELD);
+        assert_non_null(strstr(decoded.error.text, "bytes"));
+        job_destroy(decoded.job);
+    }
+}
+
+static void prompts_are_text_or_token_ids(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':[3,0,2147483647]}", "{'job_id':'a','tokens':[3,0,2147483647]}");
+    assert_recodes("{'job_id':'a','tokens':[3]}", "{'job_id':'a','tokens':[3]}");
+    assert_recodes("{'job_id':'a','prompt':[]}", "{'job_id':'a','tokens':[]}");
+    assert_recodes("{'job_id':'a','prompt':'a\\u0000b'}", "{'job_id':'a','prompt':'a\\u0000b'}");
+    assert_refused("{'prompt':5}", ERROR_INVALID_FIELD,
+                   "prompt: expected a string or a list of token ids, got 5");
+    assert_refused("{'prompt':[1,-2]}", ERROR_INVALID_FIELD,
+                   "prompt[1]: expected an integer from 0 to 2147483647, got -2");
+    assert_refused("{'tokens':[2147483648]}", ERROR_INVALID_FIELD,
+                   "tokens[0]: expected an integer from 0 to 2147483647, got 2147483648");
+    assert_refused("{'tokens':'3'}", ERROR_INVALID_FIELD, "tokens: expected a list of token ids, got '3'");
+    assert_refused("{'tokens':['3']}", ERROR_INVALID_FIELD,
+                   "tokens[0]: expected an integer from 0 to 2147483647, got '3'");
+}
+
+static void an_openai_batch_line_is_a_job(void **state)
+{
+    assert_recodes("{'custom_id':'c-1','method':'POST','url':'/v1/chat/"
+                   "completions','body':{'model':'m','messages':[{'role':"
+                   "'user','content':'x'}],'max_tokens':5,'x':1}}",
+                   "{'custom_id':'c-1','model':'m','messages':[{'role':'user','content':'x'}],'max_tokens':5,"
+                   "'warnings':['unknown field \\'x\\' ignored']}");
+    assert_recodes("{'custom_id':'c-1','url':'/v1/"
+                   "completions','body':{'prompt':'x','job_id':'inner'},'job_id':'j','dataset':"
+                   "'d','index':4,'extra':1}",
+                   "{'job_id':'j','dataset':'d','custom_id':'c-1','index':4,'prompt':'x',"
+                   "'warnings':['unknown field \\'extra\\' ignored','unknown field \\'job_id\\' ignored']}");
+    assert_recodes("{'job_id':'j','body':{'tokens':[1]}}", "{'job_id':'j','tokens':[1]}");
+}
+
+static void bad_batch_lines_are_refused_with_their_identity(void **state)
+{
+    static const struct {
+        const char *rest;
+        enum error_code code;
+        const char *text;
+    } cases[] = {
+        {"'body':null", ERROR_INVALID_FIELD, "body: expected an object, got null"},
+        {"'body':'x'", ERROR_INVALID_FIELD, "body: expected an object, got 'x'"},
+        {"'method':'GET','body':{'prompt':'p'}", ERROR_INVALID_FIELD, "method: expected 'POST', got 'GET'"},
+        {"'url':'/v1/embeddings','body':{'prompt':'p'}", ERROR_UNSUPPORTED_FIELD,
+         "url: only /v1/chat/completions and /v1/completions are supported, got '/v1/embeddings'"},
+        {"'url':'/v1/chat/completions','body':{'prompt':'p'}", ERROR_INVALID_FIELD,
+         "url: '/v1/chat/completions' goes with messages, which is not given"},
+        {"'url':'/v1/completions','body':{'messages':[{'role':'u','content':'x'}]}", ERROR_INVALID_FIELD,
+         "url: '/v1/completions' goes with prompt, which is not given"},
+        {"'temperature':1,'body':{'prompt':'p'}", ERROR_INVALID_FIELD, "temperature: belongs into 'body'"},
+        {"'body':{'prompt':'p','n':0}", ERROR_INVALID_FIELD, "n: expected an integer from 1 to 64, got 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{%s,'custom_id':'c','dataset':'d','index':3}", cases[i].rest);
+        assert_refused(record, cases[i].code, cases[i].text);
+        struct decoded decoded = decode("%s", record);
+        assert_true(text_equals_string(decoded.job->custom_id, "c") &&
+                    text_equals_string(decoded.job->dataset, "d"));
+        assert_int_equal(decoded.job->index, 3);
+        job_destroy(decoded.job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_become_the_templates_variables),
+        cmocka_unit_test(tool_choice_decides_whether_the_template_sees_tools),
+        cmocka_unit_test(the_generation_prompt_can_be_left_out),
+        cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
+        cmocka_unit_test(bad_messages_are_named_by_their_place),
+        cmocka_unit_test(members_of_a_part_that_are_not_read_become_warnings),
+        cmocka_unit_test(bytes_are_refused_wherever_text_belongs),
+        cmocka_unit_test(prompts_are_text_or_token_ids),
+        cmocka_unit_test(an_openai_batch_line_is_a_job),
+        cmocka_unit_test(bad_batch_lines_are_refused_with_their_identity),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,294 @@
+// Text and buffers, UTF-8, base64, arenas, errors, hashes.
+#include "schemas/arena.h"
+#include "schemas/base64.h"
+#include "schemas/error.h"
+#include "schemas/hash.h"
+#include "schemas/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void texts_compare_by_their_bytes(void **state)
+{
+    assert_true(text_equal(TEXT("a\0b"), TEXT("a\0b")));
+    assert_false(text_equal(TEXT("a\0b"), TEXT("a\0c")));
+    assert_false(text_equal(TEXT("a"), TEXT("ab")));
+    assert_true(text_equal((struct text){0}, TEXT("")));
+    assert_true(text_equals_string(TEXT("abc"), "abc"));
+    assert_true(text_equals_string((struct text){0}, NULL));
+    assert_int_equal(text_from_string("abc").size, 3);
+    assert_int_equal(text_from_string(NULL).size, 0);
+}
+
+static void a_buffer_grows_and_always_ends_in_nul(void **state)
+{
+    struct buffer buffer = {0};
+    for (int i = 0; i < 1000; i++) {
+        buffer_add_byte(&buffer, 'x');
+        assert_int_equal(strlen(buffer.data), (size_t)i + 1);
+    }
+    buffer_clear(&buffer);
+    assert_true(buffer.size == 0 && buffer.data[0] == '\0');
+    buffer_add_string(&buffer, "a");
+    buffer_add_text(&buffer, TEXT("b\0c"));
+    buffer_add_format(&buffer, "%d%s", 7, "d");
+    buffer_add(&buffer, NULL, 0);
+    assert_int_equal(buffer.size, 6);
+    assert_memory_equal(buffer.data, "ab\0c7d", 7);
+    buffer_finish(&buffer);
+    assert_null(buffer.data);
+    buffer_finish(&buffer);
+}
+
+static void a_buffer_takes_its_limit_and_nothing_beyond(void **state)
+{
+    struct buffer buffer = {.size_max = 10};
+    buffer_add_string(&buffer, "0123456789");
+    assert_false(buffer.failed);
+    buffer_add_byte(&buffer, 'x');
+    assert_true(buffer.failed);
+    assert_string_equal(buffer.data, "0123456789");
+    buffer_clear(&buffer);
+    buffer_add_format(&buffer, "%011d", 1);
+    assert_true(buffer.failed && buffer.size == 0);
+    buffer_add_byte(&buffer, 'x'); // failed stays
+    assert_int_equal(buffer.size, 0);
+    buffer_finish(&buffer);
+    buffer_add(&buffer, "x", 1);
+    assert_false(buffer_reserve(&buffer, SIZE_MAX));
+    assert_true(buffer.failed && buffer.size == 1);
+    buffer_finish(&buffer);
+}
+
+static void utf8_is_decoded_and_encoded_at_every_boundary(void **state)
+{
+    static const struct {
+        uint32_t codepoint;
+        const char *bytes;
+    } cases[] = {{0x01, "\x01"},
+                 {0x7F, "\x7F"},
+                 {0x80, "\xC2\x80"},
+                 {0x7FF, "\xDF\xBF"},
+                 {0x800, "\xE0\xA0\x80"},
+                 {0xD7FF, "\xED\x9F\xBF"},
+                 {0xE000, "\xEE\x80\x80"},
+                 {0xFFFF, "\xEF\xBF\xBF"},
+                 {0x10000, "\xF0\x90\x80\x80"},
+                 {0x10FFFF, "\xF4\x8F\xBF\xBF"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size = strlen(cases[i].bytes);
+        uint32_t codepoint = 0;
+        char encoded[4];
+        assert_int_equal(utf8_decode(cases[i].bytes, size, &codepoint), size);
+        assert_int_equal(codepoint, cases[i].codepoint);
+        assert_int_equal(utf8_encode(codepoint, encoded), size);
+        assert_memory_equal(encoded, cases[i].bytes, size);
+        assert_true(utf8_valid(cases[i].bytes, size));
+        for (size_t cut = 0; cut < size; cut++) {
+            assert_int_equal(utf8_decode(cases[i].bytes, cut, &codepoint), 0);
+            assert_int_equal(utf8_valid(cases[i].bytes, cut), cut == 0);
+            assert_int_equal(utf8_complete_prefix(cases[i].bytes, cut),
+                             0); // all of it may still become whole
+        }
+        assert_int_equal(utf8_complete_prefix(cases[i].bytes, size), size);
+    }
+}
+
+static void what_utf8_forbids_is_refused(void **state)
+{
+    static const char *const cases[] = {
+        "\x80",         "\xBF",         "\xC0\x80",         "\xC1\xBF",         "\xE0\x9F\xBF",
+        "\xED\xA0\x80", "\xED\xBF\xBF", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
+        "\xFF",         "\xC2x",        "\xE1\x80x",        "\xF1\x80\x80x"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t codepoint;
+        assert_int_equal(utf8_decode(cases[i], strlen(cases[i]), &codepoint), 0);
+        assert_false(utf8_valid(cases[i], strlen(cases[i])));
+        // It can't become valid: shown rather than awaited.
+        assert_int_equal(utf8_complete_prefix(cases[i], strlen(cases[i])), strlen(cases[i]));
+    }
+    assert_int_equal(utf8_complete_prefix("ab\xE2\x82", 4), 2);
+    assert_int_equal(utf8_complete_prefix("ab\xE2\x82\xAC\xF0\x9F", 7), 5);
+    assert_int_equal(utf8_complete_prefix("\x80\x80\x80\x80", 4), 4);
+}
+
+static void texts_are_made_one_printable_line(void **state)
+{
+    static const struct {
+        const char *given, *expected;
+    } cases[] = {
+        {"a\nb\tc\x7F", "a b c "}, {"a\xFF\xC3\xA9", "a?\xC3\xA9"}, {"cut \xE2\x82", "cut "}, {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[32];
+        strcpy(line, cases[i].given);
+        utf8_make_printable(line);
+        assert_string_equal(line, cases[i].expected);
+    }
+}
+
+// RFC 4648, section 10.
+static void base64_is_the_rfcs(void **state)
+{
+    static const struct {
+        const char *bytes, *text;
+    } cases[] = {{"", ""},
+                 {"f", "Zg=="},
+                 {"fo", "Zm8="},
+                 {"foo", "Zm9v"},
+                 {"foob", "Zm9vYg=="},
+                 {"fooba", "Zm9vYmE="},
+                 {"foobar", "Zm9vYmFy"},
+                 {"\xFF\xFE\xFD", "//79"},
+                 {"\xFB\xEF\xBE", "++++"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer text = {0}, bytes = {0};
+        base64_encode(text_from_string(cases[i].bytes), &text);
+        assert_true(text_equals_string((struct text){text.data, text.size}, cases[i].text));
+        assert_true(base64_decode((struct text){text.data, text.size}, &bytes));
+        assert_true(text_equals_string((struct text){bytes.data, bytes.size}, cases[i].bytes));
+        buffer_finish(&text);
+        buffer_finish(&bytes);
+    }
+}
+
+static void what_is_not_base64_is_refused(void **state)
+{
+    static const char *const cases[] = {"Z",        "Zg",     "Zg=",  "Zh==", "Zm9=", "Z===", "====",
+                                        "Zg==Zg==", "Zm9v\n", "Zm9-", "Z=9v", "=m9v", "Zm 9"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer bytes = {0};
+        buffer_add_string(&bytes, "kept");
+        assert_false(base64_decode(text_from_string(cases[i]), &bytes));
+        assert_int_equal(bytes.size, 4);
+        assert_false(bytes.failed);
+        buffer_finish(&bytes);
+    }
+    struct buffer small = {.size_max = 2};
+    assert_false(base64_decode(TEXT("Zm9v"), &small));
+    assert_true(small.failed);
+    buffer_finish(&small);
+}
+
+static void an_arena_gives_zeroed_aligned_memory(void **state)
+{
+    struct arena arena = {0};
+    for (size_t size = 0; size < 5000; size += 37) {
+        unsigned char *memory = arena_allocate(&arena, size);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % 16, 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(memory[i], 0);
+        memset(memory, 0xAA, size);
+    }
+    char *copy = arena_copy(&arena, "a\0b", 3);
+    assert_memory_equal(copy, "a\0b", 4);
+    assert_string_equal(arena_copy(&arena, NULL, 0), "");
+    assert_true(arena.total_bytes >= arena.used_bytes);
+    arena_finish(&arena);
+    assert_null(arena.chunks);
+    assert_int_equal(arena.total_bytes, 0);
+    arena_finish(&arena);
+}
+
+static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
+{
+    struct arena arena = {0};
+    char *small = arena_allocate(&arena, 10), *large = arena_allocate(&arena, 5 << 20),
+         *next = arena_allocate(&arena, 10);
+    assert_true(small && large && next);
+    memset(large, 1, 5 << 20);
+    assert_int_equal(small[0] + next[0], 0);
+    arena_finish(&arena);
+}
+
+static void sizes_that_overflow_get_no_memory(void **state)
+{
+    struct arena arena = {0};
+    assert_null(arena_allocate(&arena, SIZE_MAX));
+    assert_null(arena_allocate(&arena, SIZE_MAX - 16));
+    assert_null(arena_allocate_array(&arena, SIZE_MAX / 2, 3));
+    assert_null(arena_allocate_array(&arena, 2, SIZE_MAX));
+    assert_null(arena_copy(&arena, "", SIZE_MAX));
+    assert_non_null(arena_allocate_array(&arena, 0, SIZE_MAX));
+    arena_finish(&arena);
+}
+
+static void an_error_is_one_line_of_utf8(void **state)
+{
+    struct error error;
+    assert_int_equal(error_set(&error, STATUS_REJECT, ERROR_FILE, "%s: line\n%d", "a\xFF", 3), STATUS_REJECT);
+    assert_string_equal(error.text, "a?: line 3");
+    assert_int_equal(error.code, ERROR_FILE);
+    char euros[3 * 400 + 1] = "";
+    for (int i = 0; i < 400; i++)
+        strcat(euros, "\xE2\x82\xAC");
+    for (int lead = 0; lead < 3; lead++) {
+        error_set(&error, STATUS_RETRY, ERROR_STORE, "%.*s%s", lead, "xx", euros);
+        assert_true(utf8_valid(error.text, strlen(error.text)));
+        assert_in_range(strlen(error.text), ERROR_TEXT_BYTES - 3, ERROR_TEXT_BYTES - 1);
+    }
+}
+
+static void a_context_stands_before_an_errors_text(void **state)
+{
+    struct error error;
+    error_set(&error, STATUS_REFUSE, ERROR_MODEL_FILE, "no magic");
+    assert_int_equal(error_prefix(&error, "%s", "model.gguf"), STATUS_REFUSE);
+    assert_string_equal(error.text, "model.gguf: no magic");
+    assert_int_equal(error.code, ERROR_MODEL_FILE);
+    char long_name[2 * ERROR_TEXT_BYTES];
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    error_prefix(&error, "%s", long_name);
+    assert_int_equal(strlen(error.text), ERROR_TEXT_BYTES - 1);
+    error_set(&error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s", long_name);
+    error_prefix(&error, "a\xC3\xA9");
+    assert_int_equal(strncmp(error.text, "a\xC3\xA9: xxx", 8), 0);
+    assert_int_equal(strlen(error.text), ERROR_TEXT_BYTES - 1);
+}
+
+static void every_error_code_has_a_name_of_its_own(void **state)
+{
+    for (int code = 1; code < ERROR_CODE_COUNT; code++) {
+        assert_non_null(error_code_name((enum error_code)code));
+        assert_int_equal(error_code_from_name(error_code_name((enum error_code)code)), code);
+    }
+    assert_int_equal(error_code_from_name("no such code"), ERROR_NONE);
+}
+
+// Seeds of jobs and stored prefix hashes depend on these values: XXH3 with seed 0 and others, as xxhsum -H3
+// gives them.
+static void hashes_are_the_same_on_every_machine(void **state)
+{
+    assert_true(hash_bytes("", 0, 0) == 0x2D06800538D394C2u);
+    assert_true(hash_bytes("abc", 3, 0) == 0x78AF5F94892F3950u);
+    assert_true(hash_bytes("abc", 3, 1) != hash_bytes("abc", 3, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_compare_by_their_bytes),
+        cmocka_unit_test(a_buffer_grows_and_always_ends_in_nul),
+        cmocka_unit_test(a_buffer_takes_its_limit_and_nothing_beyond),
+        cmocka_unit_test(utf8_is_decoded_and_encoded_at_every_boundary),
+        cmocka_unit_test(what_utf8_forbids_is_refused),
+        cmocka_unit_test(texts_are_made_one_printable_line),
+        cmocka_unit_test(base64_is_the_rfcs),
+        cmocka_unit_test(what_is_not_base64_is_refused),
+        cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(an_arena_holds_what_is_larger_than_its_chunks),
+        cmocka_unit_test(sizes_that_overflow_get_no_memory),
+        cmocka_unit_test(an_error_is_one_line_of_utf8),
+        cmocka_unit_test(a_context_stands_before_an_errors_text),
+        cmocka_unit_test(every_error_code_has_a_name_of_its_own),
+        cmocka_unit_test(hashes_are_the_same_on_every_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
