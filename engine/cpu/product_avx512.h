@@ -1,0 +1,442 @@
+// One tile of a quantised product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything in registers.
+// Written once for all types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds away.
+//
+// A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds the products
+// with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its unsigned side: what their
+// offset adds is where the sums start. The block's scales then come in, once a block and row: on Zen 4, 8 vpdpbusd and 2
+// or 3 multiplications share two pipes, so 80 or 73 % of the integer peak is the limit.
+#pragma once
+
+#include "engine/cpu/packed.h"
+
+#include <immintrin.h>
+
+typedef void product_function(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                              const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                              int64_t y_stride, const float *bias);
+
+// One kernel a type; bf16 in plain AVX-512 and with bfloat16 instructions.
+product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
+    product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
+    product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4, product_avx512_f32,
+    product_avx512_f16, product_avx512_bf16, product_avx512_bf16_flushing, product_avx512_bf16_native;
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { TILE_ROWS_MAX = 12 };
+
+// Where a tile's operands are.
+struct tile {
+    const uint8_t *scales, *quants; // of the panel
+    const uint8_t *x;               // of the first row's group, in the form the type reads
+    int64_t x_group_bytes;
+    int32_t n_steps; // blocks, items or pairs of items in a row
+    float *y;        // of the first row and output
+    int64_t y_stride;
+    const float *bias; // of the first output, or NULL
+    __mmask16 outputs; // those that exist
+};
+
+ALWAYS_INLINE enum packed_kind type_kind(const enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_Q4_1:
+    case TENSOR_Q5_1:
+    case TENSOR_Q4_K:
+    case TENSOR_Q5_K:
+        return PACKED_MINIMUM;
+    case TENSOR_Q3_K:
+    case TENSOR_Q6_K:
+        return PACKED_HALVES;
+    case TENSOR_Q2_K:
+        return PACKED_HALVES_MINIMUM;
+    default:
+        return PACKED_SCALE;
+    }
+}
+
+// log2 of what the unsigned quants stand above their values; -1: nothing.
+ALWAYS_INLINE int type_offset_bits(const enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_Q3_K:
+        return 2;
+    case TENSOR_Q4_0:
+        return 3;
+    case TENSOR_Q5_0:
+        return 4;
+    case TENSOR_Q6_K:
+        return 5;
+    case TENSOR_Q8_0:
+    case TENSOR_IQ4_NL: // table values + 128
+    case TENSOR_IQ4_XS:
+    case TENSOR_MXFP4:
+        return 7;
+    default:
+        return -1;
+    }
+}
+
+ALWAYS_INLINE int type_group_blocks(const enum tensor_type type)
+{
+    return type == TENSOR_Q2_K || type == TENSOR_Q3_K || type == TENSOR_Q4_K || type == TENSOR_Q5_K ||
+                   type == TENSOR_Q6_K || type == TENSOR_IQ4_XS
+               ? 8
+               : 1;
+}
+
+ALWAYS_INLINE int type_group_scale_bytes(const enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_Q4_1:
+    case TENSOR_Q5_1:
+        return 64;
+    case TENSOR_Q2_K:
+    case TENSOR_Q4_K:
+    case TENSOR_Q5_K:
+        return 320;
+    case TENSOR_Q3_K:
+    case TENSOR_Q6_K:
+        return 288;
+    case TENSOR_IQ4_XS:
+        return 160;
+    case TENSOR_MXFP4:
+        return 16;
+    default:
+        return 32;
+    }
+}
+
+ALWAYS_INLINE int type_block_quant_bytes(const enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_Q8_0:
+        return 512;
+    case TENSOR_Q6_K:
+        return 384;
+    case TENSOR_Q5_0:
+    case TENSOR_Q5_1:
+    case TENSOR_Q5_K:
+        return 320;
+    case TENSOR_Q3_K:
+        return 192;
+    case TENSOR_Q2_K:
+        return 128;
+    default:
+        return 256;
+    }
+}
+
+// Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
+ALWAYS_INLINE __m512i shift(__m512i x, const int left)
+{
+    return left >= 0 ? _mm512_slli_epi16(x, (unsigned)left) : _mm512_srli_epi16(x, (unsigned)-left);
+}
+
+// low | (high & mask)
+ALWAYS_INLINE __m512i merge(__m512i low, __m512i high, const char mask)
+{
+    return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(mask), 0xF8);
+}
+
+ALWAYS_INLINE __m512i plane(const uint8_t *planes, const int reg)
+{
+    return _mm512_load_si512(planes + reg * 64);
+}
+
+ALWAYS_INLINE __m512i nibble(const uint8_t *planes, const int j)
+{
+    return _mm512_and_si512(j < 4 ? plane(planes, j) : shift(plane(planes, j - 4), -4), _mm512_set1_epi8(15));
+}
+
+// The values of the 4-bit indices, + 128.
+ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
+{
+    __m128i table = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)values), _mm_set1_epi8(-128));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), indices);
+}
+
+// Inputs 4j .. 4j + 3 of the 16 outputs, unsigned.
+ALWAYS_INLINE __m512i unpack(const enum tensor_type type, const uint8_t *planes, const int j)
+{
+    switch (type) {
+    case TENSOR_Q8_0:
+        return plane(planes, j);
+    case TENSOR_Q5_0:
+    case TENSOR_Q5_1:
+    case TENSOR_Q5_K:
+        return merge(nibble(planes, j), shift(plane(planes, 4), 4 - j), 16);
+    case TENSOR_Q6_K:
+        return merge(nibble(planes, j), shift(plane(planes, 4 + j / 4), 4 - 2 * (j % 4)), 48);
+    case TENSOR_Q3_K:
+        return merge(_mm512_and_si512(shift(plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3)),
+                     shift(plane(planes, 2), 2 - j), 4);
+    case TENSOR_Q2_K:
+        return _mm512_and_si512(shift(plane(planes, j / 4), -2 * (j % 4)), _mm512_set1_epi8(3));
+    case TENSOR_IQ4_NL:
+    case TENSOR_IQ4_XS:
+        return look_up(packed_iq4_values, nibble(planes, j));
+    case TENSOR_MXFP4:
+        return look_up(packed_e2m1_values, nibble(planes, j));
+    default:
+        return nibble(planes, j);
+    }
+}
+
+ALWAYS_INLINE __m512 halves(const uint8_t *scales)
+{
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)scales));
+}
+
+ALWAYS_INLINE __m512 unsigned_bytes(const uint8_t *bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes)));
+}
+
+ALWAYS_INLINE __m512 signed_bytes(const uint8_t *bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes)));
+}
+
+// 2^(e - 128), as packed_e8m0_half.
+ALWAYS_INLINE __m512 e8m0_halves(const uint8_t *bytes)
+{
+    __m512i e = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes));
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x200000), e);
+    __mmask16 small = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, subnormal));
+}
+
+// A block's scales and minima, by halves where there are.
+struct scales {
+    __m512 w[2], m[2];
+};
+
+// d, d_minimum: of the group, for types that have them.
+ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b, __m512 d,
+                                         __m512 d_minimum)
+{
+    struct scales s = {{d, d}, {d, d}};
+    const uint8_t *bytes = group + 64 + b * 32;
+    switch (type) {
+    case TENSOR_Q4_1:
+    case TENSOR_Q5_1: // x's sums come negated
+        s.m[0] = _mm512_xor_ps(d_minimum, _mm512_set1_ps(-0.0f));
+        break;
+    case TENSOR_Q4_K:
+    case TENSOR_Q5_K:
+        s.w[0] = _mm512_mul_ps(d, unsigned_bytes(bytes));
+        s.m[0] = _mm512_mul_ps(d_minimum, unsigned_bytes(bytes + 16));
+        break;
+    case TENSOR_Q3_K:
+    case TENSOR_Q6_K:
+        for (int h = 0; h < 2; h++)
+            s.w[h] = _mm512_mul_ps(d, signed_bytes(group + 32 + b * 32 + h * 16));
+        break;
+    case TENSOR_Q2_K:
+        for (int h = 0; h < 2; h++) {
+            __m512i both = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)(bytes + h * 16)));
+            __m512i low = _mm512_and_si512(both, _mm512_set1_epi32(15));
+            s.w[h] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(low));
+            s.m[h] = _mm512_mul_ps(d_minimum, _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4)));
+        }
+        break;
+    case TENSOR_IQ4_XS:
+        s.w[0] = _mm512_mul_ps(d, signed_bytes(group + 32 + b * 16));
+        break;
+    default:
+        break;
+    }
+    return s;
+}
+
+// Products of registers first .. first + n - 1 of a block with every row, in sums.
+ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                       const struct prepared_block *const x[3], const int first, const int n,
+                       __m512i sums[TILE_ROWS_MAX])
+{
+    for (int i = 0; i < n; i++) {
+        // Both halves of a register of nibbles follow one another, so that it need not be kept.
+        const int j = n == 8 && type != TENSOR_Q8_0 ? i % 2 * 4 + i / 2 : first + i;
+        __m512i quants = unpack(type, planes, j);
+        for (int r = 0; r < n_rows; r++) {
+            int32_t four;
+            __builtin_memcpy(&four, &x[r / PREPARED_ROWS]->quants[r % PREPARED_ROWS][4 * j], 4);
+            sums[r] = _mm512_dpbusd_epi32(sums[r], quants, _mm512_set1_epi32(four));
+        }
+    }
+}
+
+ALWAYS_INLINE __m512i sums_start(const enum tensor_type type, int32_t minus_sum)
+{
+    if (type_offset_bits(type) < 0)
+        return _mm512_setzero_si512();
+    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)type_offset_bits(type));
+}
+
+ALWAYS_INLINE __m512 whole(int32_t value)
+{
+    return _mm512_cvtepi32_ps(_mm512_set1_epi32(value));
+}
+
+// acc += one block of every row.
+ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                             const struct scales s, const struct prepared_block *const x[3],
+                             __m512 acc[TILE_ROWS_MAX])
+{
+    const enum packed_kind kind = type_kind(type);
+    __m512i sums[TILE_ROWS_MAX];
+    __m512 t[TILE_ROWS_MAX];
+    if (kind == PACKED_SCALE || kind == PACKED_MINIMUM) {
+        for (int r = 0; r < n_rows; r++)
+            sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_sums[r % PREPARED_ROWS]);
+        dot(type, n_rows, planes, x, 0, 8, sums);
+        for (int r = 0; r < n_rows; r++)
+            t[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0]);
+    } else {
+        for (int h = 0; h < 2; h++) {
+            for (int r = 0; r < n_rows; r++)
+                sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_half_sums[h][r % PREPARED_ROWS]);
+            dot(type, n_rows, planes, x, h * 4, 4, sums);
+            for (int r = 0; r < n_rows; r++)
+                t[r] = h == 0 ? _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0])
+                              : _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), s.w[1], t[r]);
+            __asm__("" : "+r"(planes)); // loads the planes again for the second half: they need not be kept
+        }
+    }
+    for (int r = 0; r < n_rows; r++) {
+        const struct prepared_block *block = x[r / PREPARED_ROWS];
+        const int lane = r % PREPARED_ROWS;
+        if (kind == PACKED_MINIMUM)
+            t[r] = _mm512_fmadd_ps(s.m[0], whole(block->minus_sums[lane]), t[r]);
+        for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
+            t[r] = _mm512_fmadd_ps(s.m[h], whole(block->minus_half_sums[h][lane]), t[r]);
+        acc[r] = _mm512_fmadd_ps(t[r], _mm512_set1_ps(block->scales[lane]), acc[r]);
+    }
+}
+
+ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const __m512 acc[TILE_ROWS_MAX])
+{
+    __m512 bias = tile->bias ? _mm512_maskz_loadu_ps(tile->outputs, tile->bias) : _mm512_setzero_ps();
+    for (int r = 0; r < n_rows; r++)
+        _mm512_mask_storeu_ps(tile->y + r * tile->y_stride, tile->outputs,
+                              tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
+}
+
+// Bytes of weights fetched ahead: about the memory's latency at its bandwidth. Only few rows are waiting for memory.
+enum { PREFETCH_BYTES = 2048, PREFETCH_ROWS_MAX = 8 };
+
+ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
+{
+    const int group_blocks = type_group_blocks(type);
+    const int quant_bytes = type_block_quant_bytes(type);
+    const uint8_t *group = tile->scales, *planes = tile->quants;
+    const struct prepared_block *x[3] = {NULL};
+    for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
+        x[g] = (const struct prepared_block *)(const void *)(tile->x + g * tile->x_group_bytes);
+    __m512 acc[TILE_ROWS_MAX];
+    for (int r = 0; r < n_rows; r++)
+        acc[r] = _mm512_setzero_ps();
+    for (int32_t first = 0; first < tile->n_steps; first += group_blocks) {
+        __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : halves(group);
+        const enum packed_kind kind = type_kind(type);
+        __m512 d_minimum = kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? halves(group + 32) : d;
+        for (int b = 0; b < group_blocks; b++) {
+            if (n_rows <= PREFETCH_ROWS_MAX)
+                for (int line = 0; line < quant_bytes; line += 64)
+                    _mm_prefetch((const char *)planes + PREFETCH_BYTES + line, _MM_HINT_T0);
+            block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
+            planes += quant_bytes;
+            for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
+                x[g]++;
+        }
+        group += type_group_scale_bytes(type);
+    }
+    tile_store(n_rows, tile, acc);
+}
+
+typedef void tile_function(const struct tile *tile);
+
+// How many of n rows the next tile takes. Rows left over are kept at 4 or more where that is possible: fewer do not hide
+// vpdpbusd's latency behind one another, nor the unpacking.
+ALWAYS_INLINE int32_t tile_rows(int32_t n, const int32_t n_max)
+{
+    if (n <= 8)
+        return n;
+    if (n >= n_max + 4 || n == n_max)
+        return n_max;
+    return n > 12 ? 8 : 4;
+}
+
+// x in the form that `form` names.
+ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, const struct prepared *x)
+{
+    const int64_t words = (int64_t)x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS;
+    switch (form) {
+    case PRODUCT_QUANTS:
+        tile->x = (const uint8_t *)x->blocks;
+        tile->x_group_bytes = (int64_t)x->n_blocks * (int64_t)sizeof(struct prepared_block);
+        tile->n_steps = x->n_blocks;
+        break;
+    case PRODUCT_FLOATS:
+        tile->x = (const uint8_t *)x->floats;
+        tile->x_group_bytes = words * (int64_t)sizeof(float);
+        tile->n_steps = x->n_inputs;
+        break;
+    case PRODUCT_BFLOATS:
+        tile->x = (const uint8_t *)x->bfloats;
+        tile->x_group_bytes = words / 2 * (int64_t)sizeof(uint32_t);
+        tile->n_steps = (x->n_inputs + 1) / 2;
+        break;
+    }
+}
+
+// The outputs and rows of a kernel, tile by tile. `tiles` by number of rows.
+ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const int32_t n_rows_max,
+                             const enum product_form form, const struct packed *weight, int32_t panel_begin,
+                             int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                             int64_t y_stride, const float *bias)
+{
+    struct tile tile = {.y_stride = y_stride};
+    tile_take_x(&tile, form, x);
+    const uint8_t *x_first = tile.x;
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        int32_t output = panel * PANEL_OUTPUTS;
+        int32_t n_outputs = weight->shape.n_outputs - output;
+        tile.scales = packed_scales(weight, panel);
+        tile.quants = packed_quants(weight, panel);
+        tile.bias = bias ? bias + output : NULL;
+        tile.outputs = (__mmask16)(n_outputs < PANEL_OUTPUTS ? (1u << n_outputs) - 1 : 0xFFFFu);
+        for (int32_t row = row_begin, n; row < row_end; row += n) {
+            n = tile_rows(row_end - row, n_rows_max);
+            tile.x = x_first + row / PREPARED_ROWS * tile.x_group_bytes;
+            tile.y = y + row * y_stride + output;
+            tiles[n](&tile);
+        }
+    }
+}
+
+// Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
+#define TILE(run, name, type, rows)                                                                                \
+    static void name##_##rows(const struct tile *tile)                                                              \
+    {                                                                                                               \
+        run(type, rows, tile);                                                                                      \
+    }
+#define TILES_TO_8(run, name, type)                                                                                \
+    TILE(run, name, type, 1) TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4)              \
+    TILE(run, name, type, 5) TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
+#define KERNEL(name, n_rows_max, tile_12, form)                                                                    \
+    void product_avx512_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,                  \
+                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,              \
+                               int64_t y_stride, const float *bias)                                                 \
+    {                                                                                                               \
+        static tile_function *const tiles[TILE_ROWS_MAX + 1] = {                                                     \
+            [1] = name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8, [12] = tile_12};   \
+        tiles_run(tiles, n_rows_max, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride,      \
+                  bias);                                                                                           \
+    }
+// Types of one scale a block have registers for 12 rows; halves need the first half's result beside the sums.
+#define KERNEL_12(name, type)                                                                                      \
+    TILES_TO_8(tile_run, name, type) TILE(tile_run, name, type, 12) KERNEL(name, 12, name##_12, PRODUCT_QUANTS)
+#define KERNEL_8(name, type) TILES_TO_8(tile_run, name, type) KERNEL(name, 8, NULL, PRODUCT_QUANTS)
