@@ -64,7 +64,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
                            "batcher: no memory for steps of %d rows and %d sequences", limits->n_rows_max,
                            limits->n_sequences_max);
     if (status == STATUS_OK)
-        status = pages_init(&b->pages, limits->n_pages, error);
+        status = page_stack_init(&b->pages, limits->n_pages, error);
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages, error);
     if (status != STATUS_OK) {
@@ -83,7 +83,7 @@ void batcher_destroy(struct batcher *b)
     assert(b->n_jobs == 0);
     if (b->tree.root)
         prefix_finish(&b->tree);
-    pages_finish(&b->pages);
+    page_stack_finish(&b->pages);
     free(b->preparing);
     free(b->running);
     free(b->tokens);

@@ -7,7 +7,7 @@
 
 struct batcher {
     struct batcher_config config;
-    struct pages pages;
+    struct page_stack pages;
     struct prefix_tree tree;
     struct window window;
     struct prompt *oldest, *youngest; // every prompt held

@@ -20,7 +20,7 @@ int64_t planner_now_us(void)
 static void leave_pages(struct batcher *b, struct sequence *sequence)
 {
     for (int32_t i = sequence->node->depth; i < sequence->n_pages; i++)
-        pages_give(&b->pages, sequence->pages[i]);
+        page_stack_give(&b->pages, sequence->pages[i]);
     prefix_unuse(&b->tree, sequence->node, sequence);
     sequence->n_pages = 0;
     sequence->n_computed = 0;

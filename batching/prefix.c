@@ -8,9 +8,9 @@
 
 enum { BUCKETS_FIRST = 1024 };
 
-enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct pages *pages, struct error *error)
+enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
 {
-    *tree = (struct prefix_tree){.page_positions = page_positions, .pages = pages, .n_buckets = BUCKETS_FIRST};
+    *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_buckets = BUCKETS_FIRST};
     tree->root = calloc(1, sizeof *tree->root);
     tree->buckets = calloc(tree->n_buckets, sizeof(struct prefix_node *));
     if (!tree->root || !tree->buckets) {
@@ -139,7 +139,7 @@ static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
 static void evict(struct prefix_tree *tree, struct prefix_node *node)
 {
     idle_remove(tree, node, node->n_waiting > 0);
-    pages_give(tree->pages, node->page);
+    page_stack_give(tree->stack, node->page);
     node->page = -1;
     node->ready = false;
     tree->figures.n_evictions++;
@@ -148,18 +148,18 @@ static void evict(struct prefix_tree *tree, struct prefix_node *node)
 
 int32_t prefix_take_page(struct prefix_tree *tree)
 {
-    if (!tree->pages->n_free) {
+    if (!tree->stack->n_free) {
         struct prefix_node *victim = tree->idle[0].first ? tree->idle[0].first : tree->idle[1].first;
         if (!victim)
             return -1;
         evict(tree, victim);
     }
-    return pages_take(tree->pages);
+    return page_stack_take(tree->stack);
 }
 
 int32_t prefix_available(const struct prefix_tree *tree)
 {
-    return tree->pages->n_free + tree->figures.n_pages_idle;
+    return tree->stack->n_free + tree->figures.n_pages_idle;
 }
 
 // ---- waiting ----
@@ -256,7 +256,7 @@ void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void
         node->n_users--;
         assert(node->n_users >= 0);
         if (node->owner == owner && !node->ready && node->page >= 0) {
-            pages_give(tree->pages, node->page); // left before it was computed
+            page_stack_give(tree->stack, node->page); // left before it was computed
             node->page = -1;
         }
         if (node->owner == owner)

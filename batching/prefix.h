@@ -11,7 +11,7 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/pages.h"
+#include "batching/page_stack.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,14 +68,14 @@ struct prefix_tree {
     size_t n_buckets; // power of two
     size_t n_nodes;
     int32_t page_positions;
-    struct pages *pages;
+    struct page_stack *stack;
     struct idle_list idle[2]; // 0: nobody waits for it; 1: somebody does
     struct prefix_figures figures;
     struct prefix_top top[PREFIX_TOP_MAX];
     int32_t n_top;
 };
 
-enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct pages *pages, struct error *error)
+enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
     WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
 

@@ -1,0 +1,18 @@
+// Free KV pages: a stack of page numbers. Who holds a page knows it; nothing here counts references.
+// Thread: engine.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdint.h>
+
+struct page_stack {
+    int32_t *free; // [n_free], the next one last
+    int32_t n_free;
+    int32_t n_pages;
+};
+
+enum status page_stack_init(struct page_stack *stack, int32_t n_pages, struct error *error) WARN_UNUSED;
+void page_stack_finish(struct page_stack *stack);
+int32_t page_stack_take(struct page_stack *stack); // -1: none is free
+void page_stack_give(struct page_stack *stack, int32_t page);
