@@ -1,0 +1,190 @@
+#include "tests/fake_model.h"
+
+#include "schemas/hash.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_model {
+    int32_t n_pages, page_positions;
+    int32_t *slots; // token at [page][position]
+    int64_t n_rows, n_steps, fail_step;
+    int32_t largest_batch;
+};
+
+struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
+{
+    struct fake_model *model = calloc(1, sizeof *model);
+    model->n_pages = n_pages;
+    model->page_positions = page_positions;
+    model->slots = malloc((size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
+    memset(model->slots, 0xFF, (size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
+    model->fail_step = -1;
+    return model;
+}
+
+void fake_model_destroy(struct fake_model *model)
+{
+    free(model->slots);
+    free(model);
+}
+
+static int32_t next_token(uint64_t hash, uint64_t seed, uint32_t choice, bool poisoned)
+{
+    if (poisoned)
+        return -1;
+    uint64_t key[3] = {hash, seed, choice};
+    uint64_t draw = hash_bytes(key, sizeof key, 99);
+    int32_t token = draw % 13 == 0 ? FAKE_EOS : 2 + (int32_t)(draw % (FAKE_VOCAB - 2));
+    return token == FAKE_POISON ? FAKE_POISON + 1 : token;
+}
+
+static uint64_t extend(uint64_t hash, int32_t token)
+{
+    return hash_bytes(&token, sizeof token, hash);
+}
+
+static int32_t *slot(struct fake_model *model, const struct step_sequence *sequence, int32_t position)
+{
+    int32_t page = sequence->pages[position / model->page_positions];
+    assert(page >= 0 && page < model->n_pages);
+    return &model->slots[(size_t)page * (size_t)model->page_positions + (size_t)(position % model->page_positions)];
+}
+
+static void draw_output(struct fake_model *model, const struct step *step, const struct step_sequence *sequence,
+                        int32_t row, int32_t output, struct sample_result *results)
+{
+    uint64_t hash = 0;
+    bool poisoned = false;
+    for (int32_t p = 0; p <= step->positions[row]; p++) {
+        int32_t token = *slot(model, sequence, p);
+        hash = extend(hash, token);
+        poisoned = poisoned || token == FAKE_POISON;
+    }
+    const struct sample_request *request = &step->samples[output];
+    results[output] = (struct sample_result){
+        .token = next_token(hash, request->sampling->seed, request->choice, poisoned)};
+}
+
+static enum status fake_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    struct fake_model *model = context;
+    if (model->n_steps++ == model->fail_step)
+        return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost");
+    model->n_rows += step->n_rows;
+    if (step->n_sequences > model->largest_batch)
+        model->largest_batch = step->n_sequences;
+    int32_t row = 0;
+    for (int32_t s = 0; s < step->n_sequences; s++) {
+        const struct step_sequence *sequence = &step->sequences[s];
+        assert(sequence->first_row == row && sequence->n_rows > 0);
+        for (int32_t i = 0; i < sequence->n_rows; i++, row++) {
+            assert(step->positions[row] == sequence->position + i);
+            *slot(model, sequence, step->positions[row]) = step->tokens[row];
+        }
+    }
+    assert(row == step->n_rows);
+    int32_t output = 0;
+    for (int32_t s = 0; s < step->n_sequences; s++) {
+        const struct step_sequence *sequence = &step->sequences[s];
+        for (int32_t i = 0; i < sequence->n_rows; i++)
+            if (output < step->n_outputs && step->output_rows[output] == sequence->first_row + i)
+                draw_output(model, step, sequence, sequence->first_row + i, output, results), output++;
+    }
+    assert(output == step->n_outputs);
+    return STATUS_OK;
+}
+
+struct engine fake_model_engine(struct fake_model *model)
+{
+    return (struct engine){model, fake_step};
+}
+
+int64_t fake_model_rows(const struct fake_model *model)
+{
+    return model->n_rows;
+}
+
+int64_t fake_model_steps(const struct fake_model *model)
+{
+    return model->n_steps;
+}
+
+int32_t fake_model_largest_batch(const struct fake_model *model)
+{
+    return model->largest_batch;
+}
+
+void fake_model_fail_at(struct fake_model *model, int64_t step)
+{
+    model->fail_step = step;
+}
+
+int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice, int32_t max_tokens,
+                          bool ignore_eos, int32_t *answer)
+{
+    uint64_t hash = 0;
+    for (int32_t i = 0; i < n_prompt; i++)
+        hash = extend(hash, prompt[i]);
+    for (int32_t n = 0; n < max_tokens; n++) {
+        int32_t token = next_token(hash, seed, choice, false);
+        if (token == FAKE_EOS && !ignore_eos)
+            return n;
+        answer[n] = token;
+        hash = extend(hash, token);
+    }
+    return max_tokens;
+}
+
+void fake_model_text(const int32_t *tokens, int32_t n, char *text)
+{
+    for (int32_t i = 0; i < n; i++)
+        text[i] = (char)('a' + tokens[i] % 26);
+    text[n] = '\0';
+}
+
+// ---- the stand-ins for the tokenizer and the template ----
+
+void token_array_add(struct token_array *array, int32_t id)
+{
+    if (array->n_ids == array->capacity) {
+        array->capacity = array->capacity ? array->capacity * 2 : 16;
+        array->ids = realloc(array->ids, array->capacity * sizeof *array->ids);
+    }
+    array->ids[array->n_ids++] = id;
+}
+
+void token_array_finish(struct token_array *array)
+{
+    free(array->ids);
+    *array = (struct token_array){0};
+}
+
+enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
+                             struct token_array *ids, struct error *error)
+{
+    (void)tokenizer, (void)flags, (void)error;
+    for (size_t i = 0; i < text.size; i++)
+        token_array_add(ids, 2 + (unsigned char)text.data[i] % (FAKE_VOCAB - 2));
+    return STATUS_OK;
+}
+
+void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
+{
+    (void)tokenizer, (void)special;
+    buffer_add_byte(out, (char)('a' + id % 26));
+}
+
+bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
+{
+    (void)tokenizer;
+    return id == FAKE_EOS;
+}
+
+enum status template_render(const struct template *template, const struct value *variables,
+                            const struct template_environment *environment, struct buffer *out, struct error *error)
+{
+    (void)template, (void)variables, (void)environment, (void)out;
+    return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "line 1: the fake template refuses");
+}

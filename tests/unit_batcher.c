@@ -1,0 +1,381 @@
+// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h).
+#include "tests/fake_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct bench {
+    struct fake_model *model;
+    struct pool *pool;
+    struct batcher *batcher;
+    struct job_list finished;
+    int64_t prefill, decode;
+};
+
+static struct bench bench_open(struct batch_limits limits)
+{
+    struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
+    struct error error;
+    assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
+    struct batcher_config config = {.engine = fake_model_engine(bench.model),
+                                    .pool = bench.pool,
+                                    .environment.limits = {.n_context = 4096, .n_vocab = FAKE_VOCAB},
+                                    .limits = limits};
+    assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
+    return bench;
+}
+
+static void bench_close(struct bench *bench)
+{
+    for (struct job *job; (job = job_list_take(&bench->finished));)
+        job_destroy(job);
+    batcher_destroy(bench->batcher);
+    pool_destroy(bench->pool);
+    fake_model_destroy(bench->model);
+}
+
+static struct job *job_of(const int32_t *tokens, int32_t n, int32_t max_tokens, const char *id)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
+    assert_true(job_set_text(job, &job->dataset, TEXT("test")));
+    job->request.prompt_kind = PROMPT_TOKENS;
+    job->request.tokens = arena_allocate_array(&job->arena, (size_t)n + 1, sizeof *tokens);
+    memcpy(job->request.tokens, tokens, (size_t)n * sizeof *tokens);
+    job->request.n_tokens = n;
+    job->request.max_tokens = max_tokens;
+    job->request.sampling.seed = 5;
+    return job;
+}
+
+static void run_to_end(struct bench *bench)
+{
+    struct error error;
+    for (int round = 0; !batcher_is_empty(bench->batcher); round++) {
+        struct step_figures figures;
+        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+        bench->prefill += figures.prefill_tokens;
+        bench->decode += figures.decode_tokens;
+        assert_true(round < 200000);
+    }
+}
+
+static void check_answer(const struct job *job)
+{
+    const struct request *request = &job->request;
+    assert_int_equal(job->result.status, RESULT_DONE);
+    assert_int_equal(job->result.n_choices, request->n);
+    int32_t *answer = malloc(((size_t)request->max_tokens + 1) * sizeof *answer);
+    char *text = malloc((size_t)request->max_tokens + 1);
+    for (int32_t i = 0; i < request->n; i++) {
+        int32_t n = fake_model_answer(request->tokens, request->n_tokens, request->sampling.seed, (uint32_t)i,
+                                      request->max_tokens, request->ignore_eos, answer);
+        const struct choice *choice = &job->result.choices[i];
+        fake_model_text(answer, n, text);
+        assert_int_equal(choice->n_tokens, n);
+        assert_int_equal(choice->text.size, n);
+        assert_memory_equal(choice->text.data, text, (size_t)n);
+        assert_int_equal(choice->finish_reason, n < request->max_tokens ? FINISH_STOP : FINISH_LENGTH);
+    }
+    free(answer);
+    free(text);
+}
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+// Prompts that share prefixes of several lengths, some whole, some parting inside a page.
+static void random_jobs(struct bench *bench, int n_jobs, int32_t length_max)
+{
+    int32_t *stems[5];
+    for (int s = 0; s < 5; s++) {
+        stems[s] = malloc((size_t)length_max * sizeof(int32_t));
+        for (int32_t i = 0; i < length_max; i++)
+            stems[s][i] = s > 0 && i < length_max / 3 ? stems[0][i] : 10 + (int32_t)random_below(200);
+    }
+    int32_t *tokens = malloc((size_t)length_max * sizeof *tokens);
+    for (int j = 0; j < n_jobs; j++) {
+        int32_t n = 1 + (int32_t)random_below((uint32_t)length_max);
+        int32_t shared = (int32_t)random_below((uint32_t)n + 1);
+        memcpy(tokens, stems[random_below(5)], (size_t)n * sizeof *tokens);
+        for (int32_t i = shared; i < n; i++)
+            tokens[i] = 10 + (int32_t)random_below(200);
+        char id[32];
+        snprintf(id, sizeof id, "job-%d", j);
+        struct job *job = job_of(tokens, n, 1 + (int32_t)random_below(40), id);
+        job->request.sampling.seed = random_below(3);
+        job->request.ignore_eos = random_below(4) == 0;
+        job->request.n = random_below(6) == 0 ? 3 : 1;
+        batcher_take(bench->batcher, job);
+    }
+    free(tokens);
+    for (int s = 0; s < 5; s++)
+        free(stems[s]);
+}
+
+static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory(void **state)
+{
+    (void)state;
+    const struct batch_limits cases[] = {
+        {.n_sequences_max = 1, .n_rows_max = 1, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 8, .n_rows_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 32, .n_rows_max = 100, .n_jobs_max = 200, .n_pages = 400, .page_positions = 4},
+        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
+        // So few pages that sequences are put back again and again.
+        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 41, .page_positions = 4},
+        {.n_sequences_max = 16, .n_rows_max = 30, .n_jobs_max = 200, .n_pages = 90, .page_positions = 2},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            random_state = seed;
+            struct bench bench = bench_open(cases[c]);
+            random_jobs(&bench, 200, 120);
+            run_to_end(&bench);
+            assert_int_equal(bench.finished.n_jobs, 200);
+            for (const struct job *job = bench.finished.first; job; job = job->next)
+                check_answer(job);
+            bench_close(&bench);
+        }
+}
+
+static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 64, .n_rows_max = 256, .n_jobs_max = 300, .n_pages = 1000, .page_positions = 16});
+    int32_t tokens[200];
+    for (int32_t i = 0; i < 200; i++)
+        tokens[i] = 20 + i;
+    int64_t generated = 0;
+    for (int j = 0; j < 256; j++) { // 160 shared tokens, 10 of its own
+        for (int32_t i = 160; i < 170; i++)
+            tokens[i] = 10 + (j * 31 + i * 7) % 200;
+        tokens[160] = 10 + j % 200;
+        tokens[161] = 10 + j / 200;
+        char id[32];
+        snprintf(id, sizeof id, "job-%d", j);
+        batcher_take(bench.batcher, job_of(tokens, 170, 8, id));
+    }
+    run_to_end(&bench);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        check_answer(job);
+        generated += job->result.completion_tokens;
+    }
+    assert_int_equal(bench.prefill, 160 + 256 * 10);
+    // The last token of an answer is never computed; one that stops at the end token has computed all it shows.
+    assert_true(bench.decode <= generated);
+    struct prefix_report report;
+    batcher_report_prefixes(bench.batcher, &report);
+    assert_int_equal(report.n_lookups, 256);
+    assert_int_equal(report.n_hits, 255);
+    assert_int_equal(report.tokens_saved, 255 * 160);
+    assert_int_equal(report.n_entries, 1);
+    assert_int_equal(report.entries[0].n_tokens, 160);
+    assert_true(fake_model_largest_batch(bench.model) > 20);
+    bench_close(&bench);
+}
+
+static void a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 4, .n_rows_max = 64, .n_jobs_max = 10, .n_pages = 100, .page_positions = 16});
+    int32_t tokens[32];
+    for (int32_t i = 0; i < 32; i++)
+        tokens[i] = 50 + i;
+    batcher_take(bench.batcher, job_of(tokens, 32, 4, "a"));
+    batcher_take(bench.batcher, job_of(tokens, 32, 4, "b"));
+    run_to_end(&bench);
+    assert_int_equal(bench.prefill, 32 + 16);
+    check_answer(bench.finished.first);
+    check_answer(bench.finished.first->next);
+    bench_close(&bench);
+}
+
+static void bad_jobs_fail_alone_with_their_own_error(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 8, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 20, .page_positions = 16});
+    int32_t tokens[400] = {0};
+    for (int32_t i = 0; i < 400; i++)
+        tokens[i] = 20 + i % 100;
+    batcher_take(bench.batcher, job_of(tokens, 20, 10, "good"));
+    batcher_take(bench.batcher, job_of(tokens, 0, 10, "empty"));
+    batcher_take(bench.batcher, job_of(tokens, 310, 11, "long"));
+    batcher_take(bench.batcher, job_of(tokens, 310, 10, "fits"));
+    batcher_take(bench.batcher, job_of((int32_t[]){3, FAKE_VOCAB}, 2, 10, "range"));
+    batcher_take(bench.batcher, job_of((int32_t[]){3, FAKE_POISON, 4}, 3, 10, "nan"));
+    batcher_take(bench.batcher, job_of(tokens, 20, 0, "zero"));
+    struct job *messages = job_of(tokens, 1, 4, "messages");
+    messages->request.prompt_kind = PROMPT_MESSAGES;
+    batcher_take(bench.batcher, messages);
+    struct job *choices = job_of((int32_t[]){3, 4, 5, FAKE_POISON}, 4, 10, "nan choices");
+    choices->request.n = 4;
+    batcher_take(bench.batcher, choices);
+    run_to_end(&bench);
+    const struct { const char *id; enum error_code code; } expected[] = {
+        {"good", ERROR_NONE}, {"empty", ERROR_EMPTY_PROMPT}, {"long", ERROR_CONTEXT_LENGTH}, {"fits", ERROR_NONE},
+        {"range", ERROR_TOKEN_RANGE}, {"nan", ERROR_LOGITS_NAN}, {"zero", ERROR_NONE}, {"messages", ERROR_TEMPLATE},
+        {"nan choices", ERROR_LOGITS_NAN}};
+    assert_int_equal(bench.finished.n_jobs, 9);
+    for (size_t e = 0; e < 9; e++) {
+        const struct job *job = bench.finished.first;
+        while (!text_equals_string(job->job_id, expected[e].id))
+            job = job->next;
+        if (expected[e].code == ERROR_NONE) {
+            check_answer(job);
+        } else {
+            assert_int_equal(job->result.status, RESULT_FAILED);
+            assert_int_equal(job->result.error.code, expected[e].code);
+        }
+    }
+    bench_close(&bench);
+}
+
+static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+    int32_t tokens[40];
+    for (int32_t i = 0; i < 40; i++)
+        tokens[i] = 20 + i;
+    const char *ids[] = {"running", "kept", "waiting"};
+    for (int i = 0; i < 3; i++) {
+        struct job *job = job_of(tokens, 40, 30, ids[i]);
+        job->request.ignore_eos = true;
+        batcher_take(bench.batcher, job);
+    }
+    struct step_figures figures;
+    struct error error;
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    batcher_take(bench.batcher, job_of(tokens, 30, 30, "arrived"));
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("running"));
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("waiting"));
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("arrived"));
+    batcher_cancel(bench.batcher, TEXT("another"), (struct text){0});
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_int_equal(bench.finished.n_jobs, 3);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        assert_int_equal(job->result.status, RESULT_CANCELLED);
+        assert_int_equal(job->result.error.code, ERROR_CANCELLED);
+    }
+    run_to_end(&bench);
+    assert_int_equal(bench.finished.n_jobs, 4);
+    check_answer(bench.finished.last);
+    bench_close(&bench);
+}
+
+static void a_lost_device_harms_no_job(void **state)
+{
+    (void)state;
+    struct batch_limits limits = {
+        .n_sequences_max = 8, .n_rows_max = 64, .n_jobs_max = 50, .n_pages = 60, .page_positions = 16};
+    struct bench bench = bench_open(limits);
+    random_state = 77;
+    random_jobs(&bench, 50, 60);
+    fake_model_fail_at(bench.model, 6);
+    struct error error = {0};
+    struct step_figures figures;
+    enum status status;
+    while ((status = batcher_round(bench.batcher, &bench.finished, &figures, &error)) == STATUS_OK)
+        ;
+    assert_int_equal(status, STATUS_RESTART);
+    struct job_list released = {0};
+    batcher_release(bench.batcher, true, &released);
+    assert_true(batcher_is_empty(bench.batcher));
+    assert_int_equal(released.n_jobs + bench.finished.n_jobs, 50);
+    struct bench second = bench_open(limits);
+    for (struct job *job; (job = job_list_take(&released));)
+        batcher_take(second.batcher, job);
+    run_to_end(&second);
+    for (const struct job *job = second.finished.first; job; job = job->next)
+        check_answer(job);
+    bench_close(&second);
+    bench_close(&bench);
+}
+
+static void an_old_job_is_not_passed_over_for_ever(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 64, .n_pages = 40, .page_positions = 16});
+    int32_t shared[40], lonely[40];
+    for (int32_t i = 0; i < 40; i++) {
+        shared[i] = 20 + i;
+        lonely[i] = 100 + i;
+    }
+    struct step_figures figures;
+    struct error error;
+    batcher_take(bench.batcher, job_of(shared, 40, 1, "first"));
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    batcher_take(bench.batcher, job_of(lonely, 40, 1, "lonely"));
+    bool found = false;
+    int n = 0;
+    for (; !found && n < 10000; n++) { // there is always one more that shares the cached prefix
+        while (!batcher_is_full(bench.batcher))
+            batcher_take(bench.batcher, job_of(shared, 40, 1, "more"));
+        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        for (struct job *job; (job = job_list_take(&bench.finished)); job_destroy(job))
+            found = found || text_equals_string(job->job_id, "lonely");
+    }
+    assert_true(found);
+    assert_in_range(n, 1000, 4000); // sharing came first, but not for ever
+    run_to_end(&bench);
+    bench_close(&bench);
+}
+
+static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 4, .n_pages = 60, .page_positions = 16});
+    int32_t prompt[3] = {30, 40, 50}, answer[40];
+    char text[41];
+    int32_t n = fake_model_answer(prompt, 3, 5, 0, 40, true, answer);
+    fake_model_text(answer, n, text);
+    struct job *job = job_of(prompt, 3, 40, "stop");
+    job->request.ignore_eos = true;
+    job->request.stop = arena_allocate_array(&job->arena, 2, sizeof *job->request.stop);
+    assert_true(job_set_text(job, &job->request.stop[0], TEXT("no such text")));
+    assert_true(job_set_text(job, &job->request.stop[1], (struct text){text + 10, 3}));
+    job->request.n_stop = 2;
+    size_t at = (size_t)(strstr(text, (char[]){text[10], text[11], text[12], 0}) - text);
+    batcher_take(bench.batcher, job);
+    run_to_end(&bench);
+    const struct choice *choice = &bench.finished.first->result.choices[0];
+    assert_int_equal(choice->finish_reason, FINISH_STOP);
+    assert_int_equal(choice->text.size, at);
+    assert_memory_equal(choice->text.data, text, at);
+    assert_int_equal(choice->n_tokens, at + 3);
+    bench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
+        cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),
+        cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
+        cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
+        cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
+        cmocka_unit_test(a_lost_device_harms_no_job),
+        cmocka_unit_test(an_old_job_is_not_passed_over_for_ever),
+        cmocka_unit_test(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
