@@ -1,7 +1,8 @@
 // JSON to and from value trees. jansson parses; its tree is copied into the arena and freed. Before it runs,
 // one pass over the text counts values and depth, because jansson itself has no limit on the first and takes
-// up to 250 bytes for two bytes of input ("{}"); the same pass finds integers beyond int64, which jansson
-// would refuse. Writing is our own: jansson writes 17 digits where 0.7 is enough.
+// up to 250 bytes for two bytes of input ("{}"): VALUE_COUNT_MAX keeps that below 270 MB for the worst record.
+// The same pass finds integers beyond int64, which jansson would refuse. Writing is our own: jansson writes 17
+// digits where 0.7 is enough. Both need the C locale, which the process never leaves.
 #include "schemas/base64.h"
 #include "schemas/value.h"
 
@@ -53,11 +54,10 @@ static bool is_wide_integer(const char *number, size_t size)
 static void scan_string(struct scan *scan)
 {
     scan->n_values++;
-    for (scan->position++; scan->position < scan->end; scan->position++) {
-        if (*scan->position == '\\')
-            scan->position++;
-        else if (*scan->position == '"')
-            break;
+    scan->position++;
+    while (scan->position < scan->end && *scan->position != '"') {
+        bool escape = *scan->position == '\\' && scan->position + 1 < scan->end;
+        scan->position += escape ? 2 : 1;
     }
     if (scan->position < scan->end)
         scan->position++;
@@ -298,27 +298,28 @@ void json_encode_string(struct text text, struct buffer *out)
 {
     buffer_reserve(out, text.size + 2);
     buffer_add_byte(out, '"');
+    const char *data = text.size ? text.data : ""; // an empty text may have none
     size_t start = 0, i = 0;
     while (i < text.size) {
-        unsigned char byte = (unsigned char)text.data[i];
+        unsigned char byte = (unsigned char)data[i];
         if (byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
             i++;
             continue;
         }
         uint32_t codepoint;
-        size_t length = utf8_decode(text.data + i, text.size - i, &codepoint);
+        size_t length = utf8_decode(data + i, text.size - i, &codepoint);
         if (length > 1) {
             i += length;
             continue;
         }
-        buffer_add(out, text.data + start, i - start);
+        buffer_add(out, data + start, i - start);
         if (length == 1)
             encode_escape(byte, out);
         else
             buffer_add_string(out, "\xEF\xBF\xBD"); // U+FFFD
         start = ++i;
     }
-    buffer_add(out, text.data + start, i - start);
+    buffer_add(out, data + start, i - start);
     buffer_add_byte(out, '"');
 }
 

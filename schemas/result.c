@@ -291,10 +291,10 @@ static enum status read_alternative(struct job *job, const struct value *items, 
 {
     if (items[0].kind != VALUE_INTEGER || items[0].integer < 0 || items[0].integer > INT32_MAX)
         return unexpected(error, "logprobs", "a token id", &items[0]);
-    if (items[1].kind != VALUE_FLOAT)
+    if (items[1].kind != VALUE_FLOAT && items[1].kind != VALUE_INTEGER)
         return unexpected(error, "logprobs", "a logprob", &items[1]);
     out->token = (int32_t)items[0].integer;
-    out->logprob = (float)items[1].number;
+    out->logprob = items[1].kind == VALUE_FLOAT ? (float)items[1].number : (float)items[1].integer;
     return read_bytes(job, &items[2], bytes, error);
 }
 
