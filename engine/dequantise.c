@@ -20,19 +20,23 @@
 
 #include <assert.h>
 
-static uint16_t load_u16(const uint8_t *bytes) {
+static uint16_t load_u16(const uint8_t *bytes)
+{
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-static uint32_t load_u32(const uint8_t *bytes) {
+static uint32_t load_u32(const uint8_t *bytes)
+{
     return (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2) << 16;
 }
 
-static float load_half(const uint8_t *bytes) {
+static float load_half(const uint8_t *bytes)
+{
     return half_to_float(load_u16(bytes));
 }
 
-void dequantise_f32(const void *blocks, float *items, size_t n_items) {
+void dequantise_f32(const void *blocks, float *items, size_t n_items)
+{
     const uint8_t *bytes = blocks;
     for (size_t i = 0; i < n_items; i++) {
         uint32_t bits = load_u32(bytes + 4 * i);
@@ -40,19 +44,22 @@ void dequantise_f32(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_f16(const void *blocks, float *items, size_t n_items) {
+void dequantise_f16(const void *blocks, float *items, size_t n_items)
+{
     const uint8_t *bytes = blocks;
     for (size_t i = 0; i < n_items; i++)
         items[i] = half_to_float(load_u16(bytes + 2 * i));
 }
 
-void dequantise_bf16(const void *blocks, float *items, size_t n_items) {
+void dequantise_bf16(const void *blocks, float *items, size_t n_items)
+{
     const uint8_t *bytes = blocks;
     for (size_t i = 0; i < n_items; i++)
         items[i] = bfloat_to_float(load_u16(bytes + 2 * i));
 }
 
-void dequantise_q4_0(const void *blocks, float *items, size_t n_items) {
+void dequantise_q4_0(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 18, items += 32) {
@@ -64,7 +71,8 @@ void dequantise_q4_0(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_q4_1(const void *blocks, float *items, size_t n_items) {
+void dequantise_q4_1(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 20, items += 32) {
@@ -77,7 +85,8 @@ void dequantise_q4_1(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_q5_0(const void *blocks, float *items, size_t n_items) {
+void dequantise_q5_0(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 22, items += 32) {
@@ -92,7 +101,8 @@ void dequantise_q5_0(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_q5_1(const void *blocks, float *items, size_t n_items) {
+void dequantise_q5_1(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 24, items += 32) {
@@ -108,7 +118,8 @@ void dequantise_q5_1(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_q8_0(const void *blocks, float *items, size_t n_items) {
+void dequantise_q8_0(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 34, items += 32) {
@@ -119,7 +130,8 @@ void dequantise_q8_0(const void *blocks, float *items, size_t n_items) {
 }
 
 // Item i of a half of 128 items: bits 2 * (i / 32) of byte i % 32. Scale i / 16, so two scales per shift.
-void dequantise_q2_k(const void *blocks, float *items, size_t n_items) {
+void dequantise_q2_k(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 84, items += 256) {
@@ -137,14 +149,16 @@ void dequantise_q2_k(const void *blocks, float *items, size_t n_items) {
 }
 
 // Scale g of 16: low four bits in byte g % 8 (upper half for g >= 8), upper two bits in byte 8 + g % 4.
-static int q3_k_scale(const uint8_t packed[12], int group) {
+static int q3_k_scale(const uint8_t packed[12], int group)
+{
     int low = packed[group % 8] >> (group >= 8 ? 4 : 0) & 15;
     int high = packed[8 + group % 4] >> (group / 4 * 2) & 3;
     return (low | high << 4) - 32;
 }
 
 // As Q2_K; the third bit of item i stands in bit i / 32 of high-bit byte i % 32, and a clear one subtracts 4.
-void dequantise_q3_k(const void *blocks, float *items, size_t n_items) {
+void dequantise_q3_k(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 110, items += 256) {
@@ -163,7 +177,8 @@ void dequantise_q3_k(const void *blocks, float *items, size_t n_items) {
 }
 
 // Sub-block s of 32 items: low (even s) or high (odd s) nibbles of the 32 bytes number s / 2.
-void dequantise_q4_k(const void *blocks, float *items, size_t n_items) {
+void dequantise_q4_k(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 144, items += 256) {
@@ -182,7 +197,8 @@ void dequantise_q4_k(const void *blocks, float *items, size_t n_items) {
 }
 
 // As Q4_K; the fifth bit of item j of sub-block s is bit s of high-bit byte j.
-void dequantise_q5_k(const void *blocks, float *items, size_t n_items) {
+void dequantise_q5_k(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 176, items += 256) {
@@ -205,7 +221,8 @@ void dequantise_q5_k(const void *blocks, float *items, size_t n_items) {
 
 // In each half of 128 items, item 32 * r + j has its low nibble in byte j (r even) or j + 32 (r odd) of 64,
 // the lower half-byte for r < 2, and its high bits at 2 * r in byte j of 32. One int8 scale for 16 items.
-void dequantise_q6_k(const void *blocks, float *items, size_t n_items) {
+void dequantise_q6_k(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 210, items += 256) {
@@ -224,7 +241,8 @@ void dequantise_q6_k(const void *blocks, float *items, size_t n_items) {
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-void dequantise_iq4_nl(const void *blocks, float *items, size_t n_items) {
+void dequantise_iq4_nl(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 18, items += 32) {
@@ -236,7 +254,8 @@ void dequantise_iq4_nl(const void *blocks, float *items, size_t n_items) {
     }
 }
 
-void dequantise_iq4_xs(const void *blocks, float *items, size_t n_items) {
+void dequantise_iq4_xs(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 256 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 256; n++, block += 136, items += 256) {
@@ -260,14 +279,16 @@ static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, 
 
 // 2^(exponent - 128): below 2 a subnormal. ggml gives 255 (NaN in the OCP paper) the value 2^127, and so do
 // we.
-static float half_e8m0(uint8_t exponent) {
+static float half_e8m0(uint8_t exponent)
+{
     uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
     float result;
     memcpy(&result, &bits, 4);
     return result;
 }
 
-void dequantise_mxfp4(const void *blocks, float *items, size_t n_items) {
+void dequantise_mxfp4(const void *blocks, float *items, size_t n_items)
+{
     assert(n_items % 32 == 0);
     const uint8_t *block = blocks;
     for (size_t n = 0; n < n_items / 32; n++, block += 17, items += 32) {

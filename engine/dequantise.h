@@ -25,7 +25,8 @@ void dequantise_iq4_xs(const void *blocks, float *items, size_t n_items);
 void dequantise_mxfp4(const void *blocks, float *items, size_t n_items);
 
 // IEEE 754 binary16, exactly.
-static inline float half_to_float(uint16_t half) {
+static inline float half_to_float(uint16_t half)
+{
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     uint32_t magnitude = half & 0x7FFFu;
     uint32_t bits;
@@ -44,7 +45,8 @@ static inline float half_to_float(uint16_t half) {
 }
 
 // bfloat16: the upper half of a binary32.
-static inline float bfloat_to_float(uint16_t bfloat) {
+static inline float bfloat_to_float(uint16_t bfloat)
+{
     uint32_t bits = (uint32_t)bfloat << 16;
     float result;
     memcpy(&result, &bits, 4);
@@ -53,7 +55,8 @@ static inline float bfloat_to_float(uint16_t bfloat) {
 
 // 6-bit scale and minimum of sub-block `index` (0..7) of a Q4_K or Q5_K block, from its 12 packed bytes.
 static inline void k_scale_and_minimum(const uint8_t packed[12], unsigned index, uint8_t *scale,
-                                       uint8_t *minimum) {
+                                       uint8_t *minimum)
+{
     if (index < 4) {
         *scale = packed[index] & 63;
         *minimum = packed[index + 4] & 63;

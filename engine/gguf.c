@@ -14,7 +14,8 @@
 
 // The mapping stays valid without the descriptor. A file that is cut while it is mapped raises SIGBUS when
 // read: model files must not change under a running worker.
-static enum status map_file(struct gguf_part *part, struct error *error) {
+static enum status map_file(struct gguf_part *part, struct error *error)
+{
     // Without O_NONBLOCK a FIFO would block the open.
     int file = open(part->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
@@ -41,7 +42,8 @@ static enum status map_file(struct gguf_part *part, struct error *error) {
 }
 
 static enum status open_part(struct gguf_part *part, const char *path, struct arena *arena,
-                             struct error *error) {
+                             struct error *error)
+{
     part->path = arena_copy(arena, path, strlen(path));
     if (!part->path)
         return gguf_out_of_memory(error);
@@ -51,7 +53,8 @@ static enum status open_part(struct gguf_part *part, const char *path, struct ar
     return status == STATUS_OK ? status : error_prefix(error, "%s", path);
 }
 
-static void close_part(struct gguf_part *part) {
+static void close_part(struct gguf_part *part)
+{
     if (part->data)
         munmap((void *)part->data, part->size);
     part->data = NULL;
@@ -62,7 +65,8 @@ static void close_part(struct gguf_part *part) {
 enum { SPLIT_SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
 
 // Part `index` (from 0) of the model that `path` is a part of; NULL with an error when the name does not fit.
-static char *part_path(const char *path, size_t index, size_t n_parts, struct arena *arena) {
+static char *part_path(const char *path, size_t index, size_t n_parts, struct arena *arena)
+{
     size_t size = strlen(path);
     unsigned number, count;
     int end = 0;
@@ -79,7 +83,8 @@ static char *part_path(const char *path, size_t index, size_t n_parts, struct ar
 }
 
 static enum status split_numbers(const struct gguf_part *part, uint32_t *number, uint32_t *count,
-                                 struct error *error) {
+                                 struct error *error)
+{
     *number = 0;
     *count = 1;
     enum status status = gguf_part_u32(part, "split.no", number, NULL, error);
@@ -98,7 +103,8 @@ static enum status split_numbers(const struct gguf_part *part, uint32_t *number,
     return STATUS_OK;
 }
 
-static enum status open_split(struct gguf *gguf, const char *path, uint32_t n_parts, struct error *error) {
+static enum status open_split(struct gguf *gguf, const char *path, uint32_t n_parts, struct error *error)
+{
     for (uint32_t i = 0; i < n_parts; i++) {
         char *name = part_path(path, i, n_parts, &gguf->arena);
         if (!name)
@@ -121,7 +127,8 @@ static enum status open_split(struct gguf *gguf, const char *path, uint32_t n_pa
     return STATUS_OK;
 }
 
-static enum status open_parts(struct gguf *gguf, const char *path, struct error *error) {
+static enum status open_parts(struct gguf *gguf, const char *path, struct error *error)
+{
     gguf->parts = arena_allocate_array(&gguf->arena, GGUF_PARTS_MAX, sizeof *gguf->parts);
     if (!gguf->parts)
         return gguf_out_of_memory(error);
@@ -139,7 +146,8 @@ static enum status open_parts(struct gguf *gguf, const char *path, struct error 
     return open_split(gguf, path, count, error);
 }
 
-static const struct tensor *tensor_find(const struct gguf *gguf, struct text name) {
+static const struct tensor *tensor_find(const struct gguf *gguf, struct text name)
+{
     if (!gguf->names.slots)
         return NULL;
     for (size_t i = gguf_names_start(&gguf->names, name);; i = (i + 1) & gguf->names.mask) {
@@ -151,7 +159,8 @@ static const struct tensor *tensor_find(const struct gguf *gguf, struct text nam
     }
 }
 
-static enum status merge_tensors(struct gguf *gguf, struct error *error) {
+static enum status merge_tensors(struct gguf *gguf, struct error *error)
+{
     size_t n_tensors = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         n_tensors += gguf->parts[i].n_tensors;
@@ -187,7 +196,8 @@ static enum status merge_tensors(struct gguf *gguf, struct error *error) {
     return STATUS_OK;
 }
 
-enum status gguf_open(struct gguf **gguf, const char *path, struct error *error) {
+enum status gguf_open(struct gguf **gguf, const char *path, struct error *error)
+{
     *gguf = NULL;
     struct gguf *opened = calloc(1, sizeof *opened);
     if (!opened)
@@ -202,7 +212,8 @@ enum status gguf_open(struct gguf **gguf, const char *path, struct error *error)
     return status;
 }
 
-void gguf_close(struct gguf *gguf) {
+void gguf_close(struct gguf *gguf)
+{
     if (!gguf)
         return;
     for (size_t i = 0; i < gguf->n_parts; i++)
@@ -211,31 +222,37 @@ void gguf_close(struct gguf *gguf) {
     free(gguf);
 }
 
-const char *gguf_path(const struct gguf *gguf) {
+const char *gguf_path(const struct gguf *gguf)
+{
     return gguf->parts[0].path;
 }
 
-uint64_t gguf_file_bytes(const struct gguf *gguf) {
+uint64_t gguf_file_bytes(const struct gguf *gguf)
+{
     uint64_t bytes = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         bytes += gguf->parts[i].size;
     return bytes;
 }
 
-size_t gguf_n_tensors(const struct gguf *gguf) {
+size_t gguf_n_tensors(const struct gguf *gguf)
+{
     return gguf->n_tensors;
 }
 
-const struct tensor *gguf_tensor_at(const struct gguf *gguf, size_t index) {
+const struct tensor *gguf_tensor_at(const struct gguf *gguf, size_t index)
+{
     assert(index < gguf->n_tensors);
     return &gguf->tensors[index];
 }
 
-const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name) {
+const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name)
+{
     return tensor_find(gguf, text_from_string(name));
 }
 
-void gguf_release(const struct gguf *gguf, const struct tensor *tensor) {
+void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
+{
     // Only pages wholly inside: a neighbour may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);

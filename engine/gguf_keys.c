@@ -15,27 +15,32 @@ static const struct {
     [GGUF_F64] = {"float64", 8},
 };
 
-const char *gguf_kind_name(enum gguf_kind kind) {
+const char *gguf_kind_name(enum gguf_kind kind)
+{
     return kinds[kind].name;
 }
 
-size_t gguf_kind_bytes(enum gguf_kind kind) {
+size_t gguf_kind_bytes(enum gguf_kind kind)
+{
     return kinds[kind].bytes;
 }
 
-static uint64_t load(const unsigned char *bytes, size_t size) {
+static uint64_t load(const unsigned char *bytes, size_t size)
+{
     uint64_t value = 0;
     for (size_t i = 0; i < size; i++)
         value |= (uint64_t)bytes[i] << (8 * i);
     return value;
 }
 
-static bool is_integer(enum gguf_kind kind) {
+static bool is_integer(enum gguf_kind kind)
+{
     return kind <= GGUF_I32 || kind == GGUF_U64 || kind == GGUF_I64;
 }
 
 // A uint64 above INT64_MAX comes out negative; no key has such a value.
-static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes) {
+static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes)
+{
     uint64_t bits = load(bytes, gguf_kind_bytes(kind));
     switch (kind) {
     case GGUF_I8:
@@ -49,7 +54,8 @@ static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes) {
     }
 }
 
-static double load_number(enum gguf_kind kind, const unsigned char *bytes) {
+static double load_number(enum gguf_kind kind, const unsigned char *bytes)
+{
     uint64_t bits = load(bytes, gguf_kind_bytes(kind));
     if (kind == GGUF_F32) {
         uint32_t bits32 = (uint32_t)bits;
@@ -66,24 +72,28 @@ static double load_number(enum gguf_kind kind, const unsigned char *bytes) {
 }
 
 static enum status wrong_type(const char *key, const char *expected, const struct gguf_entry *entry,
-                              struct error *error) {
+                              struct error *error)
+{
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s: expected %s, file has %s", key,
                      expected, gguf_kind_name(entry->kind));
 }
 
-static const struct gguf_entry *find(const struct gguf_part *part, const char *key, bool *found) {
+static const struct gguf_entry *find(const struct gguf_part *part, const char *key, bool *found)
+{
     const struct gguf_entry *entry = gguf_part_entry(part, text_from_string(key));
     if (found)
         *found = entry != NULL;
     return entry;
 }
 
-bool gguf_has(const struct gguf *gguf, const char *key) {
+bool gguf_has(const struct gguf *gguf, const char *key)
+{
     return find(&gguf->parts[0], key, NULL) != NULL;
 }
 
 enum status gguf_part_u32(const struct gguf_part *part, const char *key, uint32_t *value, bool *found,
-                          struct error *error) {
+                          struct error *error)
+{
     const struct gguf_entry *entry = find(part, key, found);
     if (!entry)
         return STATUS_OK;
@@ -98,12 +108,13 @@ enum status gguf_part_u32(const struct gguf_part *part, const char *key, uint32_
 }
 
 enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, bool *found,
-                     struct error *error) {
+                     struct error *error)
+{
     return gguf_part_u32(&gguf->parts[0], key, value, found, error);
 }
 
-enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found,
-                     struct error *error) {
+enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found, struct error *error)
+{
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
@@ -113,8 +124,8 @@ enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, boo
     return STATUS_OK;
 }
 
-enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found,
-                      struct error *error) {
+enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found, struct error *error)
+{
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
@@ -125,7 +136,8 @@ enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, boo
 }
 
 enum status gguf_text(const struct gguf *gguf, const char *key, struct text *value, bool *found,
-                      struct error *error) {
+                      struct error *error)
+{
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
@@ -136,7 +148,8 @@ enum status gguf_text(const struct gguf *gguf, const char *key, struct text *val
 }
 
 enum status gguf_array(const struct gguf *gguf, const char *key, struct gguf_array *value, bool *found,
-                       struct error *error) {
+                       struct error *error)
+{
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
     if (!entry)
         return STATUS_OK;
@@ -146,7 +159,8 @@ enum status gguf_array(const struct gguf *gguf, const char *key, struct gguf_arr
     return STATUS_OK;
 }
 
-int64_t gguf_array_integer(const struct gguf_array *array, size_t index) {
+int64_t gguf_array_integer(const struct gguf_array *array, size_t index)
+{
     assert(index < array->n_items && array->kind != GGUF_STRING);
     const unsigned char *item = array->data + index * gguf_kind_bytes(array->kind);
     if (array->kind == GGUF_F32 || array->kind == GGUF_F64) {
@@ -156,7 +170,8 @@ int64_t gguf_array_integer(const struct gguf_array *array, size_t index) {
     return load_integer(array->kind, item);
 }
 
-double gguf_array_number(const struct gguf_array *array, size_t index) {
+double gguf_array_number(const struct gguf_array *array, size_t index)
+{
     assert(index < array->n_items && array->kind != GGUF_STRING);
     return load_number(array->kind, array->data + index * gguf_kind_bytes(array->kind));
 }
@@ -166,7 +181,8 @@ double gguf_array_number(const struct gguf_array *array, size_t index) {
 enum { RENDERED_BYTES_MAX = 60, RENDERED_ITEMS_MAX = 4 };
 
 // In quotes, cut, one line: bytes that are no printable text come as \xNN.
-static void render_string(struct text string, struct buffer *out) {
+static void render_string(struct text string, struct buffer *out)
+{
     buffer_add_byte(out, '"');
     size_t at = 0;
     while (at < string.size && at < RENDERED_BYTES_MAX) {
@@ -186,7 +202,8 @@ static void render_string(struct text string, struct buffer *out) {
     buffer_add_string(out, at < string.size ? "…\"" : "\"");
 }
 
-static void render_scalar(enum gguf_kind kind, const unsigned char *bytes, struct buffer *out) {
+static void render_scalar(enum gguf_kind kind, const unsigned char *bytes, struct buffer *out)
+{
     if (kind == GGUF_BOOL)
         buffer_add_string(out, bytes[0] ? "true" : "false");
     else if (kind == GGUF_F32 || kind == GGUF_F64)
@@ -197,7 +214,8 @@ static void render_scalar(enum gguf_kind kind, const unsigned char *bytes, struc
         buffer_add_format(out, "%lld", (long long)load_integer(kind, bytes));
 }
 
-static void render_array(const struct gguf_array *array, struct buffer *out) {
+static void render_array(const struct gguf_array *array, struct buffer *out)
+{
     buffer_add_format(out, "%zu x %s [", array->n_items, gguf_kind_name(array->kind));
     for (size_t i = 0; i < array->n_items && i < RENDERED_ITEMS_MAX; i++) {
         if (i)
@@ -210,11 +228,13 @@ static void render_array(const struct gguf_array *array, struct buffer *out) {
     buffer_add_string(out, array->n_items > RENDERED_ITEMS_MAX ? ", …]" : "]");
 }
 
-size_t gguf_n_keys(const struct gguf *gguf) {
+size_t gguf_n_keys(const struct gguf *gguf)
+{
     return gguf->parts[0].n_entries;
 }
 
-struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered) {
+struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered)
+{
     assert(index < gguf->parts[0].n_entries);
     const struct gguf_entry *entry = &gguf->parts[0].entries[index];
     if (entry->kind == GGUF_STRING)

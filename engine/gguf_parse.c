@@ -20,15 +20,18 @@ struct reader {
     struct error *error;
 };
 
-static enum status refuse(struct reader *reader, const char *what) {
+static enum status refuse(struct reader *reader, const char *what)
+{
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s at byte %zu", what, reader->at);
 }
 
-enum status gguf_out_of_memory(struct error *error) {
+enum status gguf_out_of_memory(struct error *error)
+{
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the file's index");
 }
 
-static enum status take(struct reader *reader, size_t size, const unsigned char **bytes) {
+static enum status take(struct reader *reader, size_t size, const unsigned char **bytes)
+{
     if (size > reader->part->size - reader->at)
         return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "truncated: %zu bytes wanted at byte %zu of %zu", size, reader->at,
@@ -38,14 +41,16 @@ static enum status take(struct reader *reader, size_t size, const unsigned char 
     return STATUS_OK;
 }
 
-static uint64_t load(const unsigned char *bytes, size_t size) {
+static uint64_t load(const unsigned char *bytes, size_t size)
+{
     uint64_t value = 0;
     for (size_t i = 0; i < size; i++)
         value |= (uint64_t)bytes[i] << (8 * i);
     return value;
 }
 
-static enum status take_u32(struct reader *reader, uint32_t *value) {
+static enum status take_u32(struct reader *reader, uint32_t *value)
+{
     const unsigned char *bytes = NULL;
     enum status status = take(reader, 4, &bytes);
     if (status == STATUS_OK)
@@ -53,7 +58,8 @@ static enum status take_u32(struct reader *reader, uint32_t *value) {
     return status;
 }
 
-static enum status take_u64(struct reader *reader, uint64_t *value) {
+static enum status take_u64(struct reader *reader, uint64_t *value)
+{
     const unsigned char *bytes = NULL;
     enum status status = take(reader, 8, &bytes);
     if (status == STATUS_OK)
@@ -61,7 +67,8 @@ static enum status take_u64(struct reader *reader, uint64_t *value) {
     return status;
 }
 
-static enum status take_string(struct reader *reader, struct text *string) {
+static enum status take_string(struct reader *reader, struct text *string)
+{
     uint64_t size;
     const unsigned char *bytes = NULL;
     enum status status = take_u64(reader, &size);
@@ -76,7 +83,8 @@ static enum status take_string(struct reader *reader, struct text *string) {
 }
 
 // Keys and names stand in messages and logs: text without control characters.
-static enum status take_name(struct reader *reader, const char *noun, size_t size_max, struct text *name) {
+static enum status take_name(struct reader *reader, const char *noun, size_t size_max, struct text *name)
+{
     enum status status = take_string(reader, name);
     if (status != STATUS_OK)
         return status;
@@ -99,7 +107,8 @@ static enum status take_name(struct reader *reader, const char *noun, size_t siz
 // --- Names ---
 
 enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct arena *arena,
-                              struct error *error) {
+                              struct error *error)
+{
     size_t n_slots = 16;
     while (n_slots < 2 * n_names)
         n_slots *= 2;
@@ -108,11 +117,13 @@ enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct a
     return names->slots ? STATUS_OK : gguf_out_of_memory(error);
 }
 
-size_t gguf_names_start(const struct gguf_names *names, struct text name) {
+size_t gguf_names_start(const struct gguf_names *names, struct text name)
+{
     return (size_t)hash_bytes(name.data, name.size, 0) & names->mask;
 }
 
-const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct text key) {
+const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct text key)
+{
     if (!part->keys.slots)
         return NULL;
     for (size_t i = gguf_names_start(&part->keys, key);; i = (i + 1) & part->keys.mask) {
@@ -124,7 +135,8 @@ const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct te
     }
 }
 
-void gguf_names_add(struct gguf_names *names, struct text name, size_t index) {
+void gguf_names_add(struct gguf_names *names, struct text name, size_t index)
+{
     size_t i = gguf_names_start(names, name);
     while (names->slots[i])
         i = (i + 1) & names->mask;
@@ -133,7 +145,8 @@ void gguf_names_add(struct gguf_names *names, struct text name, size_t index) {
 
 // --- Key-values ---
 
-static enum status check_bools(struct reader *reader, const unsigned char *bytes, size_t n_items) {
+static enum status check_bools(struct reader *reader, const unsigned char *bytes, size_t n_items)
+{
     for (size_t i = 0; i < n_items; i++)
         if (bytes[i] > 1)
             return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "bool is %d, expected 0 or 1",
@@ -141,7 +154,8 @@ static enum status check_bools(struct reader *reader, const unsigned char *bytes
     return STATUS_OK;
 }
 
-static enum status parse_strings(struct reader *reader, struct gguf_array *array) {
+static enum status parse_strings(struct reader *reader, struct gguf_array *array)
+{
     if (array->n_items > (reader->part->size - reader->at) / 8)
         return refuse(reader, "truncated: array of strings longer than the file");
     struct text *strings = arena_allocate_array(reader->arena, array->n_items, sizeof *strings);
@@ -156,7 +170,8 @@ static enum status parse_strings(struct reader *reader, struct gguf_array *array
     return STATUS_OK;
 }
 
-static enum status parse_array(struct reader *reader, struct gguf_array *array) {
+static enum status parse_array(struct reader *reader, struct gguf_array *array)
+{
     uint32_t kind = 0;
     uint64_t n_items = 0;
     enum status status = take_u32(reader, &kind);
@@ -184,7 +199,8 @@ static enum status parse_array(struct reader *reader, struct gguf_array *array) 
     return status;
 }
 
-static enum status parse_value(struct reader *reader, struct gguf_entry *entry) {
+static enum status parse_value(struct reader *reader, struct gguf_entry *entry)
+{
     uint32_t kind = 0;
     enum status status = take_u32(reader, &kind);
     if (status != STATUS_OK)
@@ -202,7 +218,8 @@ static enum status parse_value(struct reader *reader, struct gguf_entry *entry) 
     return status;
 }
 
-static enum status parse_keys(struct reader *reader) {
+static enum status parse_keys(struct reader *reader)
+{
     struct gguf_part *part = reader->part;
     enum status status = gguf_names_create(&part->keys, part->n_entries, reader->arena, reader->error);
     if (status != STATUS_OK)
@@ -228,12 +245,14 @@ static enum status parse_keys(struct reader *reader) {
 
 // --- Tensor infos ---
 
-static enum status refuse_tensor(struct reader *reader, const struct tensor *tensor, const char *what) {
+static enum status refuse_tensor(struct reader *reader, const struct tensor *tensor, const char *what)
+{
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: %s",
                      (int)tensor->name.size, tensor->name.data, what);
 }
 
-static enum status parse_dims(struct reader *reader, struct tensor *tensor) {
+static enum status parse_dims(struct reader *reader, struct tensor *tensor)
+{
     enum status status = take_u32(reader, &tensor->n_dims);
     if (status != STATUS_OK)
         return status;
@@ -257,7 +276,8 @@ static enum status parse_dims(struct reader *reader, struct tensor *tensor) {
     return STATUS_OK;
 }
 
-static enum status parse_tensor_type(struct reader *reader, struct tensor *tensor) {
+static enum status parse_tensor_type(struct reader *reader, struct tensor *tensor)
+{
     uint32_t type = 0;
     enum status status = take_u32(reader, &type);
     if (status != STATUS_OK)
@@ -282,7 +302,8 @@ static enum status parse_tensor_type(struct reader *reader, struct tensor *tenso
 
 // Offsets count from the data section, whose start is known only after the last info: kept in `offsets`.
 static enum status parse_tensor(struct reader *reader, struct tensor *tensor, uint64_t alignment,
-                                uint64_t *offset) {
+                                uint64_t *offset)
+{
     enum status status = take_name(reader, "tensor name", GGUF_TENSOR_NAME_BYTES_MAX, &tensor->name);
     if (status == STATUS_OK)
         status = parse_dims(reader, tensor);
@@ -298,7 +319,8 @@ static enum status parse_tensor(struct reader *reader, struct tensor *tensor, ui
     return status;
 }
 
-static enum status place_tensors(struct reader *reader, const uint64_t *offsets, uint64_t alignment) {
+static enum status place_tensors(struct reader *reader, const uint64_t *offsets, uint64_t alignment)
+{
     struct gguf_part *part = reader->part;
     size_t padding = (size_t)(alignment - reader->at % alignment) % alignment;
     if (padding > part->size - reader->at)
@@ -318,7 +340,8 @@ static enum status place_tensors(struct reader *reader, const uint64_t *offsets,
     return STATUS_OK;
 }
 
-static enum status parse_alignment(struct reader *reader, uint64_t *alignment) {
+static enum status parse_alignment(struct reader *reader, uint64_t *alignment)
+{
     uint32_t value = ALIGNMENT_DEFAULT;
     enum status status = gguf_part_u32(reader->part, "general.alignment", &value, NULL, reader->error);
     if (status != STATUS_OK)
@@ -331,7 +354,8 @@ static enum status parse_alignment(struct reader *reader, uint64_t *alignment) {
     return STATUS_OK;
 }
 
-static enum status parse_tensors(struct reader *reader) {
+static enum status parse_tensors(struct reader *reader)
+{
     struct gguf_part *part = reader->part;
     uint64_t alignment = 0;
     enum status status = parse_alignment(reader, &alignment);
@@ -350,7 +374,8 @@ static enum status parse_tensors(struct reader *reader) {
 
 // --- Header ---
 
-static enum status parse_header(struct reader *reader) {
+static enum status parse_header(struct reader *reader)
+{
     const unsigned char *magic = NULL;
     uint32_t version = 0;
     enum status status = take(reader, 4, &magic);
@@ -383,7 +408,8 @@ static enum status parse_header(struct reader *reader) {
     return STATUS_OK;
 }
 
-enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error) {
+enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error)
+{
     struct reader reader = {.part = part, .arena = arena, .error = error};
     enum status status = parse_header(&reader);
     if (status == STATUS_OK)

@@ -42,22 +42,26 @@ static const struct tensor_traits traits_table[TENSOR_TYPE_COUNT] = {
     [TENSOR_MXFP4] = {"MXFP4", 32, 17, dequantise_mxfp4},
 };
 
-const struct tensor_traits *tensor_traits(uint32_t type) {
+const struct tensor_traits *tensor_traits(uint32_t type)
+{
     static const struct tensor_traits unknown;
     return type < TENSOR_TYPE_COUNT ? &traits_table[type] : &unknown;
 }
 
-uint64_t tensor_row_bytes(const struct tensor *tensor) {
+uint64_t tensor_row_bytes(const struct tensor *tensor)
+{
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     assert(traits->name && tensor->dims[0] % traits->block_items == 0);
     return tensor->dims[0] / traits->block_items * traits->block_bytes;
 }
 
-uint64_t tensor_n_rows(const struct tensor *tensor) {
+uint64_t tensor_n_rows(const struct tensor *tensor)
+{
     return tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
 }
 
-void tensor_shape_text(const struct tensor *tensor, char out[64]) {
+void tensor_shape_text(const struct tensor *tensor, char out[64])
+{
     size_t size = 0;
     out[0] = '\0';
     for (uint32_t i = tensor->n_dims; i-- > 0 && size < 64;)

@@ -33,8 +33,11 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
                            struct error *error) WARN_UNUSED;
 void tokenizer_close(struct tokenizer *tokenizer);
 
-// Appends the ids of `text`. Fails only when memory runs out (STATUS_RETRY). Linear in the text's length. Invalid
-// UTF-8 is tokenized as its bytes.
+enum { TOKENIZER_TEXT_BYTES_MAX = 1 << 30 };
+
+// Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: n log n at worst (a word as long as the
+// text), linear for text of words. Errors: STATUS_RETRY when memory runs out; STATUS_REJECT, ERROR_LIMIT_EXCEEDED
+// for a text beyond the limit.
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error) WARN_UNUSED;
 
@@ -45,6 +48,8 @@ void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool specia
 
 int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
 struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id); // raw vocabulary entry
+// Encoding puts a blank before text that follows nothing or a special token: see tokenizer_decode.
+bool tokenizer_strips_first_space(const struct tokenizer *tokenizer);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 // Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>, ...).
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);

@@ -1,0 +1,126 @@
+#include "engine/tokenizer/split.h"
+
+#include "engine/tokenizer/pattern.h"
+#include "engine/tokenizer/split_stage.h"
+
+#include <stdlib.h>
+
+struct splitter {
+    const struct splitter_definition *definition;
+    struct splitter_traits traits; // with the name it was opened by
+    struct unicode_table *table;
+    struct split_stage stages[SPLIT_STAGES_MAX];
+    size_t n_stages;
+};
+
+static enum status open_stages(struct splitter *splitter, struct error *error)
+{
+    splitter->table = unicode_table_create();
+    if (!splitter->table)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the table of characters");
+    for (size_t i = 0; i < splitter->definition->n_stages; i++) {
+        struct split_stage *stage = &splitter->stages[splitter->n_stages++];
+        stage->definition = *splitter->definition->stages[i];
+        stage->table = splitter->table;
+        split_set_prepare(stage);
+        if (stage->definition.end)
+            continue;
+        enum status status =
+            pattern_open(&stage->pattern, text_from_string(stage->definition.pattern), error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+enum status splitter_open(struct splitter **splitter, struct text name, struct error *error)
+{
+    *splitter = NULL;
+    const char *known_name;
+    const struct splitter_definition *definition = splitter_definition_named(name, &known_name);
+    if (!definition)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "unknown pre-tokenizer \"%.*s\"",
+                         name.size < 100 ? (int)name.size : 100, name.data ? name.data : "");
+    struct splitter *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pre-tokenizer");
+    opened->definition = definition;
+    opened->traits = definition->traits;
+    opened->traits.name = known_name;
+    enum status status = open_stages(opened, error);
+    if (status == STATUS_OK)
+        *splitter = opened;
+    else
+        splitter_close(opened);
+    return status;
+}
+
+void splitter_close(struct splitter *splitter)
+{
+    if (!splitter)
+        return;
+    for (size_t i = 0; i < splitter->n_stages; i++)
+        pattern_close(splitter->stages[i].pattern);
+    unicode_table_destroy(splitter->table);
+    free(splitter);
+}
+
+const struct splitter_traits *splitter_traits(const struct splitter *splitter)
+{
+    return &splitter->traits;
+}
+
+struct run {
+    const struct splitter *splitter;
+    void (*word)(void *context, const char *data, size_t size);
+    void *context;
+    bool failed;
+};
+
+static void run_stage(struct run *run, size_t index, const char *at, const char *end);
+
+// A regular expression's pieces: its matches and what lies between.
+static void run_pattern(struct run *run, size_t index, const char *data, size_t size)
+{
+    size_t at = 0;
+    while (at < size) {
+        size_t start, end;
+        if (!pattern_find(run->splitter->stages[index].pattern, (struct text){data, size}, at, &start,
+                          &end)) {
+            run->failed = true;
+            return;
+        }
+        if (start > at)
+            run_stage(run, index + 1, data + at, data + start);
+        if (end > start)
+            run_stage(run, index + 1, data + start, data + end);
+        at = end;
+    }
+}
+
+static void run_stage(struct run *run, size_t index, const char *at, const char *end)
+{
+    if (index == run->splitter->n_stages) {
+        run->word(run->context, at, (size_t)(end - at));
+        return;
+    }
+    const struct split_stage *stage = &run->splitter->stages[index];
+    if (!stage->definition.end) {
+        run_pattern(run, index, at, (size_t)(end - at));
+        return;
+    }
+    while (at < end) {
+        const char *next = stage->definition.end(stage, at, end);
+        run_stage(run, index + 1, at, next);
+        at = next;
+    }
+}
+
+bool splitter_run(const struct splitter *splitter, struct text text,
+                  void (*word)(void *context, const char *data, size_t size), void *context)
+{
+    struct run run = {splitter, word, context, false};
+    if (text.size)
+        run_stage(&run, 0, text.data, text.data + text.size);
+    return !run.failed;
+}

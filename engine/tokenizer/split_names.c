@@ -1,0 +1,226 @@
+// The pre-tokenizers by name: the split patterns of the tokenizer.json files that the models are published
+// with, in the order of their stages. Names: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp (the values
+// of tokenizer.ggml.pre).
+#include "engine/tokenizer/split_stage.h"
+
+#define RANGES(array) (array), sizeof(array) / sizeof *(array)
+
+// --- Stages ---
+
+static const struct split_definition gpt2 = {.end = split_gpt2};
+static const struct split_definition deepseek3 = {.end = split_deepseek3};
+
+// (?i:'s|'t|...)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+#define WORDS(digits)                                                                                        \
+    {                                                                                                        \
+        .end = split_words, .letters = CLASS_LETTER, .digits_max = digits, .contractions = true,             \
+        .newlines_follow = true                                                                              \
+    }
+static const struct split_definition words_1 = WORDS(1);
+static const struct split_definition words_3 = WORDS(3);
+static const struct split_definition words_any = WORDS(0);
+static const struct split_definition words_1_marks = {.end = split_words,
+                                                      .letters = CLASS_LETTER | CLASS_MARK,
+                                                      .digits_max = 1,
+                                                      .contractions = true,
+                                                      .newlines_follow = true};
+static const struct split_definition words_1_no_newlines = {
+    .end = split_words, .letters = CLASS_LETTER, .digits_max = 1, .contractions = true};
+
+static const struct split_definition cased_1 = {
+    .end = split_cased, .digits_max = 1, .newlines_follow = true, .slashes_follow = true};
+static const struct split_definition cased_1_contractions = {.end = split_cased,
+                                                             .digits_max = 1,
+                                                             .contractions = true,
+                                                             .newlines_follow = true,
+                                                             .slashes_follow = true};
+static const struct split_definition cased_3_contractions = {.end = split_cased,
+                                                             .digits_max = 3,
+                                                             .contractions = true,
+                                                             .newlines_follow = true,
+                                                             .slashes_follow = true};
+
+#define RUN .end = split_run, .run_min = 1
+static const struct split_definition number = {RUN, .set.classes = CLASS_NUMBER, .run_max = 1};
+static const struct split_definition numbers_3 = {RUN, .set.classes = CLASS_NUMBER, .run_max = 3};
+static const struct split_definition numbers = {RUN, .set.classes = CLASS_NUMBER};
+
+static const struct split_range digits[] = {{'0', '9'}};
+static const struct split_definition three_digits = { // [0-9][0-9][0-9]
+    .end = split_run,
+    .set = {.ranges = digits, .n_ranges = 1},
+    .run_min = 3,
+    .run_max = 3};
+
+static const struct split_range newline_ranges[] = {{'\n', '\n'}, {'\r', '\r'}};
+static const struct split_definition newline = {RUN, .set = {0, false, RANGES(newline_ranges)}, .run_max = 1};
+static const struct split_definition lines = {RUN, .set = {0, true, newline_ranges, 1}}; // [^\n]+|\n+
+
+// [\p{P}$+<=>^~|]+, and with ` for falcon
+static const struct split_range default_symbols[] = {{'$', '$'}, {'+', '+'}, {'<', '>'},
+                                                     {'^', '^'}, {'|', '|'}, {'~', '~'}};
+static const struct split_range falcon_symbols[] = {{'$', '$'}, {'+', '+'}, {'<', '>'}, {'^', '^'},
+                                                    {'`', '`'}, {'|', '|'}, {'~', '~'}};
+static const struct split_definition default_punctuation = {
+    RUN, .set = {CLASS_PUNCTUATION, false, RANGES(default_symbols)}};
+static const struct split_definition falcon_punctuation = {
+    RUN, .set = {CLASS_PUNCTUATION, false, RANGES(falcon_symbols)}};
+
+// " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar stand in the
+// bracket.
+static const struct split_range bloom_stops[] = {
+    {'!', '!'},     {'(', ')'},     {',', ','},     {'.', '.'},       {'?', '?'},       {'|', '|'},
+    {0x60C, 0x60C}, {0x6D4, 0x6D4}, {0x964, 0x964}, {0x2026, 0x2026}, {0x3001, 0x3002}, {0xFF0C, 0xFF0C}};
+static const struct split_definition bloom_words = {RUN, .set = {CLASS_SPACE, true, RANGES(bloom_stops)},
+                                                    .lead = SPLIT_LEAD_BLANK};
+
+// Letters with case, as the authors of deepseek-llm listed them (Armenian and Georgian small letters are
+// missing).
+static const struct split_range deepseek_letters[] = {
+    {0x41, 0x5A},       {0x61, 0x7A},       {0xB5, 0xB5},       {0xC0, 0xD6},       {0xD8, 0xF6},
+    {0xF8, 0x1BA},      {0x1BC, 0x1BF},     {0x1C4, 0x293},     {0x295, 0x2AF},     {0x370, 0x373},
+    {0x376, 0x377},     {0x37B, 0x37D},     {0x37F, 0x37F},     {0x386, 0x386},     {0x388, 0x38A},
+    {0x38C, 0x38C},     {0x38E, 0x3A1},     {0x3A3, 0x3F5},     {0x3F7, 0x481},     {0x48A, 0x52F},
+    {0x531, 0x556},     {0x10A0, 0x10C5},   {0x13A0, 0x13F5},   {0x13F8, 0x13FD},   {0x1C90, 0x1CBA},
+    {0x1CBD, 0x1CBF},   {0x1D00, 0x1D2B},   {0x1D6B, 0x1D77},   {0x1D79, 0x1D9A},   {0x1E00, 0x1F15},
+    {0x1F18, 0x1F1D},   {0x1F20, 0x1F45},   {0x1F48, 0x1F4D},   {0x1F50, 0x1F57},   {0x1F59, 0x1F59},
+    {0x1F5B, 0x1F5B},   {0x1F5D, 0x1F5D},   {0x1F5F, 0x1F7D},   {0x1F80, 0x1FB4},   {0x1FB6, 0x1FBC},
+    {0x1FBE, 0x1FBE},   {0x1FC2, 0x1FC4},   {0x1FC6, 0x1FCC},   {0x1FD0, 0x1FD3},   {0x1FD6, 0x1FDB},
+    {0x1FE0, 0x1FEC},   {0x1FF2, 0x1FF4},   {0x1FF6, 0x1FFC},   {0x2102, 0x2102},   {0x2107, 0x2107},
+    {0x210A, 0x2113},   {0x2115, 0x2115},   {0x2119, 0x211D},   {0x2124, 0x2124},   {0x2126, 0x2126},
+    {0x2128, 0x2128},   {0x212A, 0x212D},   {0x212F, 0x2134},   {0x2139, 0x2139},   {0x213C, 0x213F},
+    {0x2145, 0x2149},   {0x214E, 0x214E},   {0x2183, 0x2184},   {0x2C00, 0x2C7B},   {0x2C7E, 0x2CE4},
+    {0x2CEB, 0x2CEE},   {0x2CF2, 0x2CF3},   {0xA640, 0xA66D},   {0xA680, 0xA69B},   {0xA722, 0xA76F},
+    {0xA771, 0xA787},   {0xA78B, 0xA78E},   {0xAB70, 0xABBF},   {0xFB00, 0xFB06},   {0xFB13, 0xFB17},
+    {0xFF21, 0xFF3A},   {0xFF41, 0xFF5A},   {0x10400, 0x1044F}, {0x104B0, 0x104D3}, {0x104D8, 0x104FB},
+    {0x10C80, 0x10CB2}, {0x10CC0, 0x10CF2}, {0x118A0, 0x118DF}, {0x1E900, 0x1E943},
+};
+static const struct split_range deepseek_marks[] =
+    { // [!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]
+        {'!', '/'}, {':', '~'}, {0x2018, 0x201F}, {0x3000, 0x3002}, {0xFF01, 0xFF0F}, {0xFF1A, 0xFF5E}};
+static const struct split_range deepseek_scripts[] = { // Chinese, U+0800 to U+4E00 ("Japanese"), Korean
+    {0x800, 0x9FA5},
+    {0xAC00, 0xD7FF}};
+static const struct split_definition deepseek_words = {RUN, .set = {0, false, RANGES(deepseek_letters)},
+                                                       .lead = SPLIT_LEAD_SPACE};
+static const struct split_definition deepseek_punctuation = {RUN, .set = {0, false, RANGES(deepseek_marks)},
+                                                             .lead = SPLIT_LEAD_SPACE};
+static const struct split_definition deepseek_script = {RUN, .set = {0, false, RANGES(deepseek_scripts)}};
+static const struct split_definition coder_words = {RUN, .set.classes = CLASS_LETTER,
+                                                    .lead = SPLIT_LEAD_SPACE};
+static const struct split_definition coder_punctuation = {RUN, .set.classes = CLASS_PUNCTUATION,
+                                                          .lead = SPLIT_LEAD_SPACE};
+static const struct split_definition trailing_space = {.end = split_trailing_space};
+
+static const struct split_range han_kana_ranges[] = {{0x3040, 0x30FF}, {0x4E00, 0x9FA5}};
+static const struct split_definition han_kana = {RUN, .set = {0, false, RANGES(han_kana_ranges)}};
+
+static const struct split_definition jais2 = {
+    .pattern =
+        "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|"
+        "\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s"};
+static const struct split_definition youtu_scripts =
+    { // Korean | punctuation | Bopomofo | Chinese and Japanese
+        .pattern =
+            "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|"
+            "[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}"
+            "\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+|"
+            "[\\x{3105}-\\x{312F}]+|[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{30FF}]+"};
+static const struct split_definition chameleon_sentinel = {.pattern = "<sentinel:[0-9]+>"};
+static const struct split_definition chameleon_image = {.pattern = "IMGIMG[A-I]{1,4}Z"};
+static const struct split_definition chameleon_space = {.pattern = "[\\t\\n]|    |  "};
+static const struct split_definition chameleon_mark = {.pattern = "[\\p{P}!-/:-@\\[-`{-~]"};
+
+// --- Names ---
+
+#define ALIASES(...)                                                                                         \
+    (const char *const[])                                                                                    \
+    {                                                                                                        \
+        __VA_ARGS__, NULL                                                                                    \
+    }
+#define STAGES_1(a)                                                                                          \
+    1,                                                                                                       \
+    {                                                                                                        \
+        &a                                                                                                   \
+    }
+#define STAGES_2(a, b)                                                                                       \
+    2,                                                                                                       \
+    {                                                                                                        \
+        &a, &b                                                                                               \
+    }
+#define STAGES_3(a, b, c)                                                                                    \
+    3,                                                                                                       \
+    {                                                                                                        \
+        &a, &b, &c                                                                                           \
+    }
+
+static const struct splitter_definition definitions[] = {
+    {{"default", false, false}, NULL, 4, {&default_punctuation, &gpt2, &numbers, &three_digits}},
+    {{"gpt-2", false, false},
+     ALIASES("mpt", "olmo", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en",
+             "jina-v2-code", "roberta-bpe", "gigachat", "a.x-4.0", "mellum", "modern-bert", "jais",
+             "trillion", "granite-docling", "exaone4"),
+     STAGES_1(gpt2)},
+    {{"llama-bpe", true, true},
+     ALIASES("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+     STAGES_1(words_3)},
+    {{"dbrx", false, false}, ALIASES("smaug-bpe", "chatglm-bpe", "glm4"), STAGES_1(words_3)},
+    {{"minicpm5", true, false}, NULL, STAGES_2(numbers_3, words_any)},
+    {{"qwen2", false, false},
+     ALIASES("stablelm2", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "kormo", "f2llmv2", "grok-2",
+             "bailingmoe", "bailingmoe2", "llada-moe"),
+     STAGES_1(words_1)},
+    {{"qwen35", false, false}, NULL, STAGES_1(words_1_marks)},
+    {{"laguna", false, false}, NULL, STAGES_2(lines, words_1)},
+    {{"seed-coder", false, false}, NULL, STAGES_1(words_1_no_newlines)},
+    {{"deepseek-llm", false, false},
+     NULL,
+     6,
+     {&newline, &deepseek_words, &deepseek_punctuation, &trailing_space, &deepseek_script, &numbers}},
+    {{"deepseek-coder", false, false},
+     NULL,
+     5,
+     {&newline, &coder_words, &coder_punctuation, &deepseek_script, &number}},
+    {{"deepseek-v3", false, false},
+     ALIASES("hunyuan-dense", "joyai-llm", "hy_v4"),
+     STAGES_3(numbers_3, han_kana, deepseek3)},
+    {{"falcon", false, false}, NULL, STAGES_3(falcon_punctuation, gpt2, three_digits)},
+    {{"starcoder", false, false},
+     ALIASES("refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"),
+     STAGES_2(number, gpt2)},
+    {{"bloom", false, false}, ALIASES("poro-chat", "gpt3-finnish"), STAGES_1(bloom_words)},
+    {{"viking", false, false}, NULL, STAGES_2(bloom_words, number)},
+    {{"tekken", true, true}, NULL, STAGES_1(cased_1)},
+    {{"gpt-4o", false, false},
+     ALIASES("llama4", "kanana2", "talkie", "minimax-m2"),
+     STAGES_1(cased_3_contractions)},
+    {{"youtu", true, false}, NULL, STAGES_2(youtu_scripts, cased_1_contractions)},
+    {{"jais-2", false, false}, NULL, STAGES_1(jais2)},
+    {{"chameleon", false, true},
+     NULL,
+     6,
+     {&chameleon_sentinel, &chameleon_image, &chameleon_space, &number, &chameleon_mark, &gpt2}},
+};
+
+enum { DEFINITION_COUNT = sizeof definitions / sizeof *definitions };
+
+const struct splitter_definition *splitter_definition_at(size_t index)
+{
+    return index < DEFINITION_COUNT ? &definitions[index] : NULL;
+}
+
+const struct splitter_definition *splitter_definition_named(struct text name, const char **known_name)
+{
+    for (size_t i = 0; i < DEFINITION_COUNT; i++) {
+        *known_name = definitions[i].traits.name;
+        if (text_equals_string(name, *known_name))
+            return &definitions[i];
+        for (const char *const *alias = definitions[i].aliases; alias && *alias; alias++) {
+            *known_name = *alias;
+            if (text_equals_string(name, *alias))
+                return &definitions[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,81 @@
+// One stage of a pre-tokenizer: cuts a text into pieces. Shared by split.c, split_names.c (what is called
+// what), split_words.c and split_runs.c (the hand-written stages).
+#pragma once
+
+#include "engine/tokenizer/split.h"
+#include "engine/tokenizer/unicode_class.h"
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pattern;
+struct split_stage;
+
+enum { SPLIT_STAGES_MAX = 8 };
+
+// The pieces of a text are asked for one after the other: `at` is where the one before ended (at < end of the
+// text); returns where this one ends (beyond `at`).
+typedef const char *split_end(const struct split_stage *stage, const char *at, const char *end);
+
+struct split_range {
+    uint32_t first, last;
+};
+
+// A set of characters: classes and ranges together, or all others.
+struct split_set {
+    unsigned classes;
+    bool negated;
+    const struct split_range *ranges; // ascending
+    size_t n_ranges;
+};
+
+enum split_lead { SPLIT_LEAD_NONE, SPLIT_LEAD_BLANK, SPLIT_LEAD_SPACE };
+
+// What a stage is, as split_names.c lists it.
+struct split_definition {
+    split_end *end; // NULL: `pattern` is a regular expression
+    const char *pattern;
+    // split_words.c
+    unsigned letters;     // classes of the letters of words
+    unsigned digits_max;  // digits in one piece; 0: no limit
+    bool contractions;    // 's, 'll, ... are pieces (words) or belong to the word before (cased)
+    bool newlines_follow; // newlines right after punctuation belong to it
+    bool slashes_follow;  // and slashes
+    // split_runs.c
+    struct split_set set;
+    enum split_lead lead; // an optional ' ' or \s before the run
+    unsigned run_min;     // characters of a run
+    unsigned run_max;     // 0: no limit
+};
+
+struct split_stage {
+    struct split_definition definition;
+    const struct unicode_table *table;
+    struct pattern *pattern;
+    bool ascii[128]; // which of them definition.set holds
+};
+
+struct splitter_definition {
+    struct splitter_traits traits;
+    const char *const *aliases; // further names that mean the same, NULL at the end; or NULL
+    size_t n_stages;
+    const struct split_definition *stages[SPLIT_STAGES_MAX];
+};
+
+// NULL: no such pre-tokenizer. `known_name` gets the name as listed, which outlives `name`.
+const struct splitter_definition *splitter_definition_named(struct text name, const char **known_name);
+// The definition at `index`, NULL beyond the last: for tests of all of them.
+const struct splitter_definition *splitter_definition_at(size_t index);
+
+// Hand-written patterns; each implementation shows its regular expression.
+split_end split_gpt2;
+split_end split_words;
+split_end split_cased;
+split_end split_deepseek3;
+split_end split_run;
+split_end split_trailing_space;
+
+// Fills stage->ascii.
+void split_set_prepare(struct split_stage *stage);

@@ -1,0 +1,261 @@
+// The split patterns that cut running text into words, numbers, punctuation and white space. All share their
+// last alternatives: \s+(?!\S)|\s+ leaves the last white-space character of a run to the word that follows
+// it, if a word follows. Patterns: the tokenizer.json files that the models are published with.
+#include "engine/tokenizer/split_stage.h"
+
+static struct unicode_character look(const struct split_stage *stage, const char *at, const char *end)
+{
+    return unicode_at(stage->table, at, end);
+}
+
+// Where the run of characters of these classes ends.
+static const char *skip(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+{
+    for (;;) {
+        while (at < end && stage->table->ascii[(unsigned char)*at] & classes)
+            at++;
+        if (at == end || (unsigned char)*at < 128)
+            return at;
+        struct unicode_character character = unicode_decode(stage->table, at, end);
+        if (!(character.class & classes))
+            return at;
+        at += character.size;
+    }
+}
+
+// As skip, for the characters that have none of these classes.
+static const char *skip_others(const struct split_stage *stage, const char *at, const char *end,
+                               unsigned classes)
+{
+    for (struct unicode_character character; at < end; at += character.size) {
+        character = look(stage, at, end);
+        if (character.class & classes)
+            break;
+    }
+    return at;
+}
+
+// At most `limit` characters of these classes; 0: no limit.
+static const char *skip_counted(const struct split_stage *stage, const char *at, const char *end,
+                                unsigned classes, unsigned limit)
+{
+    if (limit == 0)
+        return skip(stage, at, end, classes);
+    for (unsigned i = 0; i < limit; i++) {
+        struct unicode_character character = look(stage, at, end);
+        if (!(character.class & classes))
+            break;
+        at += character.size;
+    }
+    return at;
+}
+
+static bool is_newline(char byte)
+{
+    return byte == '\r' || byte == '\n';
+}
+
+// \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character; without `newlines` the last two.
+static const char *end_of_space(const struct split_stage *stage, const char *at, const char *end,
+                                bool newlines)
+{
+    const char *after_newline = NULL;
+    const char *last = at; // the run's last character
+    struct unicode_character character;
+    const char *next = at;
+    while ((character = look(stage, next, end)).class & CLASS_SPACE) {
+        last = next;
+        next += character.size;
+        if (is_newline(*last))
+            after_newline = next;
+    }
+    if (newlines && after_newline)
+        return after_newline;
+    return next == end || last == at ? next : last;
+}
+
+static char lower(char byte)
+{
+    return byte >= 'A' && byte <= 'Z' ? (char)(byte + 'a' - 'A') : byte;
+}
+
+// 's|'t|'re|'ve|'m|'ll|'d at `at`: its end, or `at` for none.
+static const char *end_of_contraction(const char *at, const char *end, bool any_case)
+{
+    if (end - at < 2 || *at != '\'')
+        return at;
+    char first = any_case ? lower(at[1]) : at[1];
+    if (first == 's' || first == 't' || first == 'm' || first == 'd')
+        return at + 2;
+    char second = end - at < 3 ? '\0' : any_case ? lower(at[2]) : at[2];
+    bool two =
+        (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
+    return two ? at + 3 : at;
+}
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+const char *split_gpt2(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after = end_of_contraction(at, end, false);
+    if (after > at)
+        return after;
+    const char *body = *at == ' ' ? at + 1 : at;
+    struct unicode_character character = look(stage, body, end);
+    if (character.class & CLASS_LETTER)
+        return skip(stage, body + character.size, end, CLASS_LETTER);
+    if (character.class & CLASS_NUMBER)
+        return skip(stage, body + character.size, end, CLASS_NUMBER);
+    if (character.size && !(character.class & CLASS_SPACE))
+        return skip_others(stage, body, end, CLASS_SPACE | CLASS_LETTER | CLASS_NUMBER);
+    return end_of_space(stage, at, end, false);
+}
+
+// " ?[^\s\p{L}\p{N}]+" with what may follow it, at `at`; `at` for none. `others` are the classes it must not
+// have.
+static const char *end_of_punctuation(const struct split_stage *stage, const char *at, const char *end,
+                                      unsigned others)
+{
+    const char *body = at < end && *at == ' ' ? at + 1 : at;
+    const char *after = skip_others(stage, body, end, others);
+    if (after == body)
+        return at;
+    while (stage->definition.newlines_follow && after < end &&
+           (is_newline(*after) || (stage->definition.slashes_follow && *after == '/')))
+        after++;
+    return after;
+}
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with the stage's letters for \p{L} of words, its limit of
+// digits, and the other options.
+const char *split_words(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = look(stage, at, end);
+    if (character.class & stage->definition.letters && character.class & CLASS_LETTER)
+        return skip(stage, at + character.size, end, stage->definition.letters);
+    if (character.class & CLASS_NUMBER)
+        return skip_counted(stage, at, end, CLASS_NUMBER, stage->definition.digits_max);
+    if (stage->definition.contractions) {
+        const char *after = end_of_contraction(at, end, true);
+        if (after > at)
+            return after;
+    }
+    if (!is_newline(*at) && look(stage, at + character.size, end).class & stage->definition.letters)
+        return skip(stage, at + character.size, end, stage->definition.letters);
+    if (character.class & stage->definition.letters) // a mark that no letter follows
+        return at + character.size;
+    const char *after =
+        end_of_punctuation(stage, at, end, CLASS_SPACE | CLASS_NUMBER | stage->definition.letters);
+    return after > at ? after : end_of_space(stage, at, end, true);
+}
+
+enum {
+    WORD_UPPER = CLASS_UPPER | CLASS_OTHER_LETTER | CLASS_MARK, // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+    WORD_LOWER = CLASS_LOWER | CLASS_OTHER_LETTER | CLASS_MARK, // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+};
+
+// WORD_UPPER* WORD_LOWER+: its end, or `at` for none. Where no lower letter follows the upper run, the
+// regular expression gives characters of the run back until one that is in both classes is left for
+// WORD_LOWER+.
+static const char *end_of_lower_word(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after_both = NULL;
+    struct unicode_character character;
+    const char *next = at;
+    while ((character = look(stage, next, end)).class & WORD_UPPER) {
+        next += character.size;
+        if (character.class & WORD_LOWER)
+            after_both = next;
+    }
+    if (character.class & WORD_LOWER)
+        return skip(stage, next, end, WORD_LOWER);
+    return after_both ? after_both : at;
+}
+
+// WORD_UPPER+ WORD_LOWER*
+static const char *end_of_upper_word(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after = skip(stage, at, end, WORD_UPPER);
+    return after == at ? at : skip(stage, after, end, WORD_LOWER);
+}
+
+// [^\r\n\p{L}\p{N}]? and one of the two words, the one with lower letters first; `at` for none.
+static const char *end_of_cased_word(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = look(stage, at, end);
+    bool leads = !is_newline(*at) && !(character.class & (CLASS_LETTER | CLASS_NUMBER));
+    const char *body = at + character.size;
+    const char *after;
+    if (leads && (after = end_of_lower_word(stage, body, end)) > body)
+        return after;
+    if ((after = end_of_lower_word(stage, at, end)) > at)
+        return after;
+    if (leads && (after = end_of_upper_word(stage, body, end)) > body)
+        return after;
+    return end_of_upper_word(stage, at, end);
+}
+
+// [^\r\n\p{L}\p{N}]?UPPER*LOWER+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}
+// | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+const char *split_cased(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after = end_of_cased_word(stage, at, end);
+    if (after > at)
+        return stage->definition.contractions ? end_of_contraction(after, end, true) : after;
+    after = skip_counted(stage, at, end, CLASS_NUMBER, stage->definition.digits_max);
+    if (after > at)
+        return after;
+    after = end_of_punctuation(stage, at, end, CLASS_SPACE | CLASS_LETTER | CLASS_NUMBER);
+    return after > at ? after : end_of_space(stage, at, end, true);
+}
+
+static bool is_ascii_letter(const char *at, const char *end)
+{
+    return at < end && ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z'));
+}
+
+static bool is_ascii_punctuation(char byte)
+{
+    return byte > ' ' && byte < 0x7F && !(byte >= '0' && byte <= '9') && !(byte >= 'a' && byte <= 'z') &&
+           !(byte >= 'A' && byte <= 'Z');
+}
+
+// A match of split_deepseek3 at `at`; `at` for none.
+static const char *match_deepseek3(const struct split_stage *stage, const char *at, const char *end)
+{
+    enum { WORD = CLASS_LETTER | CLASS_MARK, PUNCTUATION = CLASS_PUNCTUATION | CLASS_SYMBOL };
+    if (is_ascii_punctuation(*at) && is_ascii_letter(at + 1, end)) {
+        const char *after = at + 1;
+        while (is_ascii_letter(after, end))
+            after++;
+        return after;
+    }
+    struct unicode_character character = look(stage, at, end);
+    bool leads = !is_newline(*at) && !(character.class & (CLASS_LETTER | PUNCTUATION));
+    if (leads && look(stage, at + character.size, end).class & WORD)
+        return skip(stage, at + character.size, end, WORD);
+    if (character.class & WORD)
+        return skip(stage, at, end, WORD);
+    const char *body = *at == ' ' ? at + 1 : at;
+    const char *after = skip(stage, body, end, PUNCTUATION);
+    if (after > body) {
+        while (after < end && is_newline(*after))
+            after++;
+        return after;
+    }
+    return character.class & CLASS_SPACE ? end_of_space(stage, at, end, true) : at;
+}
+
+// [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
+// ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ Controls, and numbers, which a stage before has set apart,
+// match nothing: runs of them are pieces.
+const char *split_deepseek3(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after = match_deepseek3(stage, at, end);
+    if (after > at)
+        return after;
+    do
+        at += look(stage, at, end).size;
+    while (at < end && match_deepseek3(stage, at, end) == at);
+    return at;
+}

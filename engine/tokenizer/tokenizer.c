@@ -1,0 +1,337 @@
+#include "engine/tokenizer/tokenizer.h"
+
+#include "engine/tokenizer/tokenizer_parts.h"
+#include "engine/tokenizer/vocabulary.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- Token arrays ---
+
+void token_array_add(struct token_array *array, int32_t id)
+{
+    if (array->failed)
+        return;
+    if (array->n_ids == array->capacity) {
+        size_t capacity = array->capacity ? 2 * array->capacity : 64;
+        int32_t *ids =
+            capacity <= SIZE_MAX / sizeof *ids ? realloc(array->ids, capacity * sizeof *ids) : NULL;
+        if (!ids) {
+            array->failed = true;
+            return;
+        }
+        array->ids = ids;
+        array->capacity = capacity;
+    }
+    array->ids[array->n_ids++] = id;
+}
+
+void token_array_finish(struct token_array *array)
+{
+    free(array->ids);
+    *array = (struct token_array){0};
+}
+
+// --- Open, close ---
+
+enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
+                           struct error *error)
+{
+    struct vocabulary vocabulary = {0};
+    *tokenizer = NULL;
+    enum status status = vocabulary_read_gguf(&vocabulary, gguf, pre, error);
+    if (status == STATUS_OK)
+        status = tokenizer_create(tokenizer, &vocabulary, error);
+    vocabulary_finish(&vocabulary);
+    return status;
+}
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    token_map_finish(&tokenizer->words);
+    merge_table_finish(&tokenizer->merges);
+    special_finish(&tokenizer->specials);
+    splitter_close(tokenizer->splitter);
+    arena_finish(&tokenizer->arena);
+    free(tokenizer);
+}
+
+// --- Encoding ---
+
+// One call of tokenizer_encode.
+struct encoder {
+    const struct tokenizer *tokenizer;
+    struct token_array *ids;
+    struct merge_scratch scratch;
+    int32_t *symbols; // of a long word
+    size_t n_symbols_max;
+    struct buffer prepared;
+    bool failed;
+};
+
+enum { SYMBOLS_ON_STACK = 64 };
+
+// What the vocabulary lacks: tokens of its bytes, or the unknown token, or nothing.
+static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text, int32_t *symbols)
+{
+    size_t n_symbols = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        int32_t id = tokenizer->byte_symbols[(unsigned char)text.data[i]];
+        if (id >= 0)
+            symbols[n_symbols++] = id;
+    }
+    if (n_symbols == 0 && tokenizer->unknown >= 0)
+        symbols[n_symbols++] = tokenizer->unknown;
+    return n_symbols;
+}
+
+size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols)
+{
+    size_t n_symbols = 0;
+    if (tokenizer->byte_level) {
+        for (size_t i = 0; i < word.size; i++)
+            symbols[i] = tokenizer->byte_symbols[(unsigned char)word.data[i]];
+        return word.size;
+    }
+    for (size_t at = 0, size; at < word.size; at += size) {
+        struct text rest = {word.data + at, word.size - at};
+        uint32_t codepoint;
+        size = utf8_decode(rest.data, rest.size, &codepoint);
+        rest.size = size;
+        int32_t id = size == 0   ? -1
+                     : size == 1 ? tokenizer->ascii_symbols[codepoint]
+                                 : token_map_find(&tokenizer->words, tokenizer->forms, rest);
+        if (size == 0)
+            size = rest.size = 1;
+        if (id >= 0)
+            symbols[n_symbols++] = id;
+        else
+            n_symbols += byte_fallback(tokenizer, rest, symbols + n_symbols);
+    }
+    return n_symbols;
+}
+
+// A symbol beyond the vocabulary, or MERGE_NO_SYMBOL, is given as bytes.
+static void emit(struct encoder *encoder, int32_t symbol)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    if (symbol >= 0 && symbol < tokenizer->n_tokens) {
+        token_array_add(encoder->ids, symbol);
+        return;
+    }
+    struct text form = symbol >= 0 ? tokenizer->forms[symbol] : (struct text){0};
+    for (size_t i = 0; i < form.size; i++) {
+        int32_t id = tokenizer->byte_symbols[(unsigned char)form.data[i]];
+        if (id < 0 || id >= tokenizer->n_tokens)
+            id = tokenizer->unknown;
+        if (id >= 0)
+            token_array_add(encoder->ids, id);
+    }
+}
+
+static int32_t *reserve_symbols(struct encoder *encoder, size_t n_symbols)
+{
+    if (n_symbols > encoder->n_symbols_max) {
+        free(encoder->symbols);
+        encoder->symbols = malloc(n_symbols * sizeof *encoder->symbols);
+        encoder->n_symbols_max = encoder->symbols ? n_symbols : 0;
+    }
+    return encoder->symbols;
+}
+
+static void encode_word(void *context, const char *data, size_t size)
+{
+    struct encoder *encoder = context;
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    struct text word = {data, size};
+    if (size <= tokenizer->whole_bytes_max) {
+        int32_t id = token_map_find(&tokenizer->words, tokenizer->forms, word);
+        if (id >= 0 && tokenizer->is_whole[id]) {
+            token_array_add(encoder->ids, id);
+            return;
+        }
+    }
+    int32_t on_stack[SYMBOLS_ON_STACK];
+    int32_t *symbols = size <= SYMBOLS_ON_STACK ? on_stack : reserve_symbols(encoder, size);
+    if (!symbols) {
+        encoder->failed = true;
+        return;
+    }
+    size_t n_symbols = tokenizer_first_symbols(tokenizer, word, symbols);
+    n_symbols = merge_symbols(&tokenizer->merges, &encoder->scratch, symbols, n_symbols);
+    if (n_symbols == SIZE_MAX) {
+        encoder->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n_symbols; i++)
+        emit(encoder, symbols[i]);
+}
+
+// Cuts before each blank that merges never join with what stands before it: the parts merge on their own, to
+// the same tokens as the whole, and most of them are whole words.
+static void encode_blank_words(void *context, const char *data, size_t size)
+{
+    struct encoder *encoder = context;
+    const char *end = data + size;
+    const char *start = data;
+    for (const char *at = data + (size > 0); at < end;) {
+        at = memchr(at, TOKENIZER_BLANK[0], (size_t)(end - at));
+        if (!at)
+            break;
+        if (end - at >= 3 && !memcmp(at, TOKENIZER_BLANK, 3) &&
+            !encoder->tokenizer->joins_blank[(unsigned char)at[-1]]) {
+            encode_word(encoder, start, (size_t)(at - start));
+            start = at;
+        }
+        at++;
+    }
+    if (start < end)
+        encode_word(encoder, start, (size_t)(end - start));
+}
+
+// Blanks become U+2581, and one comes before: text follows nothing or a special token, never other text.
+static struct text prepare(struct encoder *encoder, struct text text)
+{
+    buffer_clear(&encoder->prepared);
+    if (encoder->tokenizer->adds_space)
+        buffer_add_string(&encoder->prepared, TOKENIZER_BLANK);
+    for (size_t at = 0; at < text.size;) {
+        const char *blank = memchr(text.data + at, ' ', text.size - at);
+        size_t size = blank ? (size_t)(blank - text.data) - at : text.size - at;
+        buffer_add(&encoder->prepared, text.data + at, size);
+        if (blank)
+            buffer_add_string(&encoder->prepared, TOKENIZER_BLANK);
+        at += size + 1;
+    }
+    encoder->failed |= encoder->prepared.failed;
+    return (struct text){encoder->prepared.data, encoder->prepared.failed ? 0 : encoder->prepared.size};
+}
+
+// Text without special tokens.
+static void encode_plain(struct encoder *encoder, struct text text)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    if (text.size == 0)
+        return;
+    if (!tokenizer->byte_level)
+        text = prepare(encoder, text);
+    void (*word)(void *, const char *, size_t) = tokenizer->byte_level ? encode_word : encode_blank_words;
+    if (!tokenizer->splitter)
+        word(encoder, text.data, text.size);
+    else if (!splitter_run(tokenizer->splitter, text, word, encoder))
+        encoder->failed = true;
+}
+
+static bool is_space(char byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+static void encode_parts(struct encoder *encoder, struct text text, bool controls)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    struct special_match match;
+    size_t at = 0;
+    while (special_find(&tokenizer->specials, text, at, controls, &match)) {
+        size_t end = match.start;
+        unsigned flags = tokenizer->flags[match.id];
+        while (flags & TOKEN_STRIPS_LEFT && end > at && is_space(text.data[end - 1]))
+            end--;
+        encode_plain(encoder, (struct text){text.data + at, end - at});
+        token_array_add(encoder->ids, match.id);
+        at = match.end;
+        while (flags & TOKEN_STRIPS_RIGHT && at < text.size && is_space(text.data[at]))
+            at++;
+    }
+    encode_plain(encoder, (struct text){text.data + at, text.size - at});
+}
+
+enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
+                             struct token_array *ids, struct error *error)
+{
+    if (text.size > TOKENIZER_TEXT_BYTES_MAX)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "text of %zu bytes, at most %d",
+                         text.size, TOKENIZER_TEXT_BYTES_MAX);
+    struct encoder encoder = {.tokenizer = tokenizer, .ids = ids};
+    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_bos)
+        token_array_add(ids, tokenizer->bos);
+    if (text.size)
+        encode_parts(&encoder, text, flags & TOKENIZER_PARSE_SPECIAL);
+    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_eos)
+        token_array_add(ids, tokenizer->eos);
+    merge_scratch_finish(&encoder.scratch);
+    buffer_finish(&encoder.prepared);
+    free(encoder.symbols);
+    if (encoder.failed || ids->failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to tokenize %zu bytes",
+                         text.size);
+    return STATUS_OK;
+}
+
+// --- Decoding, properties ---
+
+static bool is_token(const struct tokenizer *tokenizer, int32_t id)
+{
+    return id >= 0 && id < tokenizer->n_tokens;
+}
+
+void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
+{
+    assert(is_token(tokenizer, id));
+    if (special || !(tokenizer->flags[id] & (TOKEN_CONTROL | TOKEN_UNKNOWN)))
+        buffer_add_text(out, tokenizer->pieces[id]);
+}
+
+int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer)
+{
+    return tokenizer->n_tokens;
+}
+
+struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
+{
+    assert(is_token(tokenizer, id));
+    return tokenizer->texts[id];
+}
+
+bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
+{
+    return tokenizer->adds_space;
+}
+
+bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)
+{
+    return is_token(tokenizer, id) && tokenizer->flags[id] & TOKEN_CONTROL;
+}
+
+bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
+{
+    return is_token(tokenizer, id) && tokenizer->flags[id] & TOKEN_ENDS_GENERATION;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->adds_bos;
+}
+
+const char *tokenizer_model_name(const struct tokenizer *tokenizer)
+{
+    return tokenizer->splitter ? "bpe" : "spm";
+}
+
+const char *tokenizer_pre_name(const struct tokenizer *tokenizer)
+{
+    return tokenizer->splitter ? splitter_traits(tokenizer->splitter)->name : "";
+}

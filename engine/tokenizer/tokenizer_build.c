@@ -1,0 +1,347 @@
+// Builds a tokenizer from a vocabulary: resolves merges to ids, finds which words are tokens as they stand,
+// and prepares what encoding and decoding look up.
+#include "engine/tokenizer/byte_alphabet.h"
+#include "engine/tokenizer/tokenizer_parts.h"
+#include "engine/tokenizer/vocabulary.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// State of one build. `symbol_texts` grows as merges name symbols that are no tokens.
+struct builder {
+    struct tokenizer *tokenizer;
+    const struct vocabulary *vocabulary;
+    struct text *symbol_texts;
+    size_t n_symbols, capacity;
+    struct token_map by_text;
+    struct merge_scratch scratch;
+};
+
+static struct text copy_text(struct arena *arena, struct text text)
+{
+    char *copy = arena_copy(arena, text.data, text.size);
+    return (struct text){copy, copy ? text.size : 0};
+}
+
+// --- Symbols ---
+
+static bool add_symbol(struct builder *builder, struct text text)
+{
+    if (builder->n_symbols == builder->capacity) {
+        size_t capacity = builder->capacity ? 2 * builder->capacity : builder->vocabulary->n_tokens + 1;
+        struct text *texts =
+            capacity < INT32_MAX ? realloc(builder->symbol_texts, capacity * sizeof *texts) : NULL;
+        if (!texts)
+            return false;
+        builder->symbol_texts = texts;
+        builder->capacity = capacity;
+    }
+    struct text copy = copy_text(&builder->tokenizer->arena, text);
+    if (!copy.data)
+        return false;
+    builder->symbol_texts[builder->n_symbols++] = copy;
+    return copy.size == 0 ||
+           token_map_add(&builder->by_text, builder->symbol_texts, (int32_t)builder->n_symbols - 1);
+}
+
+// The symbol with that text, made where there is none; -1: no memory.
+static int32_t intern(struct builder *builder, struct text text)
+{
+    int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
+    if (id >= 0)
+        return id;
+    return add_symbol(builder, text) ? (int32_t)builder->n_symbols - 1 : -1;
+}
+
+static bool add_tokens(struct builder *builder)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    for (size_t i = 0; i < builder->vocabulary->n_tokens; i++)
+        if (!add_symbol(builder, builder->vocabulary->texts[i]))
+            return false;
+    tokenizer->n_tokens = (int32_t)builder->vocabulary->n_tokens;
+    tokenizer->flags = arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->flags);
+    if (!tokenizer->flags)
+        return false;
+    memcpy(tokenizer->flags, builder->vocabulary->flags, builder->n_symbols * sizeof *tokenizer->flags);
+    return true;
+}
+
+// --- Merges ---
+
+static bool add_listed_merges(struct builder *builder)
+{
+    for (size_t i = 0; i < builder->vocabulary->n_merges; i++) {
+        const struct vocabulary_merge *merge = &builder->vocabulary->merges[i];
+        char joined[2 * VOCABULARY_TOKEN_BYTES_MAX + 1];
+        size_t size = merge->left.size + merge->right.size;
+        assert(size <= sizeof joined);
+        memcpy(joined, merge->left.data, merge->left.size);
+        memcpy(joined + merge->left.size, merge->right.data, merge->right.size);
+        int32_t left = intern(builder, merge->left);
+        int32_t right = intern(builder, merge->right);
+        int32_t merged = intern(builder, (struct text){joined, size});
+        if (left < 0 || right < 0 || merged < 0 ||
+            !merge_table_add(&builder->tokenizer->merges, left, right, (uint32_t)i, merged))
+            return false;
+    }
+    return true;
+}
+
+// Falls as the score rises; equal for equal scores. The bits of an IEEE float are ordered like its value,
+// backwards for negative ones. Never UINT32_MAX, the rank of what does not merge.
+static uint32_t rank_of_score(float score)
+{
+    uint32_t bits;
+    score += 0.0f; // -0 becomes +0
+    memcpy(&bits, &score, sizeof bits);
+    uint32_t rising = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return UINT32_MAX - (rising ? rising : 1);
+}
+
+// A symbol that text can be made of: a token, or a character that no token is (made here). -1: neither;
+// *failed: no memory.
+static int32_t part_symbol(struct builder *builder, struct text part, bool *failed)
+{
+    int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, part);
+    uint32_t codepoint;
+    if (id >= 0 || utf8_decode(part.data, part.size, &codepoint) != part.size)
+        return id;
+    id = intern(builder, part);
+    *failed |= id < 0;
+    return id;
+}
+
+// SentencePiece merges any two symbols whose texts put together are a token: each way to cut a token in two.
+static bool add_scored_merges(struct builder *builder)
+{
+    bool failed = false;
+    for (size_t i = 0; i < builder->vocabulary->n_tokens && !failed; i++) {
+        struct text text = builder->symbol_texts[i];
+        uint32_t rank = rank_of_score(builder->vocabulary->scores[i]);
+        uint32_t codepoint;
+        if (token_map_find(&builder->by_text, builder->symbol_texts, text) != (int32_t)i)
+            continue; // a second token of the same text is never reached
+        for (size_t at = 0, size; at < text.size && !failed; at += size) {
+            size = utf8_decode(text.data + at, text.size - at, &codepoint);
+            size = size ? size : 1;
+            if (at == 0)
+                continue;
+            int32_t left = part_symbol(builder, (struct text){text.data, at}, &failed);
+            if (left < 0)
+                continue;
+            int32_t right = part_symbol(builder, (struct text){text.data + at, text.size - at}, &failed);
+            if (right >= 0)
+                failed |= !merge_table_add(&builder->tokenizer->merges, left, right, rank, (int32_t)i);
+        }
+    }
+    return !failed;
+}
+
+// Text of U+2581 words can be cut before each blank that no merge joins with what stands before it.
+static void find_joins(struct tokenizer *tokenizer, const struct text *texts)
+{
+    for (size_t i = 0; tokenizer->merges.rules && i <= tokenizer->merges.mask; i++) {
+        const struct merge_rule *rule = &tokenizer->merges.rules[i];
+        if (!rule->pair)
+            continue;
+        struct text text = texts[rule->merged];
+        for (size_t at = 1; at + 3 <= text.size; at++)
+            if (!memcmp(text.data + at, TOKENIZER_BLANK, 3))
+                tokenizer->joins_blank[(unsigned char)text.data[at - 1]] = true;
+    }
+}
+
+// --- Forms, words ---
+
+static bool make_forms(struct builder *builder)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    size_t n_symbols = builder->n_symbols;
+    tokenizer->n_symbols = n_symbols;
+    tokenizer->texts = arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->texts);
+    tokenizer->forms = arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->forms);
+    if (!tokenizer->texts || !tokenizer->forms)
+        return false;
+    memcpy(tokenizer->texts, builder->symbol_texts, n_symbols * sizeof *tokenizer->texts);
+    for (size_t i = 0; i < n_symbols; i++) {
+        struct text text = tokenizer->texts[i];
+        tokenizer->forms[i] = text;
+        if (tokenizer->byte_level) {
+            char *bytes = arena_allocate(&tokenizer->arena, text.size + 1);
+            size_t size;
+            if (!bytes)
+                return false;
+            bool decodes = byte_alphabet_decode(text, bytes, &size);
+            tokenizer->forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
+        }
+        if (tokenizer->forms[i].size && !token_map_add(&tokenizer->words, tokenizer->forms, (int32_t)i))
+            return false;
+    }
+    return true;
+}
+
+static void find_first_symbols(struct tokenizer *tokenizer)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char name[8];
+        char raw = (char)byte;
+        snprintf(name, sizeof name, "<0x%02X>", byte);
+        struct text text = tokenizer->byte_level ? (struct text){&raw, 1} : text_from_string(name);
+        int32_t id = token_map_find(&tokenizer->words, tokenizer->forms, text);
+        bool is_token = id >= 0 && id < tokenizer->n_tokens;
+        tokenizer->byte_symbols[byte] = is_token || tokenizer->byte_level ? id : -1;
+        if (byte < 128)
+            tokenizer->ascii_symbols[byte] =
+                token_map_find(&tokenizer->words, tokenizer->forms, (struct text){&raw, 1});
+    }
+}
+
+// Whether merging the token's form gives the token and nothing else. False also when memory ran out
+// (*failed).
+static bool merges_to_itself(struct builder *builder, int32_t id, bool *failed)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    struct text form = tokenizer->forms[id];
+    int32_t symbols[VOCABULARY_TOKEN_BYTES_MAX];
+    if (form.size == 0 || form.size > VOCABULARY_TOKEN_BYTES_MAX)
+        return false;
+    size_t n_symbols = tokenizer_first_symbols(tokenizer, form, symbols);
+    size_t n_merged = merge_symbols(&tokenizer->merges, &builder->scratch, symbols, n_symbols);
+    *failed |= n_merged == SIZE_MAX;
+    return n_merged == 1 && symbols[0] == id;
+}
+
+static bool find_whole_words(struct builder *builder)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    bool failed = false;
+    tokenizer->is_whole =
+        arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->is_whole);
+    if (!tokenizer->is_whole)
+        return false;
+    for (int32_t id = 0; id < tokenizer->n_tokens && !failed; id++) {
+        struct text form = tokenizer->forms[id];
+        tokenizer->is_whole[id] =
+            form.size > 0 && (builder->vocabulary->ignores_merges || merges_to_itself(builder, id, &failed));
+        if (tokenizer->is_whole[id] && form.size > tokenizer->whole_bytes_max)
+            tokenizer->whole_bytes_max = form.size;
+    }
+    return !failed;
+}
+
+// --- Pieces, special tokens ---
+
+// U+2581 becomes a blank.
+static struct text unescape(struct arena *arena, struct text text)
+{
+    char *piece = arena_allocate(arena, text.size + 1);
+    size_t size = 0;
+    for (size_t at = 0; piece && at < text.size;) {
+        bool blank = text.size - at >= 3 && !memcmp(text.data + at, TOKENIZER_BLANK, 3);
+        piece[size++] = blank ? ' ' : text.data[at];
+        at += blank ? 3 : 1;
+    }
+    return (struct text){piece, piece ? size : 0};
+}
+
+static int hexadecimal(char digit)
+{
+    return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+// The byte that "<0x0A>" names.
+static struct text named_byte(struct arena *arena, struct text text)
+{
+    if (text.size != 6 || memcmp(text.data, "<0x", 3) || text.data[5] != '>' ||
+        hexadecimal(text.data[3]) < 0 || hexadecimal(text.data[4]) < 0)
+        return text;
+    char byte = (char)(hexadecimal(text.data[3]) * 16 + hexadecimal(text.data[4]));
+    return copy_text(arena, (struct text){&byte, 1});
+}
+
+static struct text piece_of(struct tokenizer *tokenizer, int32_t id)
+{
+    unsigned flags = tokenizer->flags[id];
+    struct text text = tokenizer->texts[id];
+    if (flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED))
+        return text;
+    if (flags & TOKEN_BYTE)
+        return named_byte(&tokenizer->arena, text);
+    if (!(flags & TOKEN_NORMAL))
+        return (struct text){"", 0};
+    if (tokenizer->byte_level)
+        return tokenizer->forms[id].data ? tokenizer->forms[id] : text;
+    return unescape(&tokenizer->arena, text);
+}
+
+static bool make_pieces(struct tokenizer *tokenizer)
+{
+    tokenizer->pieces =
+        arena_allocate_array(&tokenizer->arena, (size_t)tokenizer->n_tokens, sizeof *tokenizer->pieces);
+    if (!tokenizer->pieces)
+        return false;
+    for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
+        tokenizer->pieces[id] = piece_of(tokenizer, id);
+        if (!tokenizer->pieces[id].data)
+            return false;
+    }
+    return true;
+}
+
+static bool add_specials(struct tokenizer *tokenizer)
+{
+    for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
+        unsigned flags = tokenizer->flags[id];
+        if (flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED) &&
+            !special_add(&tokenizer->specials, tokenizer->texts[id], id,
+                         flags & (TOKEN_CONTROL | TOKEN_UNKNOWN)))
+            return false;
+    }
+    return true;
+}
+
+static bool build(struct builder *builder)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (!add_tokens(builder))
+        return false;
+    if (!(builder->vocabulary->merges ? add_listed_merges(builder) : add_scored_merges(builder)))
+        return false;
+    if (!make_forms(builder))
+        return false;
+    find_joins(tokenizer, tokenizer->forms);
+    find_first_symbols(tokenizer);
+    return find_whole_words(builder) && make_pieces(tokenizer) && add_specials(tokenizer);
+}
+
+enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary, struct error *error)
+{
+    *tokenizer = NULL;
+    struct tokenizer *created = calloc(1, sizeof *created);
+    bool built = false;
+    if (created) {
+        created->byte_level = vocabulary->byte_level;
+        created->adds_space = vocabulary->adds_space;
+        created->adds_bos = vocabulary->adds_bos;
+        created->adds_eos = vocabulary->adds_eos;
+        created->bos = vocabulary->bos;
+        created->eos = vocabulary->eos;
+        created->unknown = vocabulary->unknown;
+        struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
+        built = build(&builder);
+        free(builder.symbol_texts);
+        token_map_finish(&builder.by_text);
+        merge_scratch_finish(&builder.scratch);
+    }
+    if (!built) {
+        tokenizer_close(created);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the tokenizer");
+    }
+    created->splitter = vocabulary->splitter;
+    vocabulary->splitter = NULL;
+    *tokenizer = created;
+    return STATUS_OK;
+}

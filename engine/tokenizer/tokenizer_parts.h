@@ -1,0 +1,36 @@
+// The tokenizer as tokenizer_build.c makes it and tokenizer.c uses it. Private to these two.
+#pragma once
+
+#include "engine/tokenizer/merge.h"
+#include "engine/tokenizer/special.h"
+#include "engine/tokenizer/split.h"
+#include "engine/tokenizer/token_map.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "schemas/arena.h"
+
+#define TOKENIZER_BLANK "\xE2\x96\x81" // U+2581, SentencePiece's blank
+
+struct tokenizer {
+    struct arena arena;
+    int32_t n_tokens;
+    uint16_t *flags;     // enum token_flag
+    struct text *texts;  // as the vocabulary has them
+    struct text *pieces; // as they stand in running text; empty for unused tokens
+    // Symbols: the tokens, and beyond them what merges name but the vocabulary lacks.
+    struct text *forms; // the bytes a symbol stands for in prepared text: blanks are U+2581 unless byte_level
+    size_t n_symbols;
+    struct token_map words; // symbols by form
+    bool *is_whole;         // the form as a word of its own becomes just that token
+    size_t whole_bytes_max; // of those
+    struct merge_table merges;
+    int32_t byte_symbols[256];  // byte_level: the symbol of each byte; else the token "<0xNN>"; -1: none
+    int32_t ascii_symbols[128]; // not byte_level: the symbol of each character
+    bool joins_blank[256];      // not byte_level: some merge joins this byte with a blank after it
+    struct special_matcher specials;
+    struct splitter *splitter;
+    bool byte_level, adds_space, adds_bos, adds_eos;
+    int32_t bos, eos, unknown;
+};
+
+// Writes the symbols that the word starts out as; returns how many (at most word.size).
+size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols);

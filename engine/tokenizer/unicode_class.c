@@ -1,0 +1,95 @@
+#include "engine/tokenizer/unicode_class.h"
+
+#include "schemas/text.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct class_range {
+    uint32_t first : 24;
+    uint32_t class : 8;
+};
+
+#define U CLASS_UPPER
+#define L CLASS_LOWER
+#define O CLASS_OTHER_LETTER
+#define M CLASS_MARK
+#define N CLASS_NUMBER
+#define P CLASS_PUNCTUATION
+#define S CLASS_SYMBOL
+#define W CLASS_SPACE
+#define R(first, class)                                                                                      \
+    {                                                                                                        \
+        first, class                                                                                         \
+    }
+static const struct class_range ranges[] = {
+#include "engine/tokenizer/unicode_ranges.h"
+};
+#undef U
+#undef L
+#undef O
+#undef M
+#undef N
+#undef P
+#undef S
+#undef W
+#undef R
+
+enum { RANGE_COUNT = sizeof ranges / sizeof *ranges };
+
+// Writes page `page`; `*range` is the range its first codepoint lies in, and moves on.
+static void fill_page(uint8_t *out, size_t page, size_t *range)
+{
+    for (size_t i = 0; i < 256; i++) {
+        uint32_t codepoint = (uint32_t)(page * 256 + i);
+        while (*range + 1 < RANGE_COUNT && ranges[*range + 1].first <= codepoint)
+            ++*range;
+        out[i] = (uint8_t)ranges[*range].class;
+    }
+}
+
+struct unicode_table *unicode_table_create(void)
+{
+    struct unicode_table *table = calloc(1, sizeof *table);
+    uint8_t(*pages)[256] = calloc(256, sizeof *pages);
+    size_t n_pages = 0;
+    size_t range = 0;
+    for (size_t page = 0; table && pages && page < CLASS_PAGE_COUNT; page++) {
+        uint8_t filled[256];
+        fill_page(filled, page, &range);
+        size_t same = 0;
+        while (same < n_pages && memcmp(pages[same], filled, 256))
+            same++;
+        if (same == n_pages) {
+            assert(n_pages < 256); // of the 4352 pages about 170 differ
+            memcpy(pages[n_pages++], filled, 256);
+        }
+        table->page_of[page] = (uint8_t)same;
+    }
+    if (!table || !pages) {
+        free(table);
+        free(pages);
+        return NULL;
+    }
+    uint8_t(*shrunk)[256] = realloc(pages, n_pages * sizeof *pages);
+    table->pages = shrunk ? shrunk : pages;
+    memcpy(table->ascii, table->pages[table->page_of[0]], 128);
+    return table;
+}
+
+void unicode_table_destroy(struct unicode_table *table)
+{
+    if (table)
+        free(table->pages);
+    free(table);
+}
+
+struct unicode_character unicode_decode(const struct unicode_table *table, const char *at, const char *end)
+{
+    uint32_t codepoint;
+    size_t size = utf8_decode(at, (size_t)(end - at), &codepoint);
+    if (size == 0)
+        return (struct unicode_character){0xFFFD, (uint8_t)unicode_class_of(table, 0xFFFD), 1};
+    return (struct unicode_character){codepoint, (uint8_t)unicode_class_of(table, codepoint), (uint8_t)size};
+}

@@ -1,0 +1,67 @@
+// What a tokenizer is built from, whatever file it came from: an adapter (vocabulary_gguf.c) fills this, and
+// tokenizer_create reads it. Texts are borrowed from the file until then. Zeroed is valid and empty.
+#pragma once
+
+#include "engine/tokenizer/split.h"
+#include "schemas/arena.h"
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct tokenizer;
+
+enum token_flag {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,      // stands for what the vocabulary lacks
+    TOKEN_CONTROL = 4,      // found in text, and shown, only where special tokens are asked for
+    TOKEN_USER_DEFINED = 8, // found in any text, before everything else
+    TOKEN_UNUSED = 16,
+    TOKEN_BYTE = 32,        // "<0x0A>"
+    TOKEN_STRIPS_LEFT = 64, // takes the white space before it away
+    TOKEN_STRIPS_RIGHT = 128,
+    TOKEN_ENDS_GENERATION = 256,
+};
+
+enum {
+    VOCABULARY_TOKENS_MAX = 1 << 22,
+    VOCABULARY_TOKEN_BYTES_MAX = 4096,
+    VOCABULARY_MERGES_MAX = 1 << 23,
+};
+
+struct vocabulary_merge {
+    struct text left, right;
+};
+
+struct vocabulary {
+    struct arena arena; // of the arrays
+    size_t n_tokens;
+    struct text *texts;
+    uint16_t *flags; // enum token_flag
+    // One of the two: pairs in order of rank, or (SentencePiece) a score for each token, the highest merged
+    // first.
+    struct vocabulary_merge *merges;
+    size_t n_merges;
+    float *scores;
+    bool byte_level;     // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
+    bool adds_space;     // before text that follows nothing or a special token
+    bool ignores_merges; // a word that is a token is that token, whatever the merges say
+    bool adds_bos, adds_eos;
+    int32_t bos, eos, unknown; // -1: none
+    struct splitter *splitter; // NULL: text is not cut into words
+};
+
+void vocabulary_finish(struct vocabulary *vocabulary);
+
+// Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
+enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
+                                 struct error *error) WARN_UNUSED;
+// Flags the tokens that are known by their text: what ends a turn, what marks code to fill in, and so on.
+// Call it once the file's own flags stand.
+void vocabulary_flag_known(struct vocabulary *vocabulary);
+
+// Builds a tokenizer; takes vocabulary->splitter over, copies all else. Errors: STATUS_REFUSE.
+enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary,
+                             struct error *error) WARN_UNUSED;

@@ -1,0 +1,294 @@
+// Reads a vocabulary from the keys of a GGUF file:
+//   tokenizer.ggml.model   "llama": SentencePiece, merged by scores; "gpt2": byte-level BPE
+//   tokenizer.ggml.pre     how byte-level BPE cuts text into words
+//   tokenizer.ggml.tokens, scores, token_type, merges ("left right"), bos_token_id, eos_token_id, ...
+// Defaults where a key is missing are llama.cpp's (src/llama-vocab.cpp), by whose converters such files are
+// made.
+#include "engine/gguf.h"
+#include "engine/tokenizer/vocabulary.h"
+
+#include <string.h>
+
+struct source {
+    const struct gguf *gguf;
+    struct vocabulary *vocabulary;
+    struct error *error;
+};
+
+static enum status refuse_model_file(struct source *source, const char *what)
+{
+    return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s", what);
+}
+
+static enum status out_of_memory(struct source *source)
+{
+    return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+}
+
+// An array of `n_items` (0: any number) of strings or numbers; *found false when it is absent.
+static enum status read_array(struct source *source, const char *key, bool strings, size_t n_items,
+                              struct gguf_array *array, bool *found)
+{
+    enum status status = gguf_array(source->gguf, key, array, found, source->error);
+    if (status != STATUS_OK || !*found)
+        return status;
+    if ((array->kind == GGUF_STRING) != strings || array->kind == GGUF_BOOL)
+        return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s: expected an array of %s",
+                         key, strings ? "strings" : "numbers");
+    if (n_items && array->n_items < n_items)
+        return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s: %zu items for %zu tokens",
+                         key, array->n_items, n_items);
+    return STATUS_OK;
+}
+
+static enum status read_tokens(struct source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct gguf_array array;
+    bool found;
+    enum status status = read_array(source, "tokenizer.ggml.tokens", true, 0, &array, &found);
+    if (status != STATUS_OK)
+        return status;
+    if (!found || array.n_items == 0)
+        return refuse_model_file(source, "key tokenizer.ggml.tokens: missing or empty");
+    if (array.n_items > VOCABULARY_TOKENS_MAX)
+        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "key tokenizer.ggml.tokens: %zu tokens, at most %d", array.n_items,
+                         VOCABULARY_TOKENS_MAX);
+    vocabulary->n_tokens = array.n_items;
+    vocabulary->texts = arena_allocate_array(&vocabulary->arena, array.n_items, sizeof *vocabulary->texts);
+    vocabulary->flags = arena_allocate_array(&vocabulary->arena, array.n_items, sizeof *vocabulary->flags);
+    if (!vocabulary->texts || !vocabulary->flags)
+        return out_of_memory(source);
+    for (size_t i = 0; i < array.n_items; i++) {
+        vocabulary->texts[i] = array.strings[i];
+        vocabulary->flags[i] = TOKEN_NORMAL;
+        if (array.strings[i].size > VOCABULARY_TOKEN_BYTES_MAX)
+            return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "token %zu has %zu bytes, at most %d", i, array.strings[i].size,
+                             VOCABULARY_TOKEN_BYTES_MAX);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_types(struct source *source)
+{
+    static const uint16_t flags_of[] = {
+        [1] = TOKEN_NORMAL,       [2] = TOKEN_UNKNOWN, [3] = TOKEN_CONTROL,
+        [4] = TOKEN_USER_DEFINED, [5] = TOKEN_UNUSED,  [6] = TOKEN_BYTE,
+    };
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct gguf_array array;
+    bool found;
+    enum status status =
+        read_array(source, "tokenizer.ggml.token_type", false, vocabulary->n_tokens, &array, &found);
+    for (size_t i = 0; status == STATUS_OK && found && i < vocabulary->n_tokens; i++) {
+        int64_t type = gguf_array_integer(&array, i);
+        vocabulary->flags[i] = type >= 1 && type <= 6 ? flags_of[type] : 0;
+    }
+    return status;
+}
+
+static enum status read_scores(struct source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct gguf_array array;
+    bool found;
+    enum status status =
+        read_array(source, "tokenizer.ggml.scores", false, vocabulary->n_tokens, &array, &found);
+    if (status != STATUS_OK)
+        return status;
+    vocabulary->scores =
+        arena_allocate_array(&vocabulary->arena, vocabulary->n_tokens, sizeof *vocabulary->scores);
+    if (!vocabulary->scores)
+        return out_of_memory(source);
+    for (size_t i = 0; found && i < vocabulary->n_tokens; i++) {
+        vocabulary->scores[i] = (float)gguf_array_number(&array, i);
+        if (vocabulary->scores[i] != vocabulary->scores[i])
+            return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "key tokenizer.ggml.scores: item %zu is not a number", i);
+    }
+    return STATUS_OK;
+}
+
+// "left right"; a blank that stands first belongs to the left.
+static enum status read_merges(struct source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct gguf_array array;
+    bool found;
+    enum status status = read_array(source, "tokenizer.ggml.merges", true, 0, &array, &found);
+    if (status != STATUS_OK)
+        return status;
+    if (!found)
+        return refuse_model_file(source, "key tokenizer.ggml.merges: missing");
+    if (array.n_items > VOCABULARY_MERGES_MAX)
+        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "key tokenizer.ggml.merges: %zu merges, at most %d", array.n_items,
+                         VOCABULARY_MERGES_MAX);
+    vocabulary->n_merges = array.n_items;
+    vocabulary->merges = arena_allocate_array(&vocabulary->arena, array.n_items, sizeof *vocabulary->merges);
+    if (!vocabulary->merges)
+        return out_of_memory(source);
+    for (size_t i = 0; i < array.n_items; i++) {
+        struct text text = array.strings[i];
+        const char *blank = text.size > 2 ? memchr(text.data + 1, ' ', text.size - 1) : NULL;
+        if (!blank || blank + 1 == text.data + text.size || text.size > 2 * VOCABULARY_TOKEN_BYTES_MAX + 1)
+            return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "key tokenizer.ggml.merges: item %zu is not two symbols with a blank between",
+                             i);
+        size_t left = (size_t)(blank - text.data);
+        vocabulary->merges[i].left = (struct text){text.data, left};
+        vocabulary->merges[i].right = (struct text){blank + 1, text.size - left - 1};
+    }
+    return STATUS_OK;
+}
+
+// An id outside the vocabulary counts as absent, as does one that no key gives.
+static enum status read_id(struct source *source, const char *key, int32_t *id)
+{
+    uint32_t value;
+    bool found = false;
+    enum status status = gguf_u32(source->gguf, key, &value, &found, source->error);
+    if (status == STATUS_OK && found && value < source->vocabulary->n_tokens)
+        *id = (int32_t)value;
+    if (*id >= 0 && (size_t)*id >= source->vocabulary->n_tokens)
+        *id = -1;
+    return status;
+}
+
+static enum status read_ids(struct source *source)
+{
+    static const char *const end_keys[] = {
+        "tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
+        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id",
+    };
+    struct vocabulary *vocabulary = source->vocabulary;
+    enum status status = read_id(source, "tokenizer.ggml.bos_token_id", &vocabulary->bos);
+    if (status == STATUS_OK)
+        status = read_id(source, "tokenizer.ggml.eos_token_id", &vocabulary->eos);
+    if (status == STATUS_OK)
+        status = read_id(source, "tokenizer.ggml.unknown_token_id", &vocabulary->unknown);
+    vocabulary_flag_known(vocabulary);
+    if (status == STATUS_OK && vocabulary->eos >= 0)
+        vocabulary->flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof end_keys / sizeof *end_keys; i++) {
+        int32_t id = -1;
+        status = read_id(source, end_keys[i], &id);
+        if (id >= 0)
+            vocabulary->flags[id] |= TOKEN_ENDS_GENERATION;
+    }
+    return status;
+}
+
+// A file that asks for bos or eos must say which token that is.
+static enum status read_additions(struct source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    static const char bos_key[] = "tokenizer.ggml.add_bos_token";
+    static const char eos_key[] = "tokenizer.ggml.add_eos_token";
+    enum status status = gguf_bool(source->gguf, bos_key, &vocabulary->adds_bos, NULL, source->error);
+    if (status == STATUS_OK)
+        status = gguf_bool(source->gguf, eos_key, &vocabulary->adds_eos, NULL, source->error);
+    if (status == STATUS_OK)
+        status = gguf_bool(source->gguf, "tokenizer.ggml.add_space_prefix", &vocabulary->adds_space, NULL,
+                           source->error);
+    if (status != STATUS_OK)
+        return status;
+    if (vocabulary->adds_bos && vocabulary->bos < 0) {
+        if (gguf_has(source->gguf, bos_key))
+            return refuse_model_file(source,
+                                     "key tokenizer.ggml.add_bos_token: true, but there is no bos_token_id");
+        vocabulary->adds_bos = false;
+    }
+    if (vocabulary->adds_eos && vocabulary->eos < 0)
+        return refuse_model_file(source,
+                                 "key tokenizer.ggml.add_eos_token: true, but there is no eos_token_id");
+    return STATUS_OK;
+}
+
+// Phi-3's special tokens take the white space after them away (tokenizer_config.json: "rstrip"), which GGUF
+// has no key for: the model is known by its name.
+static enum status flag_stripping(struct source *source)
+{
+    struct text name = {0};
+    enum status status = gguf_text(source->gguf, "general.name", &name, NULL, source->error);
+    char lower[256] = {0};
+    for (size_t i = 0; i < name.size && i < sizeof lower - 1; i++)
+        lower[i] = name.data[i] >= 'A' && name.data[i] <= 'Z' ? (char)(name.data[i] + 32) : name.data[i];
+    if (status != STATUS_OK || !(strstr(lower, "phi-3") || strstr(lower, "phi3")))
+        return status;
+    for (size_t i = 0; i < source->vocabulary->n_tokens; i++) {
+        struct text text = source->vocabulary->texts[i];
+        uint16_t *flags = &source->vocabulary->flags[i];
+        if (*flags & (TOKEN_CONTROL | TOKEN_USER_DEFINED | TOKEN_UNKNOWN) &&
+            !text_equals_string(text, "<unk>") && !text_equals_string(text, "<s>") &&
+            !text_equals_string(text, "<|endoftext|>"))
+            *flags |= TOKEN_STRIPS_RIGHT;
+    }
+    return STATUS_OK;
+}
+
+static enum status open_splitter(struct source *source, const char *pre)
+{
+    struct text name = {0};
+    enum status status = gguf_text(source->gguf, "tokenizer.ggml.pre", &name, NULL, source->error);
+    if (status != STATUS_OK)
+        return status;
+    if (pre)
+        name = text_from_string(pre);
+    if (name.size == 0)
+        name = TEXT("default");
+    status = splitter_open(&source->vocabulary->splitter, name, source->error);
+    if (status != STATUS_OK)
+        return status;
+    const struct splitter_traits *traits = splitter_traits(source->vocabulary->splitter);
+    source->vocabulary->ignores_merges = traits->ignores_merges;
+    source->vocabulary->adds_bos = traits->adds_bos;
+    return STATUS_OK;
+}
+
+static enum status read_model(struct source *source, const char *pre)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct text model = {0};
+    enum status status = gguf_text(source->gguf, "tokenizer.ggml.model", &model, NULL, source->error);
+    if (status != STATUS_OK)
+        return status;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
+    if (text_equals_string(model, "llama")) { // SentencePiece's own defaults
+        vocabulary->unknown = 0;
+        vocabulary->bos = 1;
+        vocabulary->eos = 2;
+        vocabulary->adds_bos = vocabulary->adds_space = true;
+        return STATUS_OK;
+    }
+    if (text_equals_string(model, "gpt2")) {
+        vocabulary->byte_level = true;
+        return open_splitter(source, pre);
+    }
+    return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                     "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama or gpt2",
+                     model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
+}
+
+enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
+                                 struct error *error)
+{
+    struct source source = {gguf, vocabulary, error};
+    enum status status = read_model(&source, pre);
+    if (status == STATUS_OK)
+        status = read_tokens(&source);
+    if (status == STATUS_OK)
+        status = vocabulary->byte_level ? read_merges(&source) : read_scores(&source);
+    if (status == STATUS_OK)
+        status = read_types(&source);
+    if (status == STATUS_OK)
+        status = read_ids(&source);
+    if (status == STATUS_OK)
+        status = read_additions(&source);
+    if (status == STATUS_OK)
+        status = flag_stripping(&source);
+    return status;
+}
