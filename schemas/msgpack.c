@@ -183,7 +183,10 @@ static enum status check_unique(const struct value *value, struct error *error)
             status = check_unique(&value->array.items[i], error);
     if (value->kind != VALUE_OBJECT)
         return status;
-    const struct text *duplicate = value_find_duplicate(value);
+    const struct text *duplicate;
+    if (!value_find_duplicate(value, &duplicate))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "msgpack: no memory to compare %zu keys",
+                         value->object.n_members);
     if (duplicate)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING,
                          "not valid msgpack: duplicate key \"%.*s\"",

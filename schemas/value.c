@@ -144,33 +144,34 @@ static int compare_keys(const void *left, const void *right)
 }
 
 // Sorting, not hashing: nobody can choose keys that make it slow.
-static const struct text *find_duplicate_sorted(const struct value_member *members, size_t n_members)
+static bool find_duplicate_sorted(const struct value_member *members, size_t n_members,
+                                  const struct text **duplicate)
 {
     const struct text **keys = calloc(n_members, sizeof *keys);
     if (!keys)
-        return &members[0].key;
+        return false;
     for (size_t i = 0; i < n_members; i++)
         keys[i] = &members[i].key;
     qsort(keys, n_members, sizeof *keys, compare_keys);
-    const struct text *duplicate = NULL;
-    for (size_t i = 1; i < n_members && !duplicate; i++)
+    for (size_t i = 1; i < n_members && !*duplicate; i++)
         if (text_equal(*keys[i - 1], *keys[i]))
-            duplicate = keys[i];
+            *duplicate = keys[i];
     free(keys);
-    return duplicate;
+    return true;
 }
 
-const struct text *value_find_duplicate(const struct value *object)
+bool value_find_duplicate(const struct value *object, const struct text **duplicate)
 {
     const struct value_member *members = object->object.members;
     size_t n_members = object->object.n_members;
+    *duplicate = NULL;
     if (n_members > PAIRWISE_MEMBERS_MAX)
-        return find_duplicate_sorted(members, n_members);
+        return find_duplicate_sorted(members, n_members, duplicate);
     for (size_t i = 1; i < n_members; i++)
         for (size_t j = 0; j < i; j++)
             if (text_equal(members[i].key, members[j].key))
-                return &members[i].key;
-    return NULL;
+                *duplicate = &members[i].key;
+    return true;
 }
 
 struct value value_string(struct text text)

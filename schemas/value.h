@@ -66,8 +66,8 @@ void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]
 bool value_equal(const struct value *a, const struct value *b);
 // Bytes somewhere in it (JSON has none)?
 bool value_has_bytes(const struct value *value);
-// The first key that stands twice, or NULL. When memory ran out: any key. For the decoders.
-const struct text *value_find_duplicate(const struct value *object);
+// Finds a key that stands twice (NULL: there is none). False when memory ran out. For the decoders.
+bool value_find_duplicate(const struct value *object, const struct text **duplicate) WARN_UNUSED;
 
 // JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the value
 // are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.

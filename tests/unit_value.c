@@ -537,11 +537,52 @@ static void values_are_built_found_and_compared(void **state)
     assert_false(value_has_bytes(&object));
     items.array.items[0] = (struct value){.kind = VALUE_BYTES};
     assert_true(value_has_bytes(&object));
-    assert_string_equal(value_kind_name(VALUE_INTEGER), "integer");
-    assert_string_equal(value_kind_name(object.kind), "object");
     arena_finish(&arena);
     arena_finish(&same.arena);
     arena_finish(&other.arena);
+}
+
+static void values_are_described_in_a_few_words(void **state)
+{
+    static const struct {
+        const char *json, *description;
+    } cases[] = {
+        {"null", "null"},
+        {"-1.5", "-1.5"},
+        {"\"a\\nb\"", "\"a\\nb\""},
+        {"[1,[],{}]", "[1,[],{}]"},
+        {"\"0123456789012345678901234567890123456789012345678901234567890\"",
+         "\"0123456789012345678901234567890123456789012345678901234567890\""},
+        {"\"01234567890123456789012345678901234567890123456789012345678901\"",
+         "\"01234567890123456789012345678901234567890123456789012345678..."},
+        {"\"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456"
+         "789\"",
+         "\"01234567890123456789012345678901234567890123456789012345678..."},
+        {"\"012345678901234567890123456789012345678901234567890123456\u20ac\u20ac\u20ac\u20ac\u20ac\"",
+         "\"012345678901234567890123456789012345678901234567890123456..."},
+        {"[\"0123456789012345678901234567890123456789012345678901234567890\",2,3]", "an array of 3"},
+        {"{\"0123456789012345678901234567890123456789012345678901234567890\":1}", "an object of 1 members"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char description[VALUE_DESCRIPTION_BYTES];
+        struct decoded decoded = from_json(cases[i].json);
+        assert_int_equal(decoded.status, STATUS_OK);
+        value_describe(&decoded.value, description);
+        assert_string_equal(description, cases[i].description);
+        arena_finish(&decoded.arena);
+    }
+    char description[VALUE_DESCRIPTION_BYTES];
+    struct value bytes = {.kind = VALUE_BYTES, .text = {"abc", 3}};
+    value_describe(&bytes, description);
+    assert_string_equal(description, "3 bytes");
+}
+
+static void kinds_have_names(void **state)
+{
+    static const char *const names[] = {"null",   "boolean", "integer", "float",
+                                        "string", "bytes",   "array",   "object"};
+    for (int kind = VALUE_NULL; kind <= VALUE_OBJECT; kind++)
+        assert_string_equal(value_kind_name((enum value_kind)kind), names[kind]);
 }
 
 int main(void)
@@ -569,6 +610,8 @@ int main(void)
         cmocka_unit_test(strings_that_are_not_utf8_are_written_with_replacement_characters),
         cmocka_unit_test(a_full_buffer_is_told_once_at_the_end),
         cmocka_unit_test(values_are_built_found_and_compared),
+        cmocka_unit_test(values_are_described_in_a_few_words),
+        cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
