@@ -114,11 +114,13 @@ static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, "]}");
 }
 
-// Plain completions have the tokens as object keys; bytes that are no text are written "bytes:\xE2\x82"
-// there.
+// Plain completions have the tokens as object keys. Bytes that make no key (half a character, a NUL, or what
+// would look like this very notation) are written "bytes:\xE2\x82", as OpenAI does.
 static void add_token_name(struct buffer *out, struct text bytes)
 {
-    if (utf8_valid(bytes.data, bytes.size)) {
+    bool notation = bytes.size >= 6 && memcmp(bytes.data, "bytes:", 6) == 0;
+    bool nul = bytes.size && memchr(bytes.data, 0, bytes.size);
+    if (!notation && !nul && utf8_valid(bytes.data, bytes.size)) {
         json_encode_string(bytes, out);
         return;
     }

@@ -228,6 +228,26 @@ static void a_plain_completion_is_written_as_openai_writes_it(void **state)
     job_destroy(job);
 }
 
+static void tokens_that_make_no_key_are_written_as_bytes(void **state)
+{
+    static struct token_logprob tops[4];
+    static struct text top_bytes[4] = {{"\0", 1}, {"bytes:\\x00", 10}, {"bytes:", 6}, {"a\"", 2}};
+    static struct logprob_entry entry = {
+        .top = tops, .n_top = 4, .top_bytes = top_bytes, .chosen_bytes = {"\0", 1}};
+    struct job *job = make_done();
+    struct arena arena = {0};
+    job->result.choices[0].logprobs = &entry;
+    job->result.choices[0].n_tokens = 1;
+    struct value root = openai(job, false, &arena);
+    assert_at(&root, "response.body.choices.0.logprobs.tokens", "[\"bytes:\\\\x00\"]");
+    assert_at(&root, "response.body.choices.0.logprobs.top_logprobs",
+              "[{\"bytes:\\\\x00\":0.0,\"bytes:"
+              "\\\\x62\\\\x79\\\\x74\\\\x65\\\\x73\\\\x3a\\\\x5c\\\\x78\\\\x30\\\\x30\":0.0,"
+              "\"bytes:\\\\x62\\\\x79\\\\x74\\\\x65\\\\x73\\\\x3a\":0.0,\"a\\\"\":0.0}]");
+    arena_finish(&arena);
+    job_destroy(job);
+}
+
 static void a_failed_job_has_an_error_and_no_response(void **state)
 {
     struct job *job = make_failed(ERROR_TOKEN_RANGE, "tokens[2]: \"99\"");
@@ -399,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_result_names_its_error_and_what_was_asked),
         cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
         cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
+        cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
         cmocka_unit_test(a_failed_job_has_an_error_and_no_response),
         cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
         cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
