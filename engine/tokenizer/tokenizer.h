@@ -33,7 +33,7 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
                            struct error *error) WARN_UNUSED;
 void tokenizer_close(struct tokenizer *tokenizer);
 
-enum { TOKENIZER_TEXT_BYTES_MAX = 1 << 30 };
+enum { TOKENIZER_TEXT_BYTES_MAX = 64 << 20 };
 
 // Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: n log n at worst (a word as long as the
 // text), linear for text of words. Errors: STATUS_RETRY when memory runs out; STATUS_REJECT, ERROR_LIMIT_EXCEEDED

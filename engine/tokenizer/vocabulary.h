@@ -26,9 +26,9 @@ enum token_flag {
 };
 
 enum {
-    VOCABULARY_TOKENS_MAX = 1 << 22,
+    VOCABULARY_TOKENS_MAX = 1 << 20,
     VOCABULARY_TOKEN_BYTES_MAX = 4096,
-    VOCABULARY_MERGES_MAX = 1 << 23,
+    VOCABULARY_MERGES_MAX = 1 << 21,
 };
 
 struct vocabulary_merge {
