@@ -147,7 +147,7 @@ struct backend_impl {
     void (*gather)(struct backend *backend, struct matrix *out, const struct matrix *in);
     // Experts: route picks for each row the n_used largest of softmax(logits) and their weights (of the softmax over all,
     // made to sum to 1 when normalised); expert_products multiplies each picked (row, expert) pair, x being one row a pair or
-    // one row a row; expert_sum adds the pairs' rows into out by weight, in the order picked.
+    // one row a row; expert_sum makes out[r] the sum of the pairs' rows by weight, added in the order picked.
     void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows, int32_t n_used,
                   bool normalised);
     void (*expert_products)(struct backend *backend, const struct product *products, int n,

@@ -16,14 +16,17 @@ double elementary_log(double x); // of a normal number above 0
 // |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
 void elementary_sincos(double angle, double *sine, double *cosine);
 
-// exp of x <= 0, the softmax's; below -87 it is 0. Inline: loops over it vectorise. NaN gives an unspecified
-// number.
+// exp of x <= 0, the softmax's; below -87 (2^-126, the last normal number) it is 0. Inline, so that loops
+// over it vectorise.
 static inline float elementary_exp_negative(float x)
 {
-    float clamped = x > -87.0f ? x : -87.0f; // 2^-126 is the last normal
-    // Adding 1.5 * 2^23 rounds to an integer, to nearest even.
-    float shifted = clamped * 1.44269504f + 12582912.0f;
-    float n = shifted - 12582912.0f;
+    float clamped = x > -87.0f ? x : -87.0f;
+    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; it stands in the low bits then.
+    union {
+        float number;
+        uint32_t bits;
+    } shifted = {clamped * 1.44269504f + 12582912.0f}, power;
+    float n = shifted.number - 12582912.0f;
     // ln 2 in two parts; the first has few enough bits that n * part is exact.
     float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
     float p = 1.0f / 5040.0f;
@@ -34,8 +37,7 @@ static inline float elementary_exp_negative(float x)
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) * (1 << 23);
-    float power;
-    memcpy(&power, &bits, 4);
-    return x > -87.0f ? p * power : 0.0f;
+    power.bits = (shifted.bits + 127u) << 23;
+    float result = p * power.number;
+    return x > -87.0f ? result : 0.0f;
 }

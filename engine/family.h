@@ -58,6 +58,7 @@ struct family {
     bool experts_normalised;
     bool embedding_by_width;  // the embedding is multiplied by sqrt(n_embd)
     bool logit_scale_divides; // logits are divided by the file's logit_scale, not multiplied
+    bool half_pages; // reference logits were made with keys and values in half precision (see evaluate.h)
     float alibi_bias_max;
     int32_t window;              // sliding window when the file names none
     int32_t window_pattern;      // every n-th layer sees everything

@@ -13,7 +13,15 @@ struct gguf;
 struct family;
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
-enum activation_kind { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU_SQUARED };
+enum activation_kind {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_RELU_SQUARED,
+    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on. What a GGUF engine's table of 65536
+    // entries gives (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
+    ACTIVATION_GELU_HALF,
+};
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;

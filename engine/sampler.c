@@ -16,9 +16,9 @@ struct candidate {
 
 struct sampler {
     int32_t n_vocab;
-    int32_t *counts;              // [n_vocab] how often a token was generated; 0 between calls
-    bool *seen;                   // [n_vocab] in prompt or generated; false between calls
-    struct candidate *candidates; // [n_vocab] a heap below, the sorted ones taken off it at the end
+    int32_t *counts;                 // [n_vocab] how often a token was generated; 0 between calls
+    bool *seen;                      // [n_vocab] in prompt or generated; false between calls
+    struct candidate *sorted, *heap; // [n_vocab] each
     float *given; // [n_vocab] the logits as they came, when logprobs want them after penalties
 };
 
@@ -31,10 +31,12 @@ enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct err
         created->n_vocab = n_vocab;
         created->counts = calloc((size_t)n_vocab, sizeof *created->counts);
         created->seen = calloc((size_t)n_vocab, sizeof *created->seen);
-        created->candidates = calloc((size_t)n_vocab, sizeof *created->candidates);
+        created->sorted = calloc((size_t)n_vocab, sizeof *created->sorted);
+        created->heap = calloc((size_t)n_vocab, sizeof *created->heap);
         created->given = calloc((size_t)n_vocab, sizeof *created->given);
     }
-    if (!created || !created->counts || !created->seen || !created->candidates || !created->given) {
+    if (!created || !created->counts || !created->seen || !created->sorted || !created->heap ||
+        !created->given) {
         sampler_destroy(created);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a sampler of %d tokens",
                          n_vocab);
@@ -49,7 +51,8 @@ void sampler_destroy(struct sampler *sampler)
         return;
     free(sampler->counts);
     free(sampler->seen);
-    free(sampler->candidates);
+    free(sampler->sorted);
+    free(sampler->heap);
     free(sampler->given);
     free(sampler);
 }
@@ -90,9 +93,13 @@ static double sum_weights(const float *logits, int32_t n, float largest, float t
 {
     double sums[LANES] = {0};
     int32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        float weights[LANES]; // in a loop of its own, which compilers vectorise
         for (int lane = 0; lane < LANES; lane++)
-            sums[lane] += (double)elementary_exp_negative((logits[i + lane] - largest) / temperature);
+            weights[lane] = elementary_exp_negative((logits[i + lane] - largest) / temperature);
+        for (int lane = 0; lane < LANES; lane++)
+            sums[lane] += (double)weights[lane];
+    }
     for (; i < n; i++)
         sums[0] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
     for (int half = LANES / 2; half > 0; half /= 2)
@@ -123,36 +130,59 @@ static void sift_down(struct candidate *heap, int32_t n, int32_t at)
     heap[at] = moving;
 }
 
-// Candidates from `heap` on are unordered but for the heap; taken ones stand from the end downwards.
 struct ranking {
-    struct candidate *candidates;
-    int32_t n, n_taken;
+    const float *logits;
+    int32_t n_vocab;
+    float floor, width; // tokens from `floor` on are in the two arrays; the next band is `width` wide
+    struct candidate *sorted, *heap;
+    int32_t n_sorted, n_heap, n_bands;
 };
 
-static void ranking_start(struct ranking *ranking, struct sampler *sampler, const float *logits)
+// `width`: how far below the largest the first band reaches.
+static struct ranking ranking_start(struct sampler *sampler, const float *logits, float largest, float width)
 {
-    ranking->candidates = sampler->candidates;
-    ranking->n = ranking->n_taken = 0;
-    for (int32_t i = 0; i < sampler->n_vocab; i++)
-        if (logits[i] > -INFINITY)
-            ranking->candidates[ranking->n++] = (struct candidate){logits[i], i};
-    for (int32_t at = ranking->n / 2 - 1; at >= 0; at--)
-        sift_down(ranking->candidates, ranking->n, at);
+    return (struct ranking){.logits = logits,
+                            .n_vocab = sampler->n_vocab,
+                            .floor = nextafterf(largest, INFINITY),
+                            .width = width,
+                            .sorted = sampler->sorted,
+                            .heap = sampler->heap};
 }
 
-// The index-th best, taking more off the heap when needed.
-static struct candidate ranking_at(struct ranking *ranking, int32_t index)
+// Makes a heap of the next band, which begins at the largest logit not yet taken. False: there is none.
+static bool refill_heap(struct ranking *ranking)
 {
-    assert(index < ranking->n);
-    while (ranking->n_taken <= index) {
-        int32_t last = ranking->n - 1 - ranking->n_taken++;
-        struct candidate best = ranking->candidates[0];
-        ranking->candidates[0] = ranking->candidates[last];
-        ranking->candidates[last] = best;
-        if (last > 1)
-            sift_down(ranking->candidates, last, 0);
+    float above = ranking->floor, top = -INFINITY;
+    for (int32_t i = 0; i < ranking->n_vocab; i++) {
+        float logit = ranking->logits[i] < above ? ranking->logits[i] : -INFINITY;
+        top = logit > top ? logit : top;
     }
-    return ranking->candidates[ranking->n - 1 - index];
+    ranking->floor = top - ranking->width;
+    for (int32_t i = 0; i < ranking->n_vocab && top > -INFINITY; i++) {
+        float logit = ranking->logits[i];
+        if (logit >= ranking->floor && logit < above && logit > -INFINITY)
+            ranking->heap[ranking->n_heap++] = (struct candidate){logit, i};
+    }
+    if (++ranking->n_bands > 4) // a narrow band must not make many passes
+        ranking->width *= 4.0f;
+    for (int32_t at = ranking->n_heap / 2 - 1; at >= 0; at--)
+        sift_down(ranking->heap, ranking->n_heap, at);
+    return ranking->n_heap > 0;
+}
+
+// The index-th best, sorting on when needed. False: there are not so many.
+static bool ranking_at(struct ranking *ranking, int32_t index, struct candidate *candidate)
+{
+    while (ranking->n_sorted <= index) {
+        if (ranking->n_heap == 0 && !refill_heap(ranking))
+            return false;
+        ranking->sorted[ranking->n_sorted++] = ranking->heap[0];
+        ranking->heap[0] = ranking->heap[--ranking->n_heap];
+        if (ranking->n_heap > 1)
+            sift_down(ranking->heap, ranking->n_heap, 0);
+    }
+    *candidate = ranking->sorted[index];
+    return true;
 }
 
 // --- Bias and penalties ---
@@ -228,8 +258,7 @@ static int32_t find_first(const float *logits, int32_t n, float value)
     return -1;
 }
 
-// What top-k, top-p and min-p keep is always the best so many; `total` is the sum of their weights. With no
-// filter on, n is all of them and nothing was sorted.
+// What top-k, top-p and min-p keep is always the best so many; `total` is the sum of their weights.
 struct kept {
     int32_t n;
     double total;
@@ -240,23 +269,23 @@ static float weigh(struct candidate candidate, float largest, float temperature)
     return elementary_exp_negative((candidate.logit - largest) / temperature);
 }
 
-static struct kept filter(struct ranking *ranking, const float *logits, int32_t n_vocab,
-                          const struct sampling *sampling, float largest)
+// With no filter on, n is the vocabulary's size and nothing gets sorted.
+static struct kept filter(struct ranking *ranking, const struct sampling *sampling, float largest)
 {
-    struct kept kept = {.n = ranking->n};
-    if (sampling->top_k > 0 && sampling->top_k < ranking->n) {
-        kept.n = sampling->top_k;
-        for (int32_t i = 0; i < kept.n; i++)
-            kept.total += (double)weigh(ranking_at(ranking, i), largest, sampling->temperature);
+    struct kept kept = {.n = ranking->n_vocab};
+    struct candidate candidate;
+    if (sampling->top_k > 0 && sampling->top_k < ranking->n_vocab) {
+        for (kept.n = 0; kept.n < sampling->top_k && ranking_at(ranking, kept.n, &candidate); kept.n++)
+            kept.total += (double)weigh(candidate, largest, sampling->temperature);
     } else {
-        kept.total = sum_weights(logits, n_vocab, largest, sampling->temperature);
+        kept.total = sum_weights(ranking->logits, ranking->n_vocab, largest, sampling->temperature);
     }
     if (sampling->top_p >= 1.0f && sampling->min_p <= 0.0f)
         return kept;
     double enough = sampling->top_p < 1.0f ? (double)sampling->top_p * kept.total : INFINITY, sum = 0.0;
     int32_t n = 0;
-    while (n < kept.n && (n == 0 || sum < enough)) {
-        float weight = weigh(ranking_at(ranking, n), largest, sampling->temperature);
+    while (n < kept.n && (n == 0 || sum < enough) && ranking_at(ranking, n, &candidate)) {
+        float weight = weigh(candidate, largest, sampling->temperature);
         if (n > 0 && weight < sampling->min_p) // the best one's weight is 1
             break;
         sum += (double)weight;
@@ -269,16 +298,16 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
                     float largest)
 {
     const struct sampling *sampling = request->sampling;
-    struct ranking ranking;
-    ranking_start(&ranking, sampler, logits);
-    struct kept kept = filter(&ranking, logits, sampler->n_vocab, sampling, largest);
+    // e^-8: few tokens of a trained model weigh more, and rarely is another one drawn.
+    struct ranking ranking = ranking_start(sampler, logits, largest, 8.0f * sampling->temperature);
+    struct kept kept = filter(&ranking, sampling, largest);
     struct philox counter = {{request->index, request->choice, 0, 0}};
     double target = philox_uniform(philox4x32(counter, sampling->seed)) * kept.total;
     double sum = 0.0;
     int32_t token = -1;
+    struct candidate candidate;
     // Rounding may leave the sum short of the target: then it is the last one with any weight.
-    for (int32_t i = 0; i < kept.n; i++) {
-        struct candidate candidate = ranking_at(&ranking, i);
+    for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
         float weight = weigh(candidate, largest, sampling->temperature);
         if (weight == 0.0f)
             break;
@@ -301,13 +330,11 @@ static double fill_top(struct sampler *sampler, const float *logits, const struc
         sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
     if (wanted == 0)
         return log_sum;
-    struct ranking ranking;
-    ranking_start(&ranking, sampler, logits);
-    while (result->n_top < wanted && result->n_top < ranking.n) {
-        struct candidate candidate = ranking_at(&ranking, result->n_top);
+    struct ranking ranking = ranking_start(sampler, logits, largest, 8.0f);
+    struct candidate candidate;
+    for (int32_t i = 0; i < wanted && ranking_at(&ranking, i, &candidate); i++)
         result->top[result->n_top++] =
             (struct token_logprob){candidate.token, (float)((double)candidate.logit - log_sum)};
-    }
     return log_sum;
 }
 
