@@ -1,4 +1,4 @@
-// Packed weights: memory, the table of formats, and the packers of the plain types and of those with blocks of 32.
+// Packed weights: memory, and the packers of the plain types and of those with blocks of 32.
 // File layouts: engine/dequantise.c; packed layout: packed.h.
 #include "engine/cpu/packed.h"
 
@@ -122,38 +122,18 @@ static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs
     }
 }
 
-#define FORMAT(type_kind, type_offset, blocks, scale_bytes, quant_bytes, type_pack)                               \
-    {.kind = type_kind, .form = PRODUCT_QUANTS, .offset = type_offset, .group_blocks = blocks,                      \
-     .group_scale_bytes = scale_bytes, .block_quant_bytes = quant_bytes, .pack = type_pack}
-#define FORMAT_TABLE(type_values, type_offset, blocks, scale_bytes, type_pack)                                     \
-    {.kind = PACKED_SCALE, .form = PRODUCT_QUANTS, .values = type_values, .offset = type_offset,                   \
-     .group_blocks = blocks, .group_scale_bytes = scale_bytes, .block_quant_bytes = 256, .pack = type_pack}
-#define FORMAT_FLOAT(type_form, block_bytes, type_pack)                                                              \
-    {.kind = PACKED_FLOAT, .form = type_form, .group_blocks = 1, .block_quant_bytes = block_bytes, .pack = type_pack}
+// Packs the rows of one panel; a missing output's row is NULL and its bytes are left zero.
+typedef void pack_function(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                           uint8_t *quants);
 
-static const struct packed_format formats[TENSOR_TYPE_COUNT] = {
-    [TENSOR_F32] = FORMAT_FLOAT(PRODUCT_FLOATS, 2048, pack_f32),
-    [TENSOR_F16] = FORMAT_FLOAT(PRODUCT_FLOATS, 1024, pack_f16),
-    [TENSOR_BF16] = FORMAT_FLOAT(PRODUCT_BFLOATS, 1024, pack_bf16),
-    [TENSOR_Q8_0] = FORMAT(PACKED_SCALE, 128, 1, 32, 512, pack_q8_0),
-    [TENSOR_Q4_0] = FORMAT(PACKED_SCALE, 8, 1, 32, 256, pack_q4_0),
-    [TENSOR_Q4_1] = FORMAT(PACKED_MINIMUM, 0, 1, 64, 256, pack_q4_1),
-    [TENSOR_Q5_0] = FORMAT(PACKED_SCALE, 16, 1, 32, 320, pack_q5_0),
-    [TENSOR_Q5_1] = FORMAT(PACKED_MINIMUM, 0, 1, 64, 320, pack_q5_1),
-    [TENSOR_Q2_K] = FORMAT(PACKED_HALVES_MINIMUM, 0, 8, 320, 128, pack_q2_k),
-    [TENSOR_Q3_K] = FORMAT(PACKED_HALVES, 4, 8, 288, 192, pack_q3_k),
-    [TENSOR_Q4_K] = FORMAT(PACKED_MINIMUM, 0, 8, 320, 256, pack_q4_k),
-    [TENSOR_Q5_K] = FORMAT(PACKED_MINIMUM, 0, 8, 320, 320, pack_q5_k),
-    [TENSOR_Q6_K] = FORMAT(PACKED_HALVES, 32, 8, 288, 384, pack_q6_k),
-    [TENSOR_IQ4_NL] = FORMAT_TABLE(packed_iq4_values, 0, 1, 32, pack_q4_0),
-    [TENSOR_IQ4_XS] = FORMAT_TABLE(packed_iq4_values, 0, 8, 160, pack_iq4_xs),
-    [TENSOR_MXFP4] = FORMAT_TABLE(packed_e2m1_values, 0, 1, 16, pack_mxfp4),
+static pack_function *const packers[TENSOR_TYPE_COUNT] = {
+    [TENSOR_F32] = pack_f32,       [TENSOR_F16] = pack_f16,       [TENSOR_BF16] = pack_bf16,
+    [TENSOR_Q8_0] = pack_q8_0,     [TENSOR_Q4_0] = pack_q4_0,     [TENSOR_Q4_1] = pack_q4_1,
+    [TENSOR_Q5_0] = pack_q5_0,     [TENSOR_Q5_1] = pack_q5_1,     [TENSOR_Q2_K] = pack_q2_k,
+    [TENSOR_Q3_K] = pack_q3_k,     [TENSOR_Q4_K] = pack_q4_k,     [TENSOR_Q5_K] = pack_q5_k,
+    [TENSOR_Q6_K] = pack_q6_k,     [TENSOR_IQ4_NL] = pack_q4_0, // the same blocks as Q4_0's
+    [TENSOR_IQ4_XS] = pack_iq4_xs, [TENSOR_MXFP4] = pack_mxfp4,
 };
-
-const struct packed_format *packed_format(enum tensor_type type)
-{
-    return &formats[type];
-}
 
 // Memory from the system, zeroed. Whole huge pages inside are asked for as such; the ragged ends stay small pages, so
 // that no tensor takes more than it needs.
@@ -175,11 +155,10 @@ static uint8_t *memory_map(uint64_t bytes)
 // The packing of one tensor over the pool: a task is a panel.
 struct packing {
     struct packed *packed;
-    const struct packed_format *format;
     const struct tensor_traits *traits; // of the tensor's type
     const uint8_t *bytes;
     uint64_t row_bytes;
-    bool widened; // the type has no packer: rows go through dequantise
+    pack_function *pack; // NULL: rows go through dequantise
 };
 
 static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS], uint8_t *quants)
@@ -208,10 +187,10 @@ static void pack_panel(void *context, int panel, int thread)
         rows[o] = packing->bytes + (uint64_t)(panel * PANEL_OUTPUTS + o) * packing->row_bytes;
     uint8_t *scales = packed->data + (uint64_t)panel * packed->panel_bytes;
     uint8_t *quants = scales + packed->scales_bytes;
-    if (packing->widened)
-        widen_panel(packing, rows, quants);
+    if (packing->pack)
+        packing->pack(rows, packed->shape.n_inputs, scales, quants);
     else
-        packing->format->pack(rows, packed->shape.n_inputs, scales, quants);
+        widen_panel(packing, rows, quants);
 }
 
 static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits, struct error *error)
@@ -220,7 +199,7 @@ static enum status shape_check(const struct tensor *tensor, const struct tensor_
     if (!traits->name)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: unknown type %d",
                          (int)tensor->name.size, tensor->name.data, (int)tensor->type);
-    if (formats[tensor->type].kind == PACKED_NONE && !traits->dequantise)
+    if (!packers[tensor->type] && !traits->dequantise)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: no arithmetic for type %s",
                          (int)tensor->name.size, tensor->name.data, traits->name);
     if (n_outputs < 1 || n_outputs > INT32_MAX - PANEL_OUTPUTS || n_inputs < 1 ||
@@ -245,17 +224,16 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
     enum status status = shape_check(tensor, traits, error);
     if (status != STATUS_OK)
         return status;
-    bool widened = formats[tensor->type].kind == PACKED_NONE;
-    enum tensor_type type = widened ? TENSOR_F32 : tensor->type;
-    const struct packed_format *format = &formats[type];
+    enum tensor_type type = packers[tensor->type] ? tensor->type : TENSOR_F32;
+    struct packed_format format = packed_format(type);
     struct packed *packed = calloc(1, sizeof *packed);
     if (packed) {
         packed->shape = (struct packed_shape){type, (int32_t)tensor_n_rows(tensor), (int32_t)tensor->dims[0]};
         packed->n_panels = (packed->shape.n_outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS;
         packed->n_blocks = (packed->shape.n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
-        uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format->group_blocks;
-        packed->scales_bytes = round_up(n_groups * (uint64_t)format->group_scale_bytes, 64);
-        uint64_t quants_bytes = (uint64_t)packed->n_blocks * (uint64_t)format->block_quant_bytes;
+        uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format.group_blocks;
+        packed->scales_bytes = round_up(n_groups * (uint64_t)format.group_scale_bytes, 64);
+        uint64_t quants_bytes = (uint64_t)packed->n_blocks * (uint64_t)format.block_quant_bytes;
         packed->panel_bytes = packed->scales_bytes + quants_bytes; // < 2^31 * 2^7: no overflow
         if (!__builtin_mul_overflow(packed->panel_bytes, (uint64_t)packed->n_panels, &packed->data_bytes))
             packed->data = memory_map(packed->data_bytes);
@@ -265,7 +243,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
                          (int)tensor->name.size, tensor->name.data);
     }
-    struct packing packing = {packed, format, traits, tensor->data, tensor_row_bytes(tensor), widened};
+    struct packing packing = {packed, traits, tensor->data, tensor_row_bytes(tensor), packers[tensor->type]};
     pool_run(pool, packed->n_panels, pack_panel, &packing);
     *out = packed;
     return STATUS_OK;
@@ -291,5 +269,5 @@ uint64_t packed_bytes(const struct packed *packed)
 
 unsigned packed_form(const struct packed *packed)
 {
-    return formats[packed->shape.type].form;
+    return packed_format(packed->shape.type).form;
 }

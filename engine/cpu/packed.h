@@ -30,11 +30,19 @@
 
 #include "engine/cpu/product.h"
 
-enum { PACKED_GROUP_BLOCKS_MAX = 8 };
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Kernels keep arrays in registers, which takes every loop over them unrolled. gcc stops at a size unless it is told; clang
+// does it unasked, and too late when asked.
+#ifdef __clang__
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // How a type's blocks enter the sum (product.h).
 enum packed_kind {
-    PACKED_NONE,          // no kernel of its own
+    PACKED_NONE, // no kernel of its own
     PACKED_FLOAT,
     PACKED_SCALE,
     PACKED_MINIMUM,       // scale and minimum
@@ -42,20 +50,60 @@ enum packed_kind {
     PACKED_HALVES_MINIMUM // two scales and two minima
 };
 
+// Values of 4-bit indices, as ggml's IQ4_NL and the OCP's E2M1 (doubled) define them.
+extern const int8_t packed_iq4_values[16];
+extern const int8_t packed_e2m1_values[16];
+
 struct packed_format {
     enum packed_kind kind;
     enum product_form form;
-    int32_t offset;              // what quants stand above their value
-    const int8_t *values;        // [16]: quants are indices into it, the value is values[i]
-    int32_t group_blocks;        // blocks that the scales region holds together
-    int32_t group_scale_bytes;
-    int32_t block_quant_bytes;   // of 32 inputs
-    // Packs the rows of one panel; a missing output's row is NULL and its bytes are left zero.
-    void (*pack)(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+    int group_blocks;      // blocks that the scales region holds together
+    int group_scale_bytes;
+    int block_quant_bytes; // of 32 inputs
+    int offset;            // what quants stand above their value; a power of 2, or 0
+    const int8_t *values;  // [16]: quants are indices into it
 };
 
-// Never NULL.
-const struct packed_format *packed_format(enum tensor_type type);
+// Inlined wherever a kernel is compiled for one type, so that the switch folds away.
+ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_F32:
+        return (struct packed_format){PACKED_FLOAT, PRODUCT_FLOATS, 1, 0, 2048, 0, NULL};
+    case TENSOR_F16:
+        return (struct packed_format){PACKED_FLOAT, PRODUCT_FLOATS, 1, 0, 1024, 0, NULL};
+    case TENSOR_BF16:
+        return (struct packed_format){PACKED_FLOAT, PRODUCT_BFLOATS, 1, 0, 1024, 0, NULL};
+    case TENSOR_Q8_0:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 32, 512, 128, NULL};
+    case TENSOR_Q4_0:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 32, 256, 8, NULL};
+    case TENSOR_Q4_1:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 1, 64, 256, 0, NULL};
+    case TENSOR_Q5_0:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 32, 320, 16, NULL};
+    case TENSOR_Q5_1:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 1, 64, 320, 0, NULL};
+    case TENSOR_IQ4_NL:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 32, 256, 0, packed_iq4_values};
+    case TENSOR_MXFP4:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 16, 256, 0, packed_e2m1_values};
+    case TENSOR_Q2_K:
+        return (struct packed_format){PACKED_HALVES_MINIMUM, PRODUCT_QUANTS, 8, 320, 128, 0, NULL};
+    case TENSOR_Q3_K:
+        return (struct packed_format){PACKED_HALVES, PRODUCT_QUANTS, 8, 288, 192, 4, NULL};
+    case TENSOR_Q4_K:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 8, 320, 256, 0, NULL};
+    case TENSOR_Q5_K:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 8, 320, 320, 0, NULL};
+    case TENSOR_Q6_K:
+        return (struct packed_format){PACKED_HALVES, PRODUCT_QUANTS, 8, 288, 384, 32, NULL};
+    case TENSOR_IQ4_XS:
+        return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 8, 160, 256, 0, packed_iq4_values};
+    default:
+        return (struct packed_format){PACKED_NONE, PRODUCT_FLOATS, 1, 0, 0, 0, NULL};
+    }
+}
 
 struct packed {
     struct packed_shape shape;
@@ -76,10 +124,6 @@ static inline const uint8_t *packed_quants(const struct packed *packed, int32_t 
 {
     return packed_scales(packed, panel) + packed->scales_bytes;
 }
-
-// Values of 4-bit indices, as ggml's IQ4_NL and the OCP's E2M1 (doubled) define them.
-extern const int8_t packed_iq4_values[16];
-extern const int8_t packed_e2m1_values[16];
 
 // Scale of an MXFP4 block for doubled values: 2^(e - 128); 0 and 1 give subnormals.
 static inline float packed_e8m0_half(uint8_t exponent)

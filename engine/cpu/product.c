@@ -146,7 +146,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
     uint64_t bytes = 0;
     for (int t = 0; t < n; t++) {
         assert(tasks[t].weight->shape.n_inputs == x->n_inputs);
-        assert((packed_format(tasks[t].weight->shape.type)->form & ~x->forms) == 0);
+        assert((packed_format(tasks[t].weight->shape.type).form & ~x->forms) == 0);
         bytes += tasks[t].weight->data_bytes;
     }
     uint64_t piece_bytes = bytes / (uint64_t)(pool_n_threads(pool) * PIECES_A_THREAD);

@@ -21,8 +21,6 @@ product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, 
     product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4, product_avx512_f32,
     product_avx512_f16, product_avx512_bf16, product_avx512_bf16_flushing, product_avx512_bf16_native;
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum { TILE_ROWS_MAX = 12 };
 
 // Where a tile's operands are.
@@ -37,94 +35,10 @@ struct tile {
     __mmask16 outputs; // those that exist
 };
 
-ALWAYS_INLINE enum packed_kind type_kind(const enum tensor_type type)
+// What the unsigned quants stand above their values: as packed, and table values 128.
+ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
-    switch (type) {
-    case TENSOR_Q4_1:
-    case TENSOR_Q5_1:
-    case TENSOR_Q4_K:
-    case TENSOR_Q5_K:
-        return PACKED_MINIMUM;
-    case TENSOR_Q3_K:
-    case TENSOR_Q6_K:
-        return PACKED_HALVES;
-    case TENSOR_Q2_K:
-        return PACKED_HALVES_MINIMUM;
-    default:
-        return PACKED_SCALE;
-    }
-}
-
-// log2 of what the unsigned quants stand above their values; -1: nothing.
-ALWAYS_INLINE int type_offset_bits(const enum tensor_type type)
-{
-    switch (type) {
-    case TENSOR_Q3_K:
-        return 2;
-    case TENSOR_Q4_0:
-        return 3;
-    case TENSOR_Q5_0:
-        return 4;
-    case TENSOR_Q6_K:
-        return 5;
-    case TENSOR_Q8_0:
-    case TENSOR_IQ4_NL: // table values + 128
-    case TENSOR_IQ4_XS:
-    case TENSOR_MXFP4:
-        return 7;
-    default:
-        return -1;
-    }
-}
-
-ALWAYS_INLINE int type_group_blocks(const enum tensor_type type)
-{
-    return type == TENSOR_Q2_K || type == TENSOR_Q3_K || type == TENSOR_Q4_K || type == TENSOR_Q5_K ||
-                   type == TENSOR_Q6_K || type == TENSOR_IQ4_XS
-               ? 8
-               : 1;
-}
-
-ALWAYS_INLINE int type_group_scale_bytes(const enum tensor_type type)
-{
-    switch (type) {
-    case TENSOR_Q4_1:
-    case TENSOR_Q5_1:
-        return 64;
-    case TENSOR_Q2_K:
-    case TENSOR_Q4_K:
-    case TENSOR_Q5_K:
-        return 320;
-    case TENSOR_Q3_K:
-    case TENSOR_Q6_K:
-        return 288;
-    case TENSOR_IQ4_XS:
-        return 160;
-    case TENSOR_MXFP4:
-        return 16;
-    default:
-        return 32;
-    }
-}
-
-ALWAYS_INLINE int type_block_quant_bytes(const enum tensor_type type)
-{
-    switch (type) {
-    case TENSOR_Q8_0:
-        return 512;
-    case TENSOR_Q6_K:
-        return 384;
-    case TENSOR_Q5_0:
-    case TENSOR_Q5_1:
-    case TENSOR_Q5_K:
-        return 320;
-    case TENSOR_Q3_K:
-        return 192;
-    case TENSOR_Q2_K:
-        return 128;
-    default:
-        return 256;
-    }
+    return packed_format(type).values ? 128 : packed_format(type).offset;
 }
 
 // Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
@@ -235,6 +149,7 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
             s.w[h] = _mm512_mul_ps(d, signed_bytes(group + 32 + b * 32 + h * 16));
         break;
     case TENSOR_Q2_K:
+        UNROLL
         for (int h = 0; h < 2; h++) {
             __m512i both = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)(bytes + h * 16)));
             __m512i low = _mm512_and_si512(both, _mm512_set1_epi32(15));
@@ -256,10 +171,12 @@ ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint
                        const struct prepared_block *const x[3], const int first, const int n,
                        __m512i sums[TILE_ROWS_MAX])
 {
+    UNROLL
     for (int i = 0; i < n; i++) {
         // Both halves of a register of nibbles follow one another, so that it need not be kept.
         const int j = n == 8 && type != TENSOR_Q8_0 ? i % 2 * 4 + i / 2 : first + i;
         __m512i quants = unpack(type, planes, j);
+        UNROLL
         for (int r = 0; r < n_rows; r++) {
             int32_t four;
             __builtin_memcpy(&four, &x[r / PREPARED_ROWS]->quants[r % PREPARED_ROWS][4 * j], 4);
@@ -270,9 +187,9 @@ ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint
 
 ALWAYS_INLINE __m512i sums_start(const enum tensor_type type, int32_t minus_sum)
 {
-    if (type_offset_bits(type) < 0)
+    if (offset_of(type) == 0)
         return _mm512_setzero_si512();
-    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)type_offset_bits(type));
+    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)__builtin_ctz((unsigned)offset_of(type)));
 }
 
 ALWAYS_INLINE __m512 whole(int32_t value)
@@ -285,26 +202,32 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
                              const struct scales s, const struct prepared_block *const x[3],
                              __m512 acc[TILE_ROWS_MAX])
 {
-    const enum packed_kind kind = type_kind(type);
+    const enum packed_kind kind = packed_format(type).kind;
     __m512i sums[TILE_ROWS_MAX];
     __m512 t[TILE_ROWS_MAX];
     if (kind == PACKED_SCALE || kind == PACKED_MINIMUM) {
+        UNROLL
         for (int r = 0; r < n_rows; r++)
             sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_sums[r % PREPARED_ROWS]);
         dot(type, n_rows, planes, x, 0, 8, sums);
+        UNROLL
         for (int r = 0; r < n_rows; r++)
             t[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0]);
     } else {
+        UNROLL
         for (int h = 0; h < 2; h++) {
+            UNROLL
             for (int r = 0; r < n_rows; r++)
                 sums[r] = sums_start(type, x[r / PREPARED_ROWS]->minus_half_sums[h][r % PREPARED_ROWS]);
             dot(type, n_rows, planes, x, h * 4, 4, sums);
+            UNROLL
             for (int r = 0; r < n_rows; r++)
                 t[r] = h == 0 ? _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), s.w[0])
                               : _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), s.w[1], t[r]);
             __asm__("" : "+r"(planes)); // loads the planes again for the second half: they need not be kept
         }
     }
+    UNROLL
     for (int r = 0; r < n_rows; r++) {
         const struct prepared_block *block = x[r / PREPARED_ROWS];
         const int lane = r % PREPARED_ROWS;
@@ -319,6 +242,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
 ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const __m512 acc[TILE_ROWS_MAX])
 {
     __m512 bias = tile->bias ? _mm512_maskz_loadu_ps(tile->outputs, tile->bias) : _mm512_setzero_ps();
+    UNROLL
     for (int r = 0; r < n_rows; r++)
         _mm512_mask_storeu_ps(tile->y + r * tile->y_stride, tile->outputs,
                               tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
@@ -329,29 +253,32 @@ enum { PREFETCH_BYTES = 2048, PREFETCH_ROWS_MAX = 8 };
 
 ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
 {
-    const int group_blocks = type_group_blocks(type);
-    const int quant_bytes = type_block_quant_bytes(type);
+    const struct packed_format format = packed_format(type);
     const uint8_t *group = tile->scales, *planes = tile->quants;
     const struct prepared_block *x[3] = {NULL};
+    UNROLL
     for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
         x[g] = (const struct prepared_block *)(const void *)(tile->x + g * tile->x_group_bytes);
     __m512 acc[TILE_ROWS_MAX];
+    UNROLL
     for (int r = 0; r < n_rows; r++)
         acc[r] = _mm512_setzero_ps();
-    for (int32_t first = 0; first < tile->n_steps; first += group_blocks) {
+    for (int32_t first = 0; first < tile->n_steps; first += format.group_blocks) {
         __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : halves(group);
-        const enum packed_kind kind = type_kind(type);
-        __m512 d_minimum = kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? halves(group + 32) : d;
-        for (int b = 0; b < group_blocks; b++) {
+        const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
+        __m512 d_minimum = minimum ? halves(group + 32) : d;
+        for (int b = 0; b < format.group_blocks; b++) {
             if (n_rows <= PREFETCH_ROWS_MAX)
-                for (int line = 0; line < quant_bytes; line += 64)
+                UNROLL
+                for (int line = 0; line < format.block_quant_bytes; line += 64)
                     _mm_prefetch((const char *)planes + PREFETCH_BYTES + line, _MM_HINT_T0);
             block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
-            planes += quant_bytes;
+            planes += format.block_quant_bytes;
+            UNROLL
             for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
                 x[g]++;
         }
-        group += type_group_scale_bytes(type);
+        group += format.group_scale_bytes;
     }
     tile_store(n_rows, tile, acc);
 }

@@ -14,17 +14,21 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     const int word_bytes = kind == WEIGHTS_F16 ? 32 : 64;
     const uint8_t *weights = tile->quants;
     const uint32_t *x[3] = {NULL};
+    UNROLL
     for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
         x[g] = (const uint32_t *)(const void *)(tile->x + g * tile->x_group_bytes);
     __m512 acc[TILE_ROWS_MAX];
+    UNROLL
     for (int r = 0; r < n_rows; r++)
         acc[r] = _mm512_setzero_ps();
     for (int32_t i = 0; i < tile->n_steps; i++) {
         if (n_rows <= PREFETCH_ROWS_MAX)
             _mm_prefetch((const char *)weights + PREFETCH_BYTES, _MM_HINT_T0);
+        UNROLL
         for (int r = 0; r < n_rows; r++)
             acc[r] = word_add(kind, acc[r], weights, x[r / PREPARED_ROWS][r % PREPARED_ROWS]);
         weights += word_bytes;
+        UNROLL
         for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
             x[g] += PREPARED_ROWS;
     }

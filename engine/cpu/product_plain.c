@@ -123,16 +123,16 @@ static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, st
 
 static void unpack_block(const struct packed *weight, int32_t panel, int32_t b, struct block *block)
 {
-    const struct packed_format *format = packed_format(weight->shape.type);
+    const struct packed_format format = packed_format(weight->shape.type);
     uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK];
-    unpack_quants(weight->shape.type, packed_quants(weight, panel) + (int64_t)b * format->block_quant_bytes, quants);
+    unpack_quants(weight->shape.type, packed_quants(weight, panel) + (int64_t)b * format.block_quant_bytes, quants);
     for (int o = 0; o < PANEL_OUTPUTS; o++)
         for (int i = 0; i < PRODUCT_BLOCK; i++)
-            block->values[o][i] = (int16_t)(format->values ? format->values[quants[o][i]]
-                                                           : quants[o][i] - format->offset);
+            block->values[o][i] = (int16_t)(format.values ? format.values[quants[o][i]]
+                                                           : quants[o][i] - format.offset);
     const uint8_t *scales = packed_scales(weight, panel);
-    unpack_scales(weight->shape.type, scales + (int64_t)(b / format->group_blocks) * format->group_scale_bytes,
-                  b % format->group_blocks, block);
+    unpack_scales(weight->shape.type, scales + (int64_t)(b / format.group_blocks) * format.group_scale_bytes,
+                  b % format.group_blocks, block);
 }
 
 static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
@@ -177,7 +177,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
                            const float *bias)
 {
     enum { ROWS = 16 }; // share the unpacking of a block
-    enum packed_kind kind = packed_format(weight->shape.type)->kind;
+    enum packed_kind kind = packed_format(weight->shape.type).kind;
     int64_t n_blocks = x->n_blocks;
     struct block block = {0};
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
@@ -344,7 +344,7 @@ void product_kernels_plain(struct product_kernels *kernels)
     kernels->quantise = quantise;
     kernels->round_bfloats = round_bfloats;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
-        if (packed_format((enum tensor_type)type)->form == PRODUCT_QUANTS)
+        if (packed_format((enum tensor_type)type).form == PRODUCT_QUANTS)
             kernels->product[type] = product_quants;
     kernels->product[TENSOR_F32] = product_f32;
     kernels->product[TENSOR_F16] = product_f16;

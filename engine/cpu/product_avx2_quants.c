@@ -1,0 +1,16 @@
+// AVX2 products of the quantised types.
+#include "engine/cpu/product_avx2.h"
+
+KERNEL(q8_0, TENSOR_Q8_0)
+KERNEL(q4_0, TENSOR_Q4_0)
+KERNEL(q4_1, TENSOR_Q4_1)
+KERNEL(q5_0, TENSOR_Q5_0)
+KERNEL(q5_1, TENSOR_Q5_1)
+KERNEL(iq4_nl, TENSOR_IQ4_NL)
+KERNEL(mxfp4, TENSOR_MXFP4)
+KERNEL(q2_k, TENSOR_Q2_K)
+KERNEL(q3_k, TENSOR_Q3_K)
+KERNEL(q4_k, TENSOR_Q4_K)
+KERNEL(q5_k, TENSOR_Q5_K)
+KERNEL(q6_k, TENSOR_Q6_K)
+KERNEL(iq4_xs, TENSOR_IQ4_XS)

@@ -1,0 +1,268 @@
+#include "tests/product_bench.h"
+
+#include "engine/cpu/packed.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+enum { N_INPUTS = 2048, REPETITIONS = 5, ROWS_MAX = 512 };
+enum { WEIGHT_BYTES = 64 << 20 }; // twice a large L3, so that few rows wait for memory as they do in a model
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// What the machine can do at most, of all threads together; 0: not measured.
+struct limits {
+    double int8, bfloat, single; // GMAC/s
+    double memory;               // GB/s read
+};
+
+// A register-only loop: 8 chains of 12, enough to hide any latency. The compiler must neither drop nor merge them.
+#define KEEP(chains)                                                                                                  \
+    for (int i_ = 0; i_ < 12; i_++)                                                                                 \
+    __asm__ volatile("" : "+v"((chains)[i_]))
+
+enum { LOOPS = 200000, CHAINS = 12 };
+
+#ifdef __x86_64__
+__attribute__((target("avx512f,avx512vnni"))) static void spin_int8_avx512(void *context, int index, int thread)
+{
+    __m512i sums[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm512_set1_epi32(i);
+    for (int n = 0; n < LOOPS; n++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
+        __asm__ volatile("" : "+v"(a), "+v"(b));
+    }
+    _Pragma("GCC unroll 12") KEEP(sums);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void spin_bfloat_avx512(void *context, int index, int thread)
+{
+    __m512 sums[CHAINS];
+    __m512i a = _mm512_set1_epi16(0x3F80), b = a;
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] =
+            _mm512_dpbf16_ps(sums[i], (__m512bh)a, (__m512bh)b);
+        __asm__ volatile("" : "+v"(a), "+v"(b));
+    }
+    _Pragma("GCC unroll 12") KEEP(sums);
+}
+
+__attribute__((target("avx512f"))) static void spin_single_avx512(void *context, int index, int thread)
+{
+    __m512 sums[CHAINS], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_fmadd_ps(a, b, sums[i]);
+        __asm__ volatile("" : "+v"(a), "+v"(b));
+    }
+    _Pragma("GCC unroll 12") KEEP(sums);
+}
+
+// AVX2 has no int8 dot product; its own limit is the pair of multiplications that stands for one.
+__attribute__((target("avx2"))) static void spin_int8_avx2(void *context, int index, int thread)
+{
+    __m256i sums[CHAINS], a = _mm256_set1_epi8(1), b = a, ones = _mm256_set1_epi16(1);
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm256_set1_epi32(i);
+    for (int n = 0; n < LOOPS; n++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] =
+            _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+        __asm__ volatile("" : "+x"(a), "+x"(b), "+x"(ones));
+    }
+    for (int i = 0; i < CHAINS; i++)
+        __asm__ volatile("" : "+x"(sums[i]));
+}
+
+__attribute__((target("avx2,fma"))) static void spin_single_avx2(void *context, int index, int thread)
+{
+    __m256 sums[CHAINS], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = _mm256_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm256_fmadd_ps(a, b, sums[i]);
+        __asm__ volatile("" : "+x"(a), "+x"(b));
+    }
+    for (int i = 0; i < CHAINS; i++)
+        __asm__ volatile("" : "+x"(sums[i]));
+}
+#endif
+
+struct reading {
+    const uint8_t *bytes;
+    size_t n_bytes; // of one task
+    uint64_t sums[64];
+};
+
+static void read_memory(void *context, int index, int thread)
+{
+    struct reading *reading = context;
+    const uint8_t *bytes = reading->bytes + (size_t)index * reading->n_bytes;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i < reading->n_bytes; i += 64) {
+        uint64_t words[8];
+        memcpy(words, bytes + i, 64);
+        __builtin_prefetch(bytes + i + 2048);
+        for (int k = 0; k < 8; k++)
+            sum[k] += words[k];
+    }
+    reading->sums[index % 64] += sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+}
+
+static double best_s(struct pool *pool, int n_tasks, void (*task)(void *, int, int), void *context)
+{
+    double best = 1e9;
+    for (int i = 0; i < 2 * REPETITIONS; i++) {
+        double begin = now_s();
+        pool_run(pool, n_tasks, task, context);
+        double s = now_s() - begin;
+        best = s < best ? s : best;
+    }
+    return best;
+}
+
+static struct limits measure_limits(struct pool *pool, const struct product_level *level)
+{
+    struct limits limits = {0};
+    int n_tasks = 4 * pool_n_threads(pool);
+    double macs = 1e-9 * LOOPS * (double)CHAINS * n_tasks;
+#ifdef __x86_64__
+    if (strcmp(level->name, "avx512") == 0) {
+        limits.int8 = macs * 64 / best_s(pool, n_tasks, spin_int8_avx512, NULL);
+        limits.single = macs * 16 / best_s(pool, n_tasks, spin_single_avx512, NULL);
+        limits.bfloat = limits.single;
+        if (__builtin_cpu_supports("avx512bf16"))
+            limits.bfloat = macs * 32 / best_s(pool, n_tasks, spin_bfloat_avx512, NULL);
+    } else if (strcmp(level->name, "avx2") == 0) {
+        limits.int8 = macs * 32 / best_s(pool, n_tasks, spin_int8_avx2, NULL);
+        limits.single = macs * 8 / best_s(pool, n_tasks, spin_single_avx2, NULL);
+        limits.bfloat = limits.single;
+    }
+#endif
+    enum { TASKS = 64 };
+    struct reading reading = {.n_bytes = 4 << 20};
+    uint8_t *bytes = malloc(TASKS * reading.n_bytes);
+    memset(bytes, 1, TASKS * reading.n_bytes);
+    reading.bytes = bytes;
+    limits.memory = 1e-9 * TASKS * (double)reading.n_bytes / best_s(pool, TASKS, read_memory, &reading);
+    free(bytes);
+    return limits;
+}
+
+// Seconds of the fastest of some runs of one product, x's preparation included.
+static double product_s(const struct product_level *level, struct pool *pool, const struct packed *packed,
+                        struct prepared *prepared, const float *x, float *y, int32_t n_rows, int repetitions)
+{
+    double best = 1e9;
+    struct packed_shape shape = packed_shape(packed);
+    for (int i = 0; i < repetitions; i++) {
+        double begin = now_s();
+        prepared_set(prepared, &level->kernels, pool, x, shape.n_inputs, n_rows, shape.n_inputs, packed_form(packed));
+        struct product_task task = {packed, NULL, y, shape.n_outputs};
+        product_run(&level->kernels, pool, &task, 1, prepared);
+        double s = now_s() - begin;
+        best = s < best ? s : best;
+    }
+    return best;
+}
+
+static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struct pool *pool)
+{
+    uint64_t state = 1;
+    struct tensor one = product_tensor(type, 1, N_INPUTS, FILL_RANDOM, &state);
+    int32_t n_outputs = (int32_t)(bytes / one.size_bytes / 32 * 32);
+    free((void *)one.data);
+    struct tensor tensor = product_tensor(type, n_outputs, N_INPUTS, FILL_RANDOM, &state);
+    struct packed *packed = NULL;
+    struct error error;
+    double begin = now_s();
+    if (packed_create(&packed, &tensor, pool, &error) != STATUS_OK)
+        fprintf(stderr, "%s\n", error.text);
+    else if (bytes == WEIGHT_BYTES)
+        printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name, 1e-9 * (double)tensor.size_bytes / (now_s() - begin));
+    free((void *)tensor.data);
+    return packed;
+}
+
+// GMAC/s of plain C, on a small weight: it takes long.
+static double plain_speed(const struct product_level *plain, enum tensor_type type, struct pool *pool,
+                          struct prepared *prepared, const float *x, float *y)
+{
+    struct packed *packed = pack_of_bytes(type, 1 << 20, pool);
+    double macs = 1e-9 * (double)packed_shape(packed).n_outputs * N_INPUTS * 16;
+    double speed = macs / product_s(plain, pool, packed, prepared, x, y, 16, 2);
+    packed_destroy(packed);
+    return speed;
+}
+
+static void bench_type(const struct product_level *levels, enum tensor_type type, struct pool *pool,
+                       const struct limits limits[PRODUCT_LEVELS])
+{
+    static const int32_t row_counts[] = {1, 2, 4, 8, 16, 32, 128, ROWS_MAX};
+    struct packed *packed = pack_of_bytes(type, WEIGHT_BYTES, pool);
+    struct prepared prepared;
+    struct error error;
+    uint64_t state = 2;
+    float *x = malloc(ROWS_MAX * N_INPUTS * sizeof *x);
+    for (int i = 0; i < ROWS_MAX * N_INPUTS; i++)
+        x[i] = random_float(&state);
+    float *y = malloc(ROWS_MAX * (size_t)packed_shape(packed).n_outputs * sizeof *y);
+    if (prepared_create(&prepared, ROWS_MAX, N_INPUTS, &error) != STATUS_OK || !x || !y)
+        abort();
+    double plain = plain_speed(&levels[0], type, pool, &prepared, x, y);
+    for (int l = 1; l < PRODUCT_LEVELS; l++) {
+        if (!levels[l].present || !levels[l].kernels.product[type])
+            continue;
+        double peak = packed_form(packed) == PRODUCT_QUANTS    ? limits[l].int8
+                      : packed_form(packed) == PRODUCT_BFLOATS ? limits[l].bfloat
+                                                               : limits[l].single;
+        for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
+            double s = product_s(&levels[l], pool, packed, &prepared, x, y, row_counts[i], REPETITIONS);
+            double speed = 1e-9 * (double)packed_shape(packed).n_outputs * N_INPUTS * row_counts[i] / s;
+            double bytes = 1e-9 * (double)packed_bytes(packed) / s;
+            printf("%-7s %-7s %4d rows  %7.1f GMAC/s %3.0f %%  %6.1f GB/s %3.0f %%  %6.0f x plain\n",
+                   tensor_traits(type)->name, levels[l].name, row_counts[i], speed, 100 * speed / peak, bytes,
+                   100 * bytes / limits[l].memory, speed / plain);
+        }
+    }
+    fflush(stdout);
+    prepared_finish(&prepared);
+    packed_destroy(packed);
+    free(x);
+    free(y);
+}
+
+int product_bench(const struct product_level levels[PRODUCT_LEVELS], const char *type_name, int n_threads)
+{
+    struct pool *pool;
+    struct error error;
+    if (pool_create(&pool, n_threads, &error) != STATUS_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    struct limits limits[PRODUCT_LEVELS] = {0};
+    for (int l = 1; l < PRODUCT_LEVELS; l++) {
+        if (!levels[l].present)
+            continue;
+        limits[l] = measure_limits(pool, &levels[l]);
+        printf("%s, %d threads: int8 %.0f GMAC/s, bf16 %.0f, f32 %.0f, memory read %.1f GB/s\n", levels[l].name,
+               pool_n_threads(pool), limits[l].int8, limits[l].bfloat, limits[l].single, limits[l].memory);
+    }
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
+        if (!type_name || strcmp(type_name, tensor_traits(*type)->name) == 0)
+            bench_type(levels, *type, pool, limits);
+    pool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,36 @@
+// Random weights of every type and the kernels' levels, for the product kernels' tests and benchmark.
+#pragma once
+
+#include "engine/cpu/product.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { PRODUCT_LEVELS = 3 };
+
+struct product_level {
+    const char *name;
+    bool present; // the processor has it
+    struct product_kernels kernels;
+};
+
+// levels[0] is plain C.
+void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
+
+// The types that have kernels, ended by TENSOR_TYPE_COUNT.
+extern const enum tensor_type product_types[];
+
+uint32_t random_bits(uint64_t *state);
+float random_float(uint64_t *state); // in [-1, 1)
+
+enum product_fill {
+    FILL_RANDOM,  // any quants, scales around 0.01
+    FILL_LOWEST,  // quants and sub-scales of all bits clear
+    FILL_HIGHEST, // all bits set
+    FILL_HUGE,    // any quants, scales near the largest binary16
+    FILL_TINY,    // any quants, subnormal scales
+};
+
+// A tensor with memory of its own, from malloc.
+struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, enum product_fill fill,
+                             uint64_t *state);
