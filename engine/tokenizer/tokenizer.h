@@ -1,6 +1,6 @@
 // Text to token ids and back, exactly as the model's authors do it: SPM (score-driven merges, byte fallback)
 // and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file (a vocabulary-only
-// file will do). Immutable after open: any thread may encode and decode.
+// file will do), which may be closed then. Immutable after open: any thread may encode and decode.
 #pragma once
 
 #include "schemas/text.h"
