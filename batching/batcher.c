@@ -81,7 +81,7 @@ void batcher_destroy(struct batcher *b)
     if (!b)
         return;
     assert(b->n_jobs == 0);
-    if (b->tree.root)
+    if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
     free(b->preparing);

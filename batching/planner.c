@@ -214,7 +214,8 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     b->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
                                                                .n_rows = n,
                                                                .position = sequence->n_computed,
-                                                               .pages = sequence->pages};
+                                                               .pages = sequence->pages,
+                                                               .long_context = sequence->prompt->long_context};
     for (int32_t i = 0; i < n; i++) {
         int32_t position = sequence->n_computed + i;
         b->tokens[step->n_rows] = sequence_token(sequence, position);

@@ -11,15 +11,16 @@ enum { BUCKETS_FIRST = 1024 };
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
 {
     *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_buckets = BUCKETS_FIRST};
-    tree->root = calloc(1, sizeof *tree->root);
     tree->buckets = calloc(tree->n_buckets, sizeof(struct prefix_node *));
-    if (!tree->root || !tree->buckets) {
+    for (int i = 0; i < 2; i++)
+        tree->roots[i] = calloc(1, sizeof *tree->roots[i]);
+    if (!tree->roots[0] || !tree->roots[1] || !tree->buckets) {
         prefix_finish(tree);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
     }
-    tree->root->page = -1;
-    tree->root->ready = true;
-    tree->cursor = tree->root;
+    for (uint64_t i = 0; i < 2; i++)
+        *tree->roots[i] = (struct prefix_node){.hash = i, .page = -1, .ready = true};
+    tree->cursor = tree->roots[0];
     return STATUS_OK;
 }
 
@@ -32,7 +33,8 @@ void prefix_finish(struct prefix_tree *tree)
             node = next;
         }
     free(tree->buckets);
-    free(tree->root);
+    free(tree->roots[0]);
+    free(tree->roots[1]);
     *tree = (struct prefix_tree){0};
 }
 
@@ -209,9 +211,9 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
     }
 }
 
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages)
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context)
 {
-    struct prefix_node *node = tree->root;
+    struct prefix_node *node = tree->roots[long_context];
     size_t bytes = (size_t)tree->page_positions * sizeof *tokens;
     for (int32_t i = 0; i < n_pages; i++) {
         const int32_t *page_tokens = tokens + (size_t)i * (size_t)tree->page_positions;

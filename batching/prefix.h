@@ -62,7 +62,7 @@ struct idle_list {
 };
 
 struct prefix_tree {
-    struct prefix_node *root;
+    struct prefix_node *roots[2]; // 1: prompts with long_context (engine/backend.h), which share nothing with the others
     struct prefix_node *cursor; // where the last admitted prompt ended, or an ancestor: the window goes on from here
     struct prefix_node **buckets;
     size_t n_buckets; // power of two
@@ -81,7 +81,7 @@ void prefix_finish(struct prefix_tree *tree);
 
 // The node at the end of a path of n_pages whole pages, made where absent, and counted as waited for (so that it stays):
 // the caller holds one wait. NULL: out of memory.
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages);
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context);
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
 // A running sequence takes or leaves the whole path.
 void prefix_use(struct prefix_tree *tree, struct prefix_node *node);

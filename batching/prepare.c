@@ -131,6 +131,7 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
         wanted = (int32_t)(limits->max_tokens_default && limits->max_tokens_default < room ? limits->max_tokens_default
                                                                                          : room);
     prompt->max_tokens = wanted;
+    prompt->long_context = n_prompt + wanted > limits->n_context_original;
     return STATUS_OK;
 }
 

@@ -15,6 +15,7 @@ struct prompt {
     struct job *job;
     struct token_array tokens;
     int32_t max_tokens;          // that fit, per choice
+    bool long_context;           // prompt and answer may pass limits.n_context_original
     struct sequence *sequences;  // [job->request.n]
     int32_t n_unfinished;        // of them
     struct prompt *previous, *next; // all prompts the batcher holds, oldest first
@@ -47,6 +48,7 @@ struct sequence {
 
 struct prompt_limits {
     int32_t n_context;           // of the model
+    int32_t n_context_original;  // beyond it other rope frequencies hold, for all of a sequence; else n_context
     int32_t n_positions_max;     // that page memory holds for one sequence
     int32_t max_tokens_default;  // for jobs that name none; 0: up to the context's end
     int32_t n_vocab;

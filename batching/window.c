@@ -7,7 +7,7 @@ static struct prefix_node *wait_for_path(struct window *window, const struct seq
     // The prompt's last token is always computed: its logits give the first token of the answer.
     const struct token_array *tokens = &sequence->prompt->tokens;
     int32_t n_pages = ((int32_t)tokens->n_ids - 1) / window->tree->page_positions;
-    return prefix_wait(window->tree, tokens->ids, n_pages);
+    return prefix_wait(window->tree, tokens->ids, n_pages, sequence->prompt->long_context);
 }
 
 bool window_add(struct window *window, struct sequence *sequence)
@@ -84,6 +84,17 @@ static struct sequence *next_under(const struct prefix_node *node)
     return NULL;
 }
 
+// The nearest one: below the node, else below its parent, and so on up.
+static struct sequence *next_from(const struct prefix_node *node)
+{
+    for (; node; node = node->parent) {
+        struct sequence *sequence = node->n_waiting ? next_under(node) : NULL;
+        if (sequence && !is_blocked(sequence))
+            return sequence;
+    }
+    return NULL;
+}
+
 struct sequence *window_next(const struct window *window)
 {
     if (window->preempted)
@@ -93,12 +104,10 @@ struct sequence *window_next(const struct window *window)
         return NULL;
     if (window->n_admitted - oldest->arrival > WINDOW_PASSED_MAX && !is_blocked(oldest))
         return oldest;
-    for (const struct prefix_node *node = window->tree->cursor; node; node = node->parent) {
-        struct sequence *sequence = node->n_waiting ? next_under(node) : NULL;
-        if (sequence && !is_blocked(sequence))
-            return sequence;
-    }
-    return NULL;
+    struct sequence *sequence = next_from(window->tree->cursor);
+    for (int i = 0; i < 2 && !sequence; i++)
+        sequence = next_from(window->tree->roots[i]);
+    return sequence;
 }
 
 static void unlink_waiting(struct window *window, struct sequence *sequence)

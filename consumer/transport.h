@@ -11,6 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Headers that name a job beside its record, so that even a record that can't be decoded has its identity. Texts; index
+// and created (seconds since 1970 UTC) in decimal.
+#define HEADER_DATASET   "sheaf-dataset"
+#define HEADER_JOB_ID    "sheaf-job-id"
+#define HEADER_CUSTOM_ID "sheaf-custom-id"
+#define HEADER_INDEX     "sheaf-index"
+#define HEADER_CREATED   "sheaf-created"
+
 // One record as it was delivered; valid during the call of `receive`.
 struct record {
     struct text topic;
@@ -30,6 +38,9 @@ struct transport_events {
     void (*receive)(void *context, const struct record *record);
     // Somebody cancelled a dataset (job_id empty) or one job.
     void (*cancel)(void *context, struct text dataset, struct text job_id);
+    // Partitions are about to go to another worker: commit what is finished now. The one place where a transport may
+    // be called from within poll. May be NULL.
+    void (*revoke)(void *context);
 };
 
 // Figures of one partition, or of the whole embedded queue.
@@ -69,6 +80,9 @@ struct transport_impl {
     int (*fd)(struct transport *transport);
     // Leaves the group, closes connections, frees. Bounded in time.
     void (*close)(struct transport *transport);
+    // Was the job cancelled before it was received? To be asked once it is decoded. NULL: cancelled jobs are never
+    // delivered.
+    bool (*is_cancelled)(struct transport *transport, const struct job *job);
 };
 
 // Implementations begin with this struct.

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LONG = 1 << 20 }; // a slot written by a sequence with long_context
+
 struct fake_model {
     int32_t n_pages, page_positions;
     int32_t *slots; // token at [page][position]
@@ -59,6 +61,8 @@ static void draw_output(struct fake_model *model, const struct step *step, const
     bool poisoned = false;
     for (int32_t p = 0; p <= step->positions[row]; p++) {
         int32_t token = *slot(model, sequence, p);
+        assert(((token & LONG) != 0) == sequence->long_context);
+        token &= ~LONG;
         hash = extend(hash, token);
         poisoned = poisoned || token == FAKE_POISON;
     }
@@ -81,7 +85,7 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
         assert(sequence->first_row == row && sequence->n_rows > 0);
         for (int32_t i = 0; i < sequence->n_rows; i++, row++) {
             assert(step->positions[row] == sequence->position + i);
-            *slot(model, sequence, step->positions[row]) = step->tokens[row];
+            *slot(model, sequence, step->positions[row]) = step->tokens[row] | (sequence->long_context ? LONG : 0);
         }
     }
     assert(row == step->n_rows);

@@ -26,7 +26,7 @@ static struct bench bench_open(struct batch_limits limits)
     assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
     struct batcher_config config = {.engine = fake_model_engine(bench.model),
                                     .pool = bench.pool,
-                                    .environment.limits = {.n_context = 4096, .n_vocab = FAKE_VOCAB},
+                                    .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
                                     .limits = limits};
     assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
     return bench;

@@ -1,0 +1,44 @@
+// sheaf collect: a dataset's results in input order.
+#include "consumer/commands.h"
+#include "consumer/log.h"
+#include "consumer/output.h"
+#include "store/store.h"
+
+static enum status collect_record(void *context, struct text record, struct error *error)
+{
+    return output_add(context, record, error);
+}
+
+static enum status collect_from_store(struct output *output, const struct settings *settings, struct error *error)
+{
+    struct store *store = NULL;
+    int64_t n_missing = 0;
+    enum status status =
+        store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
+    if (status == STATUS_OK)
+        status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing, error);
+    if (status == STATUS_OK && n_missing && !settings->force)
+        status = error_set(error, STATUS_RETRY, ERROR_STORE,
+                           "dataset %s: %lld jobs have not finished; wait, or write what there is with --force",
+                           settings->dataset, (long long)n_missing);
+    store_close(store);
+    return status;
+}
+
+enum status command_collect(const struct settings *settings, struct error *error)
+{
+    if (!settings->dataset || !settings->output)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf collect: give --dataset NAME and -o OUT.jsonl");
+    struct output output;
+    enum status status = output_open(&output, settings->output, settings->errors, error);
+    if (status != STATUS_OK)
+        return status;
+    status = collect_from_store(&output, settings, error);
+    if (status == STATUS_OK)
+        status = output_complete(&output, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
+                  (long long)output.n_results, (long long)output.n_failed);
+    output_close(&output);
+    return status;
+}

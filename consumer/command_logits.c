@@ -1,0 +1,74 @@
+// sheaf logits: float32 logits of every position of a text given as token ids.
+#include "consumer/commands.h"
+#include "consumer/runtime.h"
+#include "engine/evaluate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum status parse_ids(const char *text, struct token_array *ids, struct error *error)
+{
+    for (const char *at = text; *(at += strspn(at, " ,\t\n"));) {
+        char *end;
+        errno = 0;
+        long id = strtol(at, &end, 10);
+        if (end == at || errno || id < 0 || id > INT32_MAX)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tokens: expected token ids, got \"%.20s\"", at);
+        token_array_add(ids, (int32_t)id);
+        at = end;
+    }
+    if (ids->failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--tokens: out of memory");
+    return STATUS_OK;
+}
+
+static enum status write_logits(const char *path, const float *logits, size_t n, struct error *error)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdout : fopen(path, "we");
+    bool written = file && fwrite(logits, sizeof *logits, n, file) == n;
+    int code = errno;
+    if (file && !standard && fclose(file) != 0) {
+        written = false;
+        code = errno;
+    }
+    return written ? STATUS_OK : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", path, strerror(code));
+}
+
+static enum status compute(struct runtime *runtime, const struct token_array *ids, const char *path,
+                           struct error *error)
+{
+    size_t n;
+    if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) || n > SIZE_MAX / sizeof(float))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
+    float *logits = malloc((n ? n : 1) * sizeof *logits);
+    if (!logits)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
+    // KV_F32: what is compared here is the arithmetic, not the cache's rounding.
+    enum status status = evaluate_tokens(runtime->model, runtime->backend, KV_F32, ids->ids, (int32_t)ids->n_ids, logits,
+                                         error);
+    if (status == STATUS_OK)
+        status = write_logits(path, logits, n, error);
+    free(logits);
+    return status;
+}
+
+enum status command_logits(const struct settings *settings, struct error *error)
+{
+    if (!settings->tokens || !settings->output)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf logits: give --tokens IDS and -o OUT.f32");
+    struct runtime runtime = {0};
+    struct token_array ids = {0};
+    enum status status = parse_ids(settings->tokens, &ids, error);
+    if (status == STATUS_OK)
+        status = model_open(&runtime.model, settings->positionals[0], error);
+    if (status == STATUS_OK)
+        status = runtime_open_backend(&runtime, settings, error);
+    if (status == STATUS_OK)
+        status = compute(&runtime, &ids, settings->output, error);
+    token_array_finish(&ids);
+    runtime_close(&runtime);
+    return status;
+}

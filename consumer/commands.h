@@ -1,0 +1,17 @@
+// The commands, one file each: command_NAME.c. Each does its work and returns how it ended; main.c turns that into a
+// message and an exit status. Thread: main.
+#pragma once
+
+#include "consumer/options.h"
+
+enum status command_work(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_submit(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_collect(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_run(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_status(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_cancel(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_inspect(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_tokenize(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_template(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_logits(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_bench(const struct settings *settings, struct error *error) WARN_UNUSED;

@@ -1,0 +1,99 @@
+#include "consumer/intake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool copy_headers(struct job *job, const struct record *record)
+{
+    struct job_source *source = &job->source;
+    source->partition = record->partition;
+    source->offset = record->offset;
+    if (!job_set_text(job, &source->topic, record->topic) ||
+        (record->key.data && !job_set_text(job, &source->key, record->key)))
+        return false;
+    source->headers = arena_allocate_array(&job->arena, (size_t)record->n_headers, sizeof *source->headers);
+    if (record->n_headers && !source->headers)
+        return false;
+    for (int32_t i = 0; i < record->n_headers; i++)
+        if (!job_set_text(job, &source->headers[i].name, record->headers[i].name) ||
+            !job_set_text(job, &source->headers[i].value, record->headers[i].value))
+            return false;
+    source->n_headers = record->n_headers;
+    return true;
+}
+
+static struct text header_value(const struct record *record, const char *name)
+{
+    for (int32_t i = 0; i < record->n_headers; i++)
+        if (text_equals_string(record->headers[i].name, name))
+            return record->headers[i].value;
+    return (struct text){0};
+}
+
+static bool header_integer(const struct record *record, const char *name, int64_t *value)
+{
+    struct text text = header_value(record, name);
+    char digits[24];
+    if (text.size == 0 || text.size >= sizeof digits)
+        return false;
+    memcpy(digits, text.data, text.size);
+    digits[text.size] = '\0';
+    char *end;
+    long long parsed = strtoll(digits, &end, 10);
+    if (*end != '\0' || parsed < 0)
+        return false;
+    *value = parsed;
+    return true;
+}
+
+// What the headers say stands over what the record says: the submitter wrote them, from the same line.
+static bool set_identity(struct job *job, const struct record *record)
+{
+    struct text dataset = header_value(record, HEADER_DATASET), job_id = header_value(record, HEADER_JOB_ID);
+    struct text custom_id = header_value(record, HEADER_CUSTOM_ID);
+    header_integer(record, HEADER_INDEX, &job->index);
+    header_integer(record, HEADER_CREATED, &job->created);
+    if (dataset.size && dataset.size <= JOB_DATASET_BYTES_MAX && !job_set_text(job, &job->dataset, dataset))
+        return false;
+    if (job_id.size && job_id.size <= JOB_ID_BYTES_MAX && !job_set_id(job, job_id))
+        return false;
+    if (custom_id.size && custom_id.size <= JOB_ID_BYTES_MAX && !job_set_text(job, &job->custom_id, custom_id))
+        return false;
+    if (job->job_id.size == 0) {
+        char name[JOB_ID_BYTES_MAX];
+        int n = snprintf(name, sizeof name, "%.*s-%d-%lld", (int)(record->topic.size < 200 ? record->topic.size : 200),
+                         record->topic.size ? record->topic.data : "", record->partition, (long long)record->offset);
+        if (!job_set_id(job, (struct text){name, (size_t)n}))
+            return false;
+    }
+    return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
+}
+
+struct job *intake_job(const struct record *record, struct text model_name)
+{
+    struct job *job = job_create();
+    if (!job)
+        return NULL;
+    struct error error = {0};
+    enum encoding encoding = ENCODING_JSON;
+    enum status status = STATUS_OK;
+    if (!encoding_detect(record->content_type, record->value, &encoding))
+        status = error_set(&error, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                           "record: expected a JSON object or a msgpack map, got %s of %zu bytes",
+                           record->value.size ? "something else" : "nothing", record->value.size);
+    else
+        status = job_decode(job, record->value, encoding, &error);
+    bool complete = copy_headers(job, record) && set_identity(job, record) &&
+                    job_set_text(job, &job->result.model, model_name);
+    job->figures.attempts = record->attempts + 1;
+    if (status != STATUS_OK) {
+        complete = complete && job_set_text(job, &job->source.record, record->value);
+        job_fail(job, &error);
+    }
+    if (!complete) {
+        job_destroy(job);
+        return NULL;
+    }
+    return job;
+}

@@ -1,0 +1,225 @@
+#include "consumer/local.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+struct local {
+    struct transport base;
+    struct store *store;
+    char *dataset;  // NULL: any
+    char *log_name; // file name of the store's write-ahead log
+    int notify_fd;  // inotify on the store's folder, -1: none
+    bool paused;
+    bool empty;     // the last claim found nothing, and the store has not changed since
+    int64_t looked_ms; // when that was
+    const struct transport_events *events;
+};
+
+static struct text dataset_of(const struct local *local)
+{
+    return text_from_string(local->dataset);
+}
+
+static void receive_claimed(void *context, const struct claimed_job *job)
+{
+    const struct local *local = context;
+    char index[24], created[24];
+    snprintf(index, sizeof index, "%lld", (long long)job->index);
+    snprintf(created, sizeof created, "%lld", (long long)(job->submitted_at / 1000000));
+    struct header headers[] = {{TEXT(HEADER_DATASET), job->dataset},
+                               {TEXT(HEADER_JOB_ID), job->job_id},
+                               {TEXT(HEADER_CUSTOM_ID), job->custom_id},
+                               {TEXT(HEADER_CREATED), text_from_string(created)},
+                               {TEXT(HEADER_INDEX), text_from_string(index)}};
+    struct record record = {.offset = job->id,
+                            .headers = headers,
+                            .n_headers = job->index >= 0 ? 5 : 4,
+                            .content_type = job->encoding == ENCODING_JSON ? TEXT(CONTENT_TYPE_JSON)
+                                                                           : TEXT(CONTENT_TYPE_MSGPACK),
+                            .value = job->record,
+                            .attempts = job->attempts};
+    local->events->receive(local->events->context, &record);
+}
+
+static void hear_cancelled(void *context, struct text dataset)
+{
+    const struct local *local = context;
+    local->events->cancel(local->events->context, dataset, (struct text){0});
+}
+
+// A dead worker's jobs come back without a write to the store: look again after this time.
+enum { LOOK_AGAIN_MS = 500 };
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+// Reads what inotify has; true when the write-ahead log was among it.
+static bool store_has_changed(struct local *local)
+{
+    if (local->notify_fd < 0)
+        return true;
+    bool changed = false;
+    _Alignas(struct inotify_event) char bytes[4096];
+    for (ssize_t n; (n = read(local->notify_fd, bytes, sizeof bytes)) > 0;)
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *event = (const struct inotify_event *)(bytes + at);
+            changed = changed || (event->mask & IN_Q_OVERFLOW) ||
+                      (event->len && strcmp(event->name, local->log_name) == 0);
+            at += (ssize_t)(sizeof *event + event->len);
+        }
+    return changed;
+}
+
+static enum status local_poll(struct transport *transport, int timeout_ms, int n_max,
+                              const struct transport_events *events, struct error *error)
+{
+    (void)timeout_ms; // the worker waits on fd
+    struct local *local = (struct local *)transport;
+    local->events = events;
+    if (store_has_changed(local) || now_ms() - local->looked_ms >= LOOK_AGAIN_MS)
+        local->empty = false;
+    enum status status = store_poll_cancelled(local->store, hear_cancelled, local, error);
+    if (status != STATUS_OK || local->paused || n_max <= 0 || local->empty)
+        return status;
+    size_t n_claimed;
+    status = store_claim(local->store, dataset_of(local), (size_t)n_max, receive_claimed, local, &n_claimed, error);
+    local->empty = status == STATUS_OK && n_claimed == 0;
+    local->looked_ms = now_ms();
+    return status;
+}
+
+static void local_pause(struct transport *transport)
+{
+    ((struct local *)transport)->paused = true;
+}
+
+static void local_resume(struct transport *transport)
+{
+    struct local *local = (struct local *)transport;
+    local->paused = false;
+    local->empty = false;
+}
+
+static enum status local_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
+                                struct error *error)
+{
+    struct local *local = (struct local *)transport;
+    struct finished_job *finished = calloc(n_jobs ? n_jobs : 1, sizeof *finished);
+    size_t *ends = calloc(n_jobs ? n_jobs : 1, sizeof *ends);
+    struct buffer records = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; finished && ends && i < n_jobs; i++) {
+        result_encode(jobs[i], ENCODING_JSON, &records);
+        ends[i] = records.size;
+    }
+    if (!finished || !ends || records.failed) {
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing %zu results: out of memory", n_jobs);
+    } else {
+        for (size_t i = 0, start = 0; i < n_jobs; start = ends[i++])
+            finished[i] = (struct finished_job){jobs[i], {records.data + start, ends[i] - start}};
+        status = store_finish(local->store, finished, n_jobs, committed, error);
+    }
+    buffer_finish(&records);
+    free(ends);
+    free(finished);
+    return status;
+}
+
+static enum status local_release(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                 struct error *error)
+{
+    struct local *local = (struct local *)transport;
+    int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
+    if (!ids)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "giving back %zu jobs: out of memory", n_jobs);
+    for (size_t i = 0; i < n_jobs; i++)
+        ids[i] = jobs[i]->source.offset;
+    enum status status = store_unclaim(local->store, ids, n_jobs, error);
+    free(ids);
+    return status;
+}
+
+static bool local_is_drained(struct transport *transport)
+{
+    struct local *local = (struct local *)transport;
+    bool drained = false;
+    struct error error;
+    return store_queue_is_drained(local->store, dataset_of(local), &drained, &error) == STATUS_OK && drained;
+}
+
+static size_t local_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
+{
+    (void)transport, (void)figures, (void)n_max;
+    return 0; // the queue has no partitions; its tables tell more
+}
+
+static int local_fd(struct transport *transport)
+{
+    return ((struct local *)transport)->notify_fd;
+}
+
+static void local_close(struct transport *transport)
+{
+    struct local *local = (struct local *)transport;
+    if (local->notify_fd >= 0)
+        close(local->notify_fd);
+    free(local->dataset);
+    free(local->log_name);
+    free(local);
+}
+
+static const struct transport_impl local_impl = {
+    .name = "store",
+    .poll = local_poll,
+    .pause = local_pause,
+    .resume = local_resume,
+    .commit = local_commit,
+    .release = local_release,
+    .is_drained = local_is_drained,
+    .figures = local_figures,
+    .fd = local_fd,
+    .close = local_close,
+};
+
+// Without inotify (a file system or a limit may refuse it) the worker polls by time.
+static void watch_store(struct local *local)
+{
+    char *folder = strdup(store_path(local->store)), *base = strdup(store_path(local->store));
+    if (folder && base && asprintf(&local->log_name, "%s-wal", basename(base)) >= 0)
+        local->notify_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (local->notify_fd >= 0 && inotify_add_watch(local->notify_fd, dirname(folder), IN_MODIFY) < 0) {
+        close(local->notify_fd);
+        local->notify_fd = -1;
+    }
+    free(folder);
+    free(base);
+}
+
+enum status local_transport_open(struct transport **transport, struct store *store, struct text dataset,
+                                 struct error *error)
+{
+    struct local *local = calloc(1, sizeof *local);
+    if (!local)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedded queue: out of memory");
+    local->base.impl = &local_impl;
+    local->store = store;
+    local->notify_fd = -1;
+    if (dataset.size && !(local->dataset = strndup(dataset.data, dataset.size))) {
+        free(local);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedded queue: out of memory");
+    }
+    watch_store(local);
+    *transport = &local->base;
+    return STATUS_OK;
+}

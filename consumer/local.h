@@ -1,0 +1,9 @@
+// The transport of the embedded queue: jobs are queued, claimed and finished in the store's own tables.
+#pragma once
+
+#include "consumer/transport.h"
+#include "store/store.h"
+
+// The store stays the caller's and must have a started worker. `dataset` (copied) with size 0: any.
+enum status local_transport_open(struct transport **transport, struct store *store, struct text dataset,
+                                 struct error *error) WARN_UNUSED;

@@ -1,0 +1,381 @@
+#include "consumer/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WORK = 1 << 0, SUBMIT = 1 << 1, COLLECT = 1 << 2, RUN = 1 << 3, STATUS = 1 << 4, CANCEL = 1 << 5, INSPECT = 1 << 6,
+    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, ALL = (1 << 11) - 1,
+    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL, ENGINE = WORK | RUN | LOGITS | BENCH,
+};
+
+struct command {
+    const char *name;
+    int mask;
+    int n_min, n_max; // positionals
+    const char *usage, *does;
+};
+
+static const struct command commands[] = {
+    {"work", WORK, 0, 0, "--model MODEL [--brokers HOSTS | --store FILE]",
+     "Takes jobs from the queue and answers them: the worker."},
+    {"submit", SUBMIT, 1, 1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
+     "Queues the lines of a file (- is standard input): OpenAI batch lines, or objects with prompt or messages."},
+    {"collect", COLLECT, 0, 0, "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
+     "Writes a dataset's results in input order, in the OpenAI batch output format."},
+    {"run", RUN, 1, 1, "IN.jsonl -o OUT.jsonl --model MODEL",
+     "Submit, work and collect in one process; picks up where it was stopped."},
+    {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE",
+     "Progress, rate and time left of each dataset."},
+    {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]", "Stops what has not finished."},
+    {"inspect", INSPECT, 1, 1, "MODEL [--json]", "Family, shape, tensor types, tokenizer, template, memory needed."},
+    {"tokenize", TOKENIZE, 1, 1, "MODEL [--special]",
+     "Standard input: lines {\"text\": ...}. Standard output: an array of token ids a line."},
+    {"template", TEMPLATE, 1, 1, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
+     "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
+    {"logits", LOGITS, 1, 1, "MODEL --tokens \"3 17 9\" -o OUT.f32",
+     "float32 logits of every position, row-major [tokens, vocabulary]."},
+    {"bench", BENCH, 1, 1, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
+     "Prefill and decode tokens a second by batch size."},
+};
+
+enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, PROPERTY };
+
+struct option {
+    const char *name;
+    char letter;
+    enum kind kind;
+    int commands;
+    size_t offset;
+    int64_t min, max;
+    const char *value, *help;
+};
+
+#define AT(field) offsetof(struct settings, field)
+
+static const struct option options[] = {
+    {"model", 'm', TEXT_VALUE, WORK | RUN, AT(model), 0, 0, "FILE", "model file (GGUF)"},
+    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS", "Kafka bootstrap servers; without: the embedded queue"},
+    {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
+    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC", "topic of results (sheaf-results)"},
+    {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
+    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC", "compacted topic of cancels (sheaf-control)"},
+    {"group", 'g', TEXT_VALUE, WORK, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
+    {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
+    {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
+     "start although the group's offset map can't be read: finished jobs above the offset run again"},
+    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated"},
+    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH), AT(store), 0, 0, "FILE",
+     "SQLite file (sheaf.db; run: OUT.jsonl.db)"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK, AT(dataset), 0, 0, "NAME", "dataset"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE", "where to write (- is standard output)"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE", "failed jobs go here instead of the output"},
+    {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "write although some jobs have not finished"},
+    {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME", "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 hold kernels back"},
+    {"threads", 't', INTEGER, ENGINE | INSPECT, AT(threads), 1, 256, "N", "threads of the engine (one a core)"},
+    {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE", "memory for KV pages, as 512M or 4G (derived from the machine)"},
+    {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
+    {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N", "rows of one step, prompt chunks included (derived)"},
+    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N", "jobs read ahead of the batch (derived)"},
+    {"max-tokens", 0, INTEGER, WORK | RUN, AT(max_tokens_default), 1, 1 << 20, "N", "for jobs that name none (up to the context's end)"},
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE", "chat template instead of the model's"},
+    {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
+    {"model-name", 0, TEXT_VALUE, WORK | RUN, AT(model_name), 0, 0, "NAME", "the model's name in results"},
+    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "leave after so long without a job"},
+    {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
+    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "add bos/eos and read control tokens in the text"},
+    {"bos", 0, TEXT_VALUE, TEMPLATE, AT(bos), 0, 0, "TEXT", "bos_token (the model's)"},
+    {"eos", 0, TEXT_VALUE, TEMPLATE, AT(eos), 0, 0, "TEXT", "eos_token (the model's)"},
+    {"now", 0, TEXT_VALUE, TEMPLATE, AT(now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
+    {"tokens", 0, TEXT_VALUE, LOGITS, AT(tokens), 0, 0, "IDS", "token ids, separated by spaces or commas"},
+    {"prompt", 'p', INTEGER, BENCH, AT(prompt), 1, 1 << 20, "N", "prompt tokens of each sequence (128)"},
+    {"generate", 'n', INTEGER, BENCH, AT(generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
+    {"batch", 0, TEXT_VALUE, BENCH, AT(batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
+    {"repeat", 'r', INTEGER, BENCH, AT(repeat), 1, 1000, "N", "runs of each size; the median is told (3)"},
+    {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
+    {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
+    {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
+    {"log-json", 0, FLAG, ALL, AT(log_json), 0, 0, NULL, "messages as JSON lines"},
+    {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "this text"},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0], N_OPTIONS = sizeof options / sizeof options[0] };
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; name && i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static const struct option *find_option(const char *name, size_t length)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strlen(options[i].name) == length && memcmp(options[i].name, name, length) == 0)
+            return &options[i];
+    return NULL;
+}
+
+// ---- values ----
+
+bool options_parse_size(const char *text, uint64_t *bytes)
+{
+    char *end;
+    errno = 0;
+    double number = strtod(text, &end);
+    if (end == text || errno || !(number >= 0) || isinf(number))
+        return false;
+    int shift = 0;
+    switch (toupper((unsigned char)*end)) {
+    case 'K':
+        shift = 10;
+        break;
+    case 'M':
+        shift = 20;
+        break;
+    case 'G':
+        shift = 30;
+        break;
+    case 'T':
+        shift = 40;
+        break;
+    }
+    end += shift != 0;
+    end += shift && *end == 'i';
+    end += *end == 'B' || *end == 'b';
+    double value = ldexp(number, shift);
+    if (*end || value >= 0x1p63)
+        return false;
+    *bytes = (uint64_t)value;
+    return true;
+}
+
+static enum status set_text(char **target, const char *value, struct error *error)
+{
+    free(*target);
+    *target = strdup(value);
+    return *target ? STATUS_OK : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+}
+
+static enum status add_property(struct settings *settings, const char *value, struct error *error)
+{
+    if (!strchr(value, '=') || value[0] == '=')
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: expected KEY=VALUE, got \"%.*s\"",
+                         (int)strcspn(value, "="), value);
+    if (settings->n_properties == OPTIONS_PROPERTIES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: more than %d properties", OPTIONS_PROPERTIES_MAX);
+    return set_text(&settings->properties[settings->n_properties++], value, error);
+}
+
+static enum status set_value(struct settings *settings, const struct option *option, const char *value,
+                             struct error *error)
+{
+    void *target = (char *)settings + option->offset;
+    char *end;
+    switch (option->kind) {
+    case FLAG:
+        if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0 && strcmp(value, "1") != 0 && strcmp(value, "0") != 0)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected true or false, got \"%s\"",
+                             option->name, value);
+        *(bool *)target = value[0] == 't' || value[0] == '1';
+        return STATUS_OK;
+    case TEXT_VALUE:
+        return set_text(target, value, error);
+    case PROPERTY:
+        return add_property(settings, value, error);
+    case SIZE:
+        if (options_parse_size(value, target))
+            return STATUS_OK;
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a size as 512M or 4G, got \"%s\"",
+                         option->name, value);
+    case INTEGER:
+        errno = 0;
+        *(int64_t *)target = strtoll(value, &end, 10);
+        if (*value && !*end && !errno && *(int64_t *)target >= option->min && *(int64_t *)target <= option->max)
+            return STATUS_OK;
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number from %lld to %lld, got \"%s\"",
+                         option->name, (long long)option->min, (long long)option->max, value);
+    }
+    return STATUS_OK;
+}
+
+// ---- the environment and the file: they fill in what the command line left open ----
+
+static enum status apply_environment(struct settings *settings, const struct command *command, const bool *given,
+                                     struct error *error)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (!(options[i].commands & command->mask) || given[i] || options[i].kind == PROPERTY)
+            continue;
+        char name[64];
+        int length = snprintf(name, sizeof name, "SHEAF_%s", options[i].name);
+        for (int c = 0; c < length; c++)
+            name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+        const char *value = getenv(name);
+        if (value && set_value(settings, &options[i], value, error) != STATUS_OK)
+            return error_prefix(error, "%s", name);
+    }
+    return STATUS_OK;
+}
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+static enum status apply_line(struct settings *settings, const struct command *command, const bool *given, char *line,
+                              struct error *error)
+{
+    char *text = trim(line);
+    if (!*text || *text == '#')
+        return STATUS_OK;
+    char *equals = strchr(text, '=');
+    if (!equals)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "expected name = value, got \"%s\"", text);
+    *equals = '\0';
+    char *name = trim(text), *value = trim(equals + 1);
+    const struct option *option = find_option(name, strlen(name));
+    if (!option || option->offset == AT(config))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
+    // One file may serve all commands: what another one reads is passed over.
+    if (!(option->commands & command->mask) || given[option - options])
+        return STATUS_OK;
+    return set_value(settings, option, value, error);
+}
+
+static enum status apply_file(struct settings *settings, const struct command *command, const bool *given,
+                              struct error *error)
+{
+    if (!settings->config)
+        return STATUS_OK;
+    FILE *file = fopen(settings->config, "re");
+    if (!file)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: %s", settings->config, strerror(errno));
+    char *line = NULL;
+    size_t capacity = 0;
+    enum status status = STATUS_OK;
+    for (int number = 1; status == STATUS_OK && getline(&line, &capacity, file) >= 0; number++) {
+        status = apply_line(settings, command, given, line, error);
+        if (status != STATUS_OK)
+            error_prefix(error, "%s: line %d", settings->config, number);
+    }
+    free(line);
+    fclose(file);
+    return status;
+}
+
+// ---- the command line ----
+
+static enum status parse_option(struct settings *settings, const struct command *command, bool *given, int argc,
+                                char **argv, int *i, struct error *error)
+{
+    const char *argument = argv[*i];
+    const struct option *option = NULL;
+    const char *value = NULL;
+    if (argument[1] == '-') {
+        const char *equals = strchr(argument, '=');
+        size_t length = equals ? (size_t)(equals - argument) - 2 : strlen(argument) - 2;
+        option = find_option(argument + 2, length);
+        value = equals ? equals + 1 : NULL;
+    } else {
+        for (int o = 0; o < N_OPTIONS && !option; o++)
+            if (options[o].letter == argument[1])
+                option = &options[o];
+        value = argument[2] ? argument + 2 : NULL;
+    }
+    if (!option || !(option->commands & command->mask))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s has no option %s; see sheaf help %s", command->name,
+                         argument, command->name);
+    if (option->kind == FLAG && !value)
+        value = "true";
+    if (!value && *i + 1 < argc)
+        value = argv[++*i];
+    if (!value)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s after it", option->name, option->value);
+    given[option - options] = true;
+    return set_value(settings, option, value, error);
+}
+
+static enum status parse_arguments(struct settings *settings, const struct command *command, bool *given, int argc,
+                                   char **argv, struct error *error)
+{
+    bool only_positionals = false;
+    for (int i = 1; i < argc; i++) {
+        if (!only_positionals && strcmp(argv[i], "--") == 0) {
+            only_positionals = true;
+        } else if (!only_positionals && argv[i][0] == '-' && argv[i][1]) {
+            enum status status = parse_option(settings, command, given, argc, argv, &i, error);
+            if (status != STATUS_OK)
+                return status;
+        } else if (settings->n_positionals == command->n_max) {
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: unexpected \"%s\"; usage: sheaf %s %s",
+                             command->name, argv[i], command->name, command->usage);
+        } else {
+            settings->positionals[settings->n_positionals++] = argv[i];
+        }
+    }
+    if (!settings->help && settings->n_positionals < command->n_min)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf %s %s", command->name, command->usage);
+    return STATUS_OK;
+}
+
+enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
+{
+    *settings = (struct settings){.exit_when_idle = -1, .prompt = 128, .generate = 32, .repeat = 3};
+    const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
+    if (!command)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
+                         argc > 0 ? argv[0] : "which command? see sheaf help");
+    settings->command = command->name;
+    bool given[N_OPTIONS] = {false};
+    enum status status = parse_arguments(settings, command, given, argc, argv, error);
+    if (status != STATUS_OK || settings->help)
+        return status;
+    if (!settings->config && getenv("SHEAF_CONFIG"))
+        status = set_text(&settings->config, getenv("SHEAF_CONFIG"), error);
+    if (status == STATUS_OK)
+        status = apply_file(settings, command, given, error);
+    return status == STATUS_OK ? apply_environment(settings, command, given, error) : status;
+}
+
+void settings_finish(struct settings *settings)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (options[i].kind == TEXT_VALUE)
+            free(*(char **)((char *)settings + options[i].offset));
+    for (int i = 0; i < settings->n_properties; i++)
+        free(settings->properties[i]);
+    *settings = (struct settings){0};
+}
+
+void options_print_help(const char *name)
+{
+    const struct command *command = find_command(name);
+    if (!command) {
+        printf("sheaf: an offline batch worker for language models\n\nusage: sheaf COMMAND [options]\n\n");
+        for (int i = 0; i < N_COMMANDS; i++)
+            printf("  %-9s %s\n", commands[i].name, commands[i].does);
+        printf("\nsheaf help COMMAND tells its options. Each may also stand in SHEAF_NAME or in the file of --config.\n");
+        return;
+    }
+    printf("usage: sheaf %s %s\n\n%s\n\n", command->name, command->usage, command->does);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (!(options[i].commands & command->mask))
+            continue;
+        char left[64];
+        snprintf(left, sizeof left, "%s--%s %s", options[i].letter ? (char[]){'-', options[i].letter, ',', ' ', 0} : "    ",
+                 options[i].name, options[i].value ? options[i].value : "");
+        printf("  %-28s %s\n", left, options[i].help);
+    }
+}

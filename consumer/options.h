@@ -1,0 +1,46 @@
+// The command line: one table of options, each with the commands it belongs to. A value comes from the command line,
+// else from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Faults are
+// STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
+#pragma once
+
+#include "schemas/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OPTIONS_PROPERTIES_MAX = 128, OPTIONS_POSITIONALS_MAX = 2, OPTIONS_BATCHES_MAX = 16 };
+
+struct settings {
+    const char *command;
+    const char *positionals[OPTIONS_POSITIONALS_MAX]; // as the command's usage names them
+    int n_positionals;
+    // where jobs are
+    char *brokers, *jobs_topic, *results_topic, *dead_topic, *control_topic, *group;
+    char *store, *dataset;
+    char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
+    int n_properties;
+    bool create_topics, ignore_offset_map;
+    // the model and the machine
+    char *model, *backend, *chat_template, *pre, *model_name;
+    int64_t threads, max_batch, max_rows, window, max_tokens_default;
+    uint64_t kv_memory;
+    int64_t exit_when_idle; // seconds, -1: never
+    // input and output
+    char *output, *errors, *tokens, *bos, *eos, *now, *batch;
+    int64_t prompt, generate, repeat;
+    bool json, watch, special, force;
+    // messages
+    bool quiet, verbose, log_json, help;
+    char *config;
+};
+
+// argv without the program's name. `settings` gets defaults first; texts are owned by it (settings_finish).
+enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error) WARN_UNUSED;
+void settings_finish(struct settings *settings);
+
+// Help for a command, or for all of them when NULL or unknown.
+void options_print_help(const char *command);
+
+// "512M", "2.5G", "1048576": bytes; K, M, G, T are powers of 1024.
+bool options_parse_size(const char *text, uint64_t *bytes);

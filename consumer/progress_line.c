@@ -1,0 +1,58 @@
+#include "consumer/progress_line.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BAR_WIDTH = 24 };
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void measure(struct progress_line *line, const struct worker_progress *progress)
+{
+    int64_t now = now_ms();
+    if (!line->started_ms)
+        line->started_ms = line->shown_ms = now;
+    if (now - line->shown_ms < 500)
+        return;
+    double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
+    line->tokens_per_second = line->tokens_per_second > 0 ? 0.7 * line->tokens_per_second + 0.3 * rate : rate;
+    line->tokens_shown = progress->generated_tokens;
+    line->shown_ms = now;
+}
+
+void progress_line_show(void *context, const struct worker_progress *progress)
+{
+    struct progress_line *line = context;
+    if (!isatty(STDERR_FILENO))
+        return;
+    measure(line, progress);
+    int64_t here = progress->n_done + progress->n_failed, finished = line->n_before + here;
+    char bar[BAR_WIDTH + 1] = "", left[32] = "";
+    if (line->n_total > 0) {
+        int filled = (int)(BAR_WIDTH * finished / line->n_total);
+        memset(bar, '.', BAR_WIDTH);
+        memset(bar, '#', (size_t)(filled < BAR_WIDTH ? filled : BAR_WIDTH));
+        double seconds = (double)(now_ms() - line->started_ms) / 1000;
+        if (here > 0 && finished < line->n_total)
+            snprintf(left, sizeof left, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
+    }
+    fprintf(stderr, "\r\033[K[%s] %lld", bar, (long long)finished);
+    if (line->n_total > 0)
+        fprintf(stderr, "/%lld", (long long)line->n_total);
+    fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed, line->tokens_per_second, left);
+    line->shown = true;
+}
+
+void progress_line_clear(struct progress_line *line)
+{
+    if (line->shown)
+        fputs("\r\033[K", stderr);
+    line->shown = false;
+}

@@ -1,0 +1,201 @@
+#include "consumer/runtime.h"
+
+#include "consumer/log.h"
+#include "engine/cpu/backend.h"
+#include "engine/gguf.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum status read_file(const char *path, size_t size_max, struct buffer *content, struct error *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+    content->size_max = size_max;
+    char bytes[65536];
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buffer_add(content, bytes, n);
+    bool failed = ferror(file);
+    fclose(file);
+    if (failed)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
+    if (content->failed)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path, size_max);
+    return STATUS_OK;
+}
+
+// ---- model ----
+
+// A template the interpreter can't read is no reason to refuse a model that is sent plain prompts: the jobs with messages
+// get the error. One that was asked for by name must work.
+static enum status open_template(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    struct buffer file = {0};
+    struct text source = {0};
+    enum status status = STATUS_OK;
+    if (settings->chat_template) {
+        status = read_file(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+        source = (struct text){file.data, file.size};
+    } else {
+        status = gguf_text(runtime->model->gguf, "tokenizer.chat_template", &source, NULL, error);
+    }
+    if (status == STATUS_OK && source.size) {
+        status = template_parse(&runtime->chat_template, source, error);
+        if (status != STATUS_OK && !settings->chat_template) {
+            log_write(LOG_WARNING, "the model's chat template: %s; jobs with messages will be refused", error->text);
+            status = STATUS_OK;
+        }
+    }
+    buffer_finish(&file);
+    return status;
+}
+
+enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
+                               struct error *error)
+{
+    enum status status = model_open(&runtime->model, path, error);
+    if (status == STATUS_OK)
+        status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->pre, error);
+    if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
+        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                           "%s: the tokenizer has %d tokens, the model only %d", path,
+                           tokenizer_n_tokens(runtime->tokenizer), runtime->model->shape.n_vocab);
+    if (status == STATUS_OK)
+        status = open_template(runtime, settings, error);
+    if (status == STATUS_OK)
+        runtime->model_name = text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
+    return status;
+}
+
+// ---- machine ----
+
+static enum status parse_backend(const char *name, enum cpu_level *level, struct error *error)
+{
+    *level = CPU_AVX512;
+    if (!name || strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "cpu:avx512") == 0)
+        return STATUS_OK;
+    if (strcmp(name, "cpu:avx2") == 0) {
+        *level = CPU_AVX2;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "cpu:plain") == 0) {
+        *level = CPU_PLAIN;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "cuda") == 0)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--backend cuda: this version has no CUDA backend");
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"", name);
+}
+
+enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    enum cpu_level level;
+    enum status status = parse_backend(settings->backend, &level, error);
+    if (status == STATUS_OK)
+        status = pool_create(&runtime->pool, (int)settings->threads, error);
+    if (status == STATUS_OK)
+        status = cpu_backend_create(&runtime->backend, runtime->pool, level, error);
+    return status;
+}
+
+struct loading {
+    bool shown;
+    int64_t next_percent;
+};
+
+static void show_loading(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct loading *loading = context;
+    int64_t percent = total_bytes ? (int64_t)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
+    if (!isatty(STDERR_FILENO) || percent < loading->next_percent)
+        return;
+    loading->next_percent = percent + 5;
+    loading->shown = percent < 100;
+    fprintf(stderr, "\rloading weights: %3lld %%%s", (long long)percent, percent < 100 ? "" : "\r\033[K");
+}
+
+static void say_plan(const struct runtime *runtime)
+{
+    const struct limits_plan *plan = &runtime->plan;
+    log_write(LOG_INFO, "%.*s (%s, %.1f M parameters) on %s, %d thread%s", (int)runtime->model_name.size,
+              runtime->model_name.data, model_family_name(runtime->model),
+              (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->impl->name,
+              pool_n_threads(runtime->pool), pool_n_threads(runtime->pool) == 1 ? "" : "s");
+    log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs", plan->batch.n_sequences_max,
+              plan->batch.n_rows_max, plan->batch.n_jobs_max);
+    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
+              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
+              plan->batch.n_pages, plan->batch.page_positions);
+}
+
+static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    return forward_step(context, step, results, NULL, error);
+}
+
+static struct text token_text_or_empty(const struct tokenizer *tokenizer, int32_t id)
+{
+    return id < 0 ? (struct text){0} : tokenizer_token_text(tokenizer, id);
+}
+
+static enum status create_batcher(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    const struct tokenizer *tokenizer = runtime->tokenizer;
+    struct batcher_config config = {
+        .engine = {runtime->forward, compute_step},
+        .pool = runtime->pool,
+        .environment = {.tokenizer = tokenizer,
+                        .chat_template = runtime->chat_template,
+                        .bos_token = token_text_or_empty(tokenizer, tokenizer_bos(tokenizer)),
+                        .eos_token = token_text_or_empty(tokenizer, tokenizer_eos(tokenizer)),
+                        .limits = {.n_context = runtime->model->shape.n_context,
+                                   .n_context_original = runtime->model->shape.n_context_original,
+                                   .n_vocab = runtime->model->shape.n_vocab,
+                                   .max_tokens_default = (int32_t)settings->max_tokens_default}},
+        .limits = runtime->plan.batch};
+    return batcher_create(&runtime->batcher, &config, error);
+}
+
+enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
+                         struct error *error)
+{
+    *runtime = (struct runtime){0};
+    struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->max_batch,
+                                   .n_rows_max = (int32_t)settings->max_rows,
+                                   .n_jobs_max = (int32_t)settings->window,
+                                   .page_bytes = settings->kv_memory};
+    struct loading loading = {0};
+    enum status status = runtime_open_model(runtime, settings, path, error);
+    if (status == STATUS_OK)
+        status = runtime_open_backend(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = limits_derive(&runtime->plan, runtime->model,
+                               runtime->backend->impl->memory_available(runtime->backend), &wanted, error);
+    if (status == STATUS_OK)
+        status = forward_create(&runtime->forward, runtime->model, runtime->backend, &runtime->plan.forward,
+                                show_loading, &loading, error);
+    if (loading.shown)
+        fputs("\r\033[K", stderr);
+    if (status == STATUS_OK)
+        status = create_batcher(runtime, settings, error);
+    if (status == STATUS_OK)
+        say_plan(runtime);
+    return status;
+}
+
+void runtime_close(struct runtime *runtime)
+{
+    batcher_destroy(runtime->batcher);
+    forward_destroy(runtime->forward);
+    if (runtime->backend)
+        runtime->backend->impl->destroy(runtime->backend);
+    pool_destroy(runtime->pool);
+    template_destroy(runtime->chat_template);
+    tokenizer_close(runtime->tokenizer);
+    model_close(runtime->model);
+    *runtime = (struct runtime){0};
+}

@@ -1,0 +1,33 @@
+// A model ready to work: file, tokenizer, chat template, threads, backend, memory plan, forward pass, batcher.
+// Thread: main opens and closes it; the batcher is the engine thread's while it runs.
+#pragma once
+
+#include "batching/batcher.h"
+#include "batching/limits.h"
+#include "consumer/options.h"
+
+struct runtime {
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct template *chat_template; // NULL: none
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+    struct batcher *batcher;
+    struct limits_plan plan;
+    struct text model_name;
+};
+
+// Only what the settings of the command ask for: model_only leaves out everything from the pool on.
+enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
+                               struct error *error) WARN_UNUSED;
+// Model, backend, memory plan, forward pass and batcher; says what it derived.
+enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
+                         struct error *error) WARN_UNUSED;
+// Pool and backend of the settings.
+enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
+    WARN_UNUSED;
+void runtime_close(struct runtime *runtime);
+
+// The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE.
+enum status read_file(const char *path, size_t size_max, struct buffer *content, struct error *error) WARN_UNUSED;

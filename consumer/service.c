@@ -1,0 +1,70 @@
+#include "consumer/service.h"
+
+#include "consumer/local.h"
+#include "consumer/progress_line.h"
+#include "consumer/stop.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static enum status start_worker(const struct service *service, const struct settings *settings,
+                                const struct runtime *runtime, struct error *error)
+{
+    char model[256];
+    snprintf(model, sizeof model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
+    const struct batch_limits *batch = &runtime->plan.batch;
+    struct worker_description description = {.transport = settings->brokers ? "kafka" : "store",
+                                             .model = model,
+                                             .backend = runtime->backend->impl->name,
+                                             .n_sequences_max = batch->n_sequences_max,
+                                             .n_rows_max = batch->n_rows_max,
+                                             .n_pages = batch->n_pages,
+                                             .page_positions = batch->page_positions};
+    int64_t worker;
+    return store_worker_start(service->store, &description, &worker, error);
+}
+
+static enum status open_transport(struct transport **transport, const struct service *service,
+                                  const struct settings *settings, struct error *error)
+{
+    if (settings->brokers)
+        return error_set(error, STATUS_REFUSE, ERROR_BROKER, "--brokers: not connected in this build");
+    return local_transport_open(transport, service->store, service->dataset, error);
+}
+
+enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
+                        struct error *error)
+{
+    struct runtime runtime = {0};
+    struct transport *transport = NULL;
+    int stop_fd = stop_fd_open(); // before any thread
+    enum status status = runtime_open(&runtime, settings, settings->model, error);
+    if (status == STATUS_OK)
+        status = start_worker(service, settings, &runtime, error);
+    if (status == STATUS_OK)
+        status = open_transport(&transport, service, settings, error);
+    if (status == STATUS_OK) {
+        struct worker_config config = {.transport = transport,
+                                       .store = service->store,
+                                       .batcher = runtime.batcher,
+                                       .n_jobs_max = runtime.plan.batch.n_jobs_max,
+                                       .model_name = runtime.model_name,
+                                       .jobs_need_recording = settings->brokers != NULL,
+                                       .exit_when_idle_s = service->exit_when_idle_s,
+                                       .stop_fd = stop_fd,
+                                       .progress = service->line ? progress_line_show : NULL,
+                                       .progress_context = service->line};
+        status = worker_run(&config, progress, error);
+        struct error stopping;
+        if (store_worker_stop(service->store, &stopping) != STATUS_OK && status == STATUS_OK)
+            *error = stopping, status = stopping.status;
+    }
+    if (service->line)
+        progress_line_clear(service->line);
+    if (transport)
+        transport->impl->close(transport);
+    runtime_close(&runtime);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    return status;
+}

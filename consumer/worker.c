@@ -1,0 +1,436 @@
+#include "consumer/worker.h"
+
+#include "consumer/intake.h"
+#include "consumer/log.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200 };
+
+struct worker {
+    const struct worker_config *config;
+    struct engine_thread *engine;
+    struct worker_progress *totals;
+    struct job_list incoming;  // decoded in this turn, for the engine
+    struct job_list finished;  // waiting for the commit
+    struct job_list released;  // given back by the engine
+    struct job **group;        // [n_jobs_max] the commit's
+    bool *committed;
+    int32_t n_in_flight;       // with the engine, finished or released, not yet settled
+    struct step_figures *steps; // [STEPS_KEPT_MAX] not yet recorded
+    size_t n_steps;
+    struct prefix_report prefixes;
+    bool has_prefixes, paused, engine_ended, out_of_memory;
+    enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
+    int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
+    int64_t retry_at_ms, retry_delay_ms;
+    char last_warning[ERROR_TEXT_BYTES];
+    struct error engine_error;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+// ---- faults that pass ----
+
+// Says so once as long as the text stays the same, and waits longer each time.
+static void back_off(struct worker *worker, const struct error *error)
+{
+    if (strcmp(worker->last_warning, error->text) != 0)
+        log_write(LOG_WARNING, "%s; trying again", error->text);
+    memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
+    worker->retry_delay_ms = worker->retry_delay_ms ? worker->retry_delay_ms * 2 : 50;
+    if (worker->retry_delay_ms > WORKER_RETRY_MS_MAX)
+        worker->retry_delay_ms = WORKER_RETRY_MS_MAX;
+    worker->retry_at_ms = now_ms() + worker->retry_delay_ms;
+}
+
+static void recovered(struct worker *worker)
+{
+    if (worker->last_warning[0])
+        log_write(LOG_INFO, "working again");
+    worker->last_warning[0] = '\0';
+    worker->retry_delay_ms = worker->retry_at_ms = 0;
+}
+
+// ---- records in ----
+
+static void receive(void *context, const struct record *record)
+{
+    struct worker *worker = context;
+    struct job *job = intake_job(record, worker->config->model_name);
+    if (!job) {
+        worker->out_of_memory = true;
+        return;
+    }
+    worker->n_in_flight++;
+    worker->idle_since_ms = 0;
+    if (job->result.status == RESULT_NONE) {
+        job_list_append(&worker->incoming, job);
+    } else {
+        if (worker->finished.n_jobs == 0)
+            worker->finished_since_ms = now_ms();
+        job_list_append(&worker->finished, job);
+    }
+}
+
+static void send_order(struct worker *worker, struct order *order)
+{
+    // The engine thread takes orders between steps; when 256 are waiting it is busy, and waiting for it is right.
+    if (!order || !queue_push(engine_thread_inbox(worker->engine), order)) {
+        worker->out_of_memory = worker->out_of_memory || !order;
+        order_destroy(order);
+    }
+}
+
+static void cancel(void *context, struct text dataset, struct text job_id)
+{
+    send_order(context, order_cancel_create(dataset, job_id));
+}
+
+static void hand_over(struct worker *worker)
+{
+    if (worker->incoming.n_jobs == 0)
+        return;
+    struct order *order = order_create(ORDER_JOBS);
+    if (!order) {
+        worker->out_of_memory = true;
+        return;
+    }
+    order->jobs = worker->incoming;
+    worker->incoming = (struct job_list){0};
+    if (queue_push(engine_thread_inbox(worker->engine), order))
+        return;
+    for (struct job *job; (job = job_list_take(&order->jobs));) // the engine has ended
+        job_list_append(&worker->released, job);
+    order_destroy(order);
+}
+
+static void set_paused(struct worker *worker, bool paused)
+{
+    if (paused == worker->paused)
+        return;
+    worker->paused = paused;
+    const struct transport_impl *impl = worker->config->transport->impl;
+    (paused ? impl->pause : impl->resume)(worker->config->transport);
+}
+
+static enum status take_records(struct worker *worker, struct error *error)
+{
+    struct transport *transport = worker->config->transport;
+    int32_t room = worker->config->n_jobs_max - worker->n_in_flight;
+    bool stopping = worker->mode != RUNNING || worker->engine_ended;
+    // Resume with some room, so that a full window does not toggle with each job.
+    if (room <= 0 || stopping)
+        set_paused(worker, true);
+    else if (room >= worker->config->n_jobs_max / 8 || worker->n_in_flight == 0)
+        set_paused(worker, false);
+    struct transport_events events = {worker, receive, cancel};
+    enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
+    hand_over(worker);
+    if (status == STATUS_OK && worker->out_of_memory)
+        status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
+    return status;
+}
+
+// ---- rounds out ----
+
+static void append_list(struct job_list *to, struct job_list *from)
+{
+    for (struct job *job; (job = job_list_take(from));)
+        job_list_append(to, job);
+}
+
+static void take_figures(struct worker *worker, const struct round *round)
+{
+    if (round->prefixes) {
+        worker->prefixes = *round->prefixes;
+        worker->has_prefixes = true;
+    }
+    if (round->figures.n_rows == 0)
+        return;
+    worker->totals->generated_tokens += round->figures.n_generated;
+    worker->totals->prefill_tokens += round->figures.prefill_tokens;
+    // A store that is away for long costs the oldest figures, never a job.
+    if (worker->n_steps == STEPS_KEPT_MAX)
+        memmove(worker->steps, worker->steps + 1, --worker->n_steps * sizeof *worker->steps);
+    worker->steps[worker->n_steps++] = round->figures;
+}
+
+static void take_rounds(struct worker *worker)
+{
+    struct queue *outbox = engine_thread_outbox(worker->engine);
+    for (struct round *round; (round = queue_try_pop(outbox)); round_destroy(round)) {
+        take_figures(worker, round);
+        if (worker->finished.n_jobs == 0 && round->finished.n_jobs)
+            worker->finished_since_ms = now_ms();
+        append_list(&worker->finished, &round->finished);
+        append_list(&worker->released, &round->released);
+        if (round->error.status != STATUS_OK)
+            worker->engine_error = round->error;
+    }
+    worker->engine_ended = queue_is_finished(outbox);
+}
+
+// ---- commit and record ----
+
+static enum status record(struct worker *worker, struct job *const *jobs, size_t n_jobs, struct error *error)
+{
+    const struct worker_config *config = worker->config;
+    if (!config->store)
+        return STATUS_OK;
+    struct partition_figures figures[PARTITIONS_MAX];
+    struct partition_row rows[PARTITIONS_MAX];
+    size_t n = config->transport->impl->figures(config->transport, figures, PARTITIONS_MAX);
+    n = n < PARTITIONS_MAX ? n : PARTITIONS_MAX;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition, figures[i].position,
+                                         figures[i].committed,     figures[i].end,       figures[i].n_in_flight,
+                                         figures[i].n_map_covered};
+    struct store_record news = {.jobs = (const struct job *const *)jobs,
+                                .n_jobs = config->jobs_need_recording ? n_jobs : 0,
+                                .steps = worker->steps,
+                                .n_steps = worker->n_steps,
+                                .prefixes = worker->has_prefixes ? &worker->prefixes : NULL,
+                                .partitions = rows,
+                                .n_partitions = n};
+    worker->recorded_ms = now_ms();
+    enum status status = store_record(config->store, &news, error);
+    if (status == STATUS_OK) {
+        worker->n_steps = 0;
+        worker->has_prefixes = false;
+    }
+    return status;
+}
+
+// Publishes what is finished. The jobs stay in `finished` until the commit stands.
+static enum status commit(struct worker *worker, struct error *error)
+{
+    const struct worker_config *config = worker->config;
+    size_t n = 0;
+    for (struct job *job = worker->finished.first; job && n < (size_t)config->n_jobs_max; job = job->next)
+        worker->group[n++] = job;
+    memset(worker->committed, 0, n * sizeof *worker->committed);
+    enum status status =
+        config->transport->impl->commit(config->transport, worker->group, n, worker->committed, error);
+    if (status != STATUS_OK)
+        return status;
+    size_t n_committed = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct job *job = job_list_take(&worker->finished);
+        assert(job == worker->group[i]);
+        worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
+        worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
+        if (worker->committed[i])
+            worker->group[n_committed++] = job;
+        else
+            job_destroy(job);
+        worker->n_in_flight--;
+    }
+    worker->finished_since_ms = now_ms();
+    struct error projection;
+    if (record(worker, worker->group, n_committed, &projection) != STATUS_OK)
+        log_write(LOG_WARNING, "%s; the results are committed, their figures are not", projection.text);
+    for (size_t i = 0; i < n_committed; i++)
+        job_destroy(worker->group[i]);
+    return STATUS_OK;
+}
+
+static bool commit_is_due(const struct worker *worker)
+{
+    size_t n = worker->finished.n_jobs;
+    if (n == 0 || now_ms() < worker->retry_at_ms)
+        return false;
+    return n >= WORKER_COMMIT_JOBS || worker->engine_ended || (size_t)worker->n_in_flight == n ||
+           now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
+}
+
+static enum status give_back(struct worker *worker, struct error *error)
+{
+    const struct transport_impl *impl = worker->config->transport->impl;
+    while (worker->released.n_jobs) {
+        size_t n = 0;
+        for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max; job = job->next)
+            worker->group[n++] = job;
+        enum status status = impl->release(worker->config->transport, worker->group, n, error);
+        if (status != STATUS_OK)
+            return status;
+        for (size_t i = 0; i < n; i++)
+            job_destroy(job_list_take(&worker->released));
+        worker->n_in_flight -= (int32_t)n;
+    }
+    return STATUS_OK;
+}
+
+// ---- the loop ----
+
+static void wait_for_news(struct worker *worker)
+{
+    int64_t timeout = BEAT_MS;
+    if (worker->finished.n_jobs) {
+        int64_t due = worker->finished_since_ms + WORKER_COMMIT_LINGER_MS - now_ms();
+        if (worker->retry_at_ms > now_ms())
+            due = worker->retry_at_ms - now_ms();
+        timeout = due < 0 ? 0 : due < timeout ? due : timeout;
+    }
+    // A paused transport may have news that it is not asked for: only time wakes us then.
+    int transport_fd = worker->paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
+    struct pollfd fds[] = {{worker->engine_ended ? -1 : queue_fd(engine_thread_outbox(worker->engine)), POLLIN, 0},
+                           {transport_fd, POLLIN, 0},
+                           {worker->config->stop_fd, POLLIN, 0}};
+    poll(fds, 3, (int)timeout);
+}
+
+static void hear_signals(struct worker *worker)
+{
+    char info[128]; // one struct signalfd_siginfo
+    while (worker->config->stop_fd >= 0 && read(worker->config->stop_fd, info, sizeof info) > 0) {
+        bool second = worker->mode >= LEAVING;
+        log_write(LOG_INFO, second ? "stopping now: running jobs are given back"
+                                   : "stopping: waiting jobs are given back, running ones are finished");
+        worker->mode = second ? ABORTING : LEAVING;
+        worker->leaving_since_ms = now_ms();
+        send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
+    }
+    if (worker->mode == LEAVING && now_ms() - worker->leaving_since_ms > WORKER_GRACE_MS) {
+        log_write(LOG_INFO, "running jobs take longer than %d s: they are given back", WORKER_GRACE_MS / 1000);
+        worker->mode = ABORTING;
+        send_order(worker, order_create(ORDER_ABORT));
+    }
+}
+
+static void leave_when_idle(struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    if (worker->mode != RUNNING || config->exit_when_idle_s < 0)
+        return;
+    if (worker->n_in_flight || !config->transport->impl->is_drained(config->transport)) {
+        worker->idle_since_ms = 0;
+        return;
+    }
+    if (!worker->idle_since_ms)
+        worker->idle_since_ms = now_ms();
+    if (now_ms() - worker->idle_since_ms < (int64_t)config->exit_when_idle_s * 1000)
+        return;
+    worker->mode = DRAINING;
+    queue_close(engine_thread_inbox(worker->engine));
+}
+
+static void show_progress(struct worker *worker, bool last)
+{
+    worker->totals->n_in_flight = worker->n_in_flight;
+    if (!worker->config->progress || (!last && now_ms() - worker->progress_ms < PROGRESS_INTERVAL_MS))
+        return;
+    worker->progress_ms = now_ms();
+    worker->config->progress(worker->config->progress_context, worker->totals);
+}
+
+// One turn; what passes (STATUS_RETRY) is waited for here, the rest ends the loop.
+static enum status turn(struct worker *worker, struct error *error)
+{
+    hear_signals(worker);
+    take_rounds(worker);
+    enum status status = STATUS_OK;
+    if (now_ms() >= worker->retry_at_ms)
+        status = take_records(worker, error);
+    if (status == STATUS_OK && commit_is_due(worker)) {
+        status = commit(worker, error);
+        if (status == STATUS_OK)
+            recovered(worker);
+    }
+    if (status == STATUS_OK && worker->released.n_jobs && worker->mode != RUNNING)
+        status = give_back(worker, error);
+    if (status == STATUS_RETRY) {
+        back_off(worker, error);
+        return STATUS_OK;
+    }
+    struct error projection;
+    if (status == STATUS_OK && worker->n_steps && now_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
+        record(worker, NULL, 0, &projection) != STATUS_OK)
+        back_off(worker, &projection);
+    leave_when_idle(worker);
+    show_progress(worker, false);
+    return status;
+}
+
+static bool is_done(const struct worker *worker)
+{
+    return worker->engine_ended && worker->finished.n_jobs == 0 &&
+           (worker->released.n_jobs == 0 || worker->mode == RUNNING);
+}
+
+static enum status loop(struct worker *worker, struct error *error)
+{
+    while (!is_done(worker)) {
+        enum status status = turn(worker, error);
+        if (status != STATUS_OK)
+            return status;
+        if (!is_done(worker))
+            wait_for_news(worker);
+        // A store or broker that stays away must not keep a worker that was told to go.
+        if (worker->mode >= LEAVING && worker->engine_ended &&
+            now_ms() - worker->leaving_since_ms > 3 * WORKER_GRACE_MS)
+            return error_set(error, STATUS_RESTART, ERROR_STORE,
+                             "leaving with %zu finished jobs that could not be committed (%s); they will run again",
+                             worker->finished.n_jobs, worker->last_warning);
+    }
+    if (worker->engine_error.status != STATUS_OK) {
+        *error = worker->engine_error;
+        return error->status;
+    }
+    struct error projection;
+    if (record(worker, NULL, 0, &projection) != STATUS_OK)
+        log_write(LOG_WARNING, "%s; the last figures are lost", projection.text);
+    return STATUS_OK;
+}
+
+// After a fatal error: stop the engine, give back what can be given back.
+static void abandon(struct worker *worker)
+{
+    struct error error;
+    if (!worker->engine_ended)
+        send_order(worker, order_create(ORDER_ABORT));
+    while (!worker->engine_ended) {
+        struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine)), POLLIN, 0};
+        poll(&fd, 1, BEAT_MS);
+        take_rounds(worker);
+    }
+    append_list(&worker->released, &worker->incoming);
+    append_list(&worker->released, &worker->finished);
+    if (give_back(worker, &error) != STATUS_OK)
+        for (struct job *job; (job = job_list_take(&worker->released));)
+            job_destroy(job);
+}
+
+enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
+{
+    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms()};
+    *progress = (struct worker_progress){0};
+    worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
+    worker.committed = calloc((size_t)config->n_jobs_max, sizeof *worker.committed);
+    worker.steps = calloc(STEPS_KEPT_MAX, sizeof *worker.steps);
+    enum status status = STATUS_OK;
+    if (!worker.group || !worker.committed || !worker.steps)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
+    if (status == STATUS_OK)
+        status = engine_thread_start(&worker.engine, config->batcher, error);
+    if (status == STATUS_OK) {
+        status = loop(&worker, error);
+        abandon(&worker);
+        show_progress(&worker, true);
+    }
+    engine_thread_join(worker.engine);
+    free(worker.group);
+    free(worker.committed);
+    free(worker.steps);
+    return status;
+}

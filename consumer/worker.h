@@ -1,0 +1,44 @@
+// The worker's main loop: records from the transport become jobs for the engine thread; finished jobs are committed in
+// groups and then recorded in the store. Back-pressure: the jobs in flight are bounded by the batcher's n_jobs_max, and the
+// transport is paused there while polling goes on.
+//
+//            poll        intake       order            round        commit       record
+//   transport ──> record ──> job ──> engine thread ──> finished ──> transport ──> store
+//
+// Thread: main.
+#pragma once
+
+#include "batching/engine_thread.h"
+#include "consumer/transport.h"
+#include "store/store.h"
+
+struct worker_progress {
+    int64_t n_done, n_failed; // committed by this worker
+    int64_t n_in_flight;
+    int64_t generated_tokens, prefill_tokens;
+};
+
+struct worker_config {
+    struct transport *transport;
+    struct store *store;      // where steps and Kafka's jobs are recorded; NULL: nowhere
+    struct batcher *batcher;
+    int32_t n_jobs_max;       // of the batcher
+    struct text model_name;
+    bool jobs_need_recording; // Kafka's: the embedded queue has them already
+    int exit_when_idle_s;     // -1: never; else after so many seconds without a job, once the source is drained
+    int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
+    void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
+    void *progress_context;
+};
+
+enum {
+    WORKER_COMMIT_JOBS = 256,      // commit when so many are finished,
+    WORKER_COMMIT_LINGER_MS = 100, // or when the first of them has waited so long
+    WORKER_GRACE_MS = 10000,       // running jobs may take so long to finish after the first signal
+    WORKER_RETRY_MS_MAX = 5000,
+};
+
+// Returns when the work is done or a stop was asked for: everything finished is committed, the rest given back. Errors:
+// those of the transport and the engine that can't be retried.
+enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
+    WARN_UNUSED;
