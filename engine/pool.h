@@ -1,5 +1,5 @@
 // A pool of threads for one parallel loop at a time. Tasks are dealt out as one range a thread; a thread that is
-// done steals half of another's remaining range, so no barrier waits for a slow core. The caller works too.
+// done steals from what another has left, so no barrier waits for a slow core. The caller works too.
 // Results must not depend on which thread runs a task.
 #pragma once
 

@@ -1,0 +1,308 @@
+// The pool. A run publishes its task, then fills one range a thread: a 64-bit atomic, begin in the low half,
+// end in the high half. The owner takes one index at a time from the front, a thief one from the back, both
+// by compare-and-swap, so an index has one taker. Only the caller fills ranges, and only while no index is
+// left untaken; taken indices hold the run open, so that whoever takes one reads the task of the run it
+// belongs to, however late it woke. (Thieves that take more would either hold on to indices while others
+// idle, or make a range of them; and whoever may still be filling a range must be waited for before the next
+// run: on a busy machine that is a time slice.)
+//
+// `left` counts indices not yet done. Idle threads watch `runs`, first spinning, then under the mutex.
+#include "engine/pool.h"
+
+#include "engine/machine.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#define SPIN_PAUSE() _mm_pause()
+#elif defined(__aarch64__)
+#define SPIN_PAUSE() __asm__ volatile("yield")
+#else
+#define SPIN_PAUSE() ((void)0)
+#endif
+
+// Longer than the serial stretches between the loops of a step, shorter than a scheduler's time slice.
+enum { SPIN_NANOSECONDS = 100000, SPIN_PAUSES = 32, CACHE_LINE = 64 };
+
+struct pool_thread {
+    _Alignas(CACHE_LINE) _Atomic uint64_t range;
+    struct pool *pool;
+    int index;
+    pthread_t thread;
+};
+
+struct pool {
+    int n_threads;
+    struct pool_thread *threads; // [n_threads]; 0 is the caller
+    void (*task)(void *context, int index, int thread);
+    void *context;
+
+    _Alignas(CACHE_LINE) _Atomic uint64_t runs; // changes when a run starts and when the pool stops
+    atomic_bool stopping;
+    _Alignas(CACHE_LINE) atomic_int left;
+    _Alignas(CACHE_LINE) atomic_int n_sleeping;
+    atomic_bool caller_sleeping;
+    pthread_mutex_t mutex;
+    pthread_cond_t run_started, run_done;
+};
+
+static uint64_t range_make(uint32_t begin, uint32_t end)
+{
+    return (uint64_t)end << 32 | begin;
+}
+
+static uint32_t range_begin(uint64_t range)
+{
+    return (uint32_t)range;
+}
+
+static uint32_t range_end(uint64_t range)
+{
+    return (uint32_t)(range >> 32);
+}
+
+static int64_t now_nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool take_front(struct pool_thread *thread, uint32_t *index)
+{
+    uint64_t range = atomic_load_explicit(&thread->range, memory_order_relaxed);
+    while (range_begin(range) < range_end(range)) {
+        uint64_t rest = range_make(range_begin(range) + 1, range_end(range));
+        if (atomic_compare_exchange_weak_explicit(&thread->range, &range, rest, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {
+            *index = range_begin(range);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool steal_from(struct pool_thread *victim, uint32_t *index)
+{
+    uint64_t range = atomic_load_explicit(&victim->range, memory_order_relaxed);
+    while (range_begin(range) < range_end(range)) {
+        uint64_t rest = range_make(range_begin(range), range_end(range) - 1);
+        if (atomic_compare_exchange_weak_explicit(&victim->range, &range, rest, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {
+            *index = range_end(rest);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void wake_caller(struct pool *pool)
+{
+    if (!atomic_load(&pool->caller_sleeping))
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_signal(&pool->run_done);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void count_done(struct pool *pool, int n_done)
+{
+    if (n_done > 0 && atomic_fetch_sub(&pool->left, n_done) == n_done)
+        wake_caller(pool);
+}
+
+static void work(struct pool *pool, struct pool_thread *thread)
+{
+    int n_done = 0;
+    uint32_t index;
+    while (take_front(thread, &index)) {
+        pool->task(pool->context, (int)index, thread->index);
+        n_done++;
+    }
+    for (int i = 1; i < pool->n_threads; i++) {
+        struct pool_thread *victim = &pool->threads[(thread->index + i) % pool->n_threads];
+        while (steal_from(victim, &index)) {
+            pool->task(pool->context, (int)index, thread->index);
+            n_done++;
+        }
+    }
+    count_done(pool, n_done);
+}
+
+// Waits until `runs` is no longer `seen`.
+static void wait_for_run(struct pool *pool, uint64_t seen)
+{
+    int64_t deadline = now_nanoseconds() + SPIN_NANOSECONDS;
+    do {
+        for (int i = 0; i < SPIN_PAUSES; i++) {
+            if (atomic_load_explicit(&pool->runs, memory_order_acquire) != seen)
+                return;
+            SPIN_PAUSE();
+        }
+    } while (now_nanoseconds() < deadline);
+
+    // The sleeper counts itself, then looks at `runs`; the caller changes `runs`, then looks at the count:
+    // one of them sees the other (both sequentially consistent).
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&pool->n_sleeping, 1);
+    while (atomic_load(&pool->runs) == seen)
+        pthread_cond_wait(&pool->run_started, &pool->mutex);
+    atomic_fetch_sub(&pool->n_sleeping, 1);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void wait_for_done(struct pool *pool)
+{
+    int64_t deadline = now_nanoseconds() + SPIN_NANOSECONDS;
+    do {
+        for (int i = 0; i < SPIN_PAUSES; i++) {
+            if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)
+                return;
+            SPIN_PAUSE();
+        }
+    } while (now_nanoseconds() < deadline);
+
+    pthread_mutex_lock(&pool->mutex);
+    atomic_store(&pool->caller_sleeping, true);
+    while (atomic_load(&pool->left) != 0)
+        pthread_cond_wait(&pool->run_done, &pool->mutex);
+    atomic_store(&pool->caller_sleeping, false);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void announce(struct pool *pool)
+{
+    atomic_fetch_add(&pool->runs, 1);
+    if (atomic_load(&pool->n_sleeping) == 0)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->run_started);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void *thread_main(void *argument)
+{
+    struct pool_thread *thread = argument;
+    struct pool *pool = thread->pool;
+    uint64_t seen = 0;
+    for (;;) {
+        wait_for_run(pool, seen);
+        seen = atomic_load_explicit(&pool->runs, memory_order_acquire);
+        if (atomic_load_explicit(&pool->stopping, memory_order_acquire))
+            return NULL;
+        work(pool, thread);
+    }
+}
+
+static bool thread_start(struct pool_thread *thread)
+{
+    if (pthread_create(&thread->thread, NULL, thread_main, thread) != 0)
+        return false;
+    char name[16];
+    snprintf(name, sizeof name, "sheaf-pool-%d", thread->index % POOL_THREADS_MAX);
+    pthread_setname_np(thread->thread, name);
+    return true;
+}
+
+// The process's signals are the main thread's business: the new threads inherit a full mask.
+static int threads_start(struct pool *pool, int n_threads)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int n_started = 1;
+    while (n_started < n_threads && thread_start(&pool->threads[n_started]))
+        n_started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return n_started;
+}
+
+enum status pool_create(struct pool **out, int n_threads, struct error *error)
+{
+    assert(n_threads >= 0 && n_threads <= POOL_THREADS_MAX);
+    if (n_threads == 0)
+        n_threads = machine_n_cores();
+    if (n_threads > POOL_THREADS_MAX)
+        n_threads = POOL_THREADS_MAX;
+    *out = NULL;
+    struct pool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
+    struct pool_thread *threads = aligned_alloc(CACHE_LINE, (size_t)n_threads * sizeof *threads);
+    if (!pool || !threads) {
+        free(pool);
+        free(threads);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pool of %d threads",
+                         n_threads);
+    }
+    memset(pool, 0, sizeof *pool);
+    memset(threads, 0, (size_t)n_threads * sizeof *threads);
+    pool->n_threads = n_threads;
+    pool->threads = threads;
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->run_started, NULL);
+    pthread_cond_init(&pool->run_done, NULL);
+    for (int i = 0; i < n_threads; i++) {
+        threads[i].pool = pool;
+        threads[i].index = i;
+    }
+    int n_started = threads_start(pool, n_threads);
+    *out = pool;
+    if (n_started < n_threads) {
+        pool->n_threads = n_started;
+        pool_destroy(pool);
+        *out = NULL;
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "cannot start %d threads: got %d",
+                         n_threads, n_started);
+    }
+    return STATUS_OK;
+}
+
+void pool_destroy(struct pool *pool)
+{
+    if (!pool)
+        return;
+    atomic_store(&pool->stopping, true);
+    announce(pool);
+    for (int i = 1; i < pool->n_threads; i++)
+        pthread_join(pool->threads[i].thread, NULL);
+    pthread_mutex_destroy(&pool->mutex);
+    pthread_cond_destroy(&pool->run_started);
+    pthread_cond_destroy(&pool->run_done);
+    free(pool->threads);
+    free(pool);
+}
+
+int pool_n_threads(const struct pool *pool)
+{
+    return pool->n_threads;
+}
+
+void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int index, int thread),
+              void *context)
+{
+    if (pool->n_threads == 1 || n_tasks <= 1) {
+        for (int i = 0; i < n_tasks; i++)
+            task(context, i, 0);
+        return;
+    }
+    pool->task = task;
+    pool->context = context;
+    atomic_store(&pool->left, n_tasks);
+    int64_t n_threads = pool->n_threads;
+    for (int64_t i = 0; i < n_threads; i++) {
+        uint32_t begin = (uint32_t)(n_tasks * i / n_threads), end = (uint32_t)(n_tasks * (i + 1) / n_threads);
+        atomic_store_explicit(&pool->threads[i].range, range_make(begin, end), memory_order_release);
+    }
+    announce(pool);
+    work(pool, &pool->threads[0]);
+    wait_for_done(pool);
+}

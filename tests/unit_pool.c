@@ -1,0 +1,224 @@
+// The pool: every index once, whatever the sizes and however runs follow one another; results seen by the
+// caller.
+#include "engine/machine.h"
+#include "engine/pool.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct pool *pool_make(int n_threads)
+{
+    struct pool *pool;
+    struct error error;
+    assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
+    return pool;
+}
+
+struct counts {
+    int n_threads;
+    atomic_int *calls;
+    int *plain; // written without atomics: the pool must order it before the caller's reading
+    atomic_bool bad_thread;
+};
+
+static void count(void *context, int index, int thread)
+{
+    struct counts *counts = context;
+    atomic_fetch_add(&counts->calls[index], 1);
+    counts->plain[index] = index + 1;
+    if (thread < 0 || thread >= counts->n_threads)
+        atomic_store(&counts->bad_thread, true);
+}
+
+static void check_run(struct pool *pool, int n_tasks)
+{
+    struct counts counts = {.n_threads = pool_n_threads(pool)};
+    counts.calls = calloc((size_t)n_tasks + 1, sizeof *counts.calls);
+    counts.plain = calloc((size_t)n_tasks + 1, sizeof *counts.plain);
+    pool_run(pool, n_tasks, count, &counts);
+    for (int i = 0; i < n_tasks; i++) {
+        assert_int_equal(counts.calls[i], 1);
+        assert_int_equal(counts.plain[i], i + 1);
+    }
+    assert_int_equal(counts.calls[n_tasks], 0);
+    assert_false(counts.bad_thread);
+    free(counts.calls);
+    free(counts.plain);
+}
+
+static void every_index_runs_exactly_once(void **state)
+{
+    static const int threads[] = {1, 2, 3, 8, 33}, sizes[] = {0, 1, 2, 3, 7, 8, 9, 31, 64, 1000, 20011};
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        struct pool *pool = pool_make(threads[t]);
+        assert_int_equal(pool_n_threads(pool), threads[t]);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            check_run(pool, sizes[s]);
+        pool_destroy(pool);
+    }
+}
+
+static void add(void *context, int index, int thread)
+{
+    atomic_fetch_add((_Atomic int64_t *)context, index + 1);
+}
+
+// Late threads of one run meet the next one.
+static void runs_follow_one_another_without_losing_an_index(void **state)
+{
+    for (int n_threads = 2; n_threads <= 5; n_threads++) {
+        struct pool *pool = pool_make(n_threads);
+        for (int run = 0; run < 20000; run++) {
+            _Atomic int64_t sum = 0;
+            int64_t n = run % 37;
+            pool_run(pool, (int)n, add, &sum);
+            assert_int_equal(sum, n * (n + 1) / 2);
+        }
+        pool_destroy(pool);
+    }
+}
+
+struct uneven {
+    atomic_int n_done;
+    int long_index;
+};
+
+// One task waits for all others: threads must take over the rest of its range.
+static void wait_for_others(void *context, int index, int thread)
+{
+    struct uneven *uneven = context;
+    if (index == uneven->long_index)
+        while (atomic_load(&uneven->n_done) < 99)
+            sched_yield();
+    atomic_fetch_add(&uneven->n_done, 1);
+}
+
+static void a_long_task_does_not_hold_up_the_others(void **state)
+{
+    struct pool *pool = pool_make(4);
+    for (int i = 0; i < 100; i++) {
+        struct uneven uneven = {.long_index = i};
+        pool_run(pool, 100, wait_for_others, &uneven);
+        assert_int_equal(uneven.n_done, 100);
+    }
+    pool_destroy(pool);
+}
+
+struct meeting {
+    atomic_int n_inside;
+    int n_wanted;
+};
+
+static void meet(void *context, int index, int thread)
+{
+    struct meeting *meeting = context;
+    atomic_fetch_add(&meeting->n_inside, 1);
+    while (atomic_load(&meeting->n_inside) < meeting->n_wanted)
+        sched_yield();
+}
+
+// Each task waits for all others, so every thread must wake, also after having gone to sleep.
+static void sleeping_threads_wake_for_a_run(void **state)
+{
+    struct pool *pool = pool_make(3);
+    for (int round = 0; round < 5; round++) {
+        struct meeting meeting = {.n_wanted = 3};
+        pool_run(pool, 3, meet, &meeting);
+        assert_int_equal(meeting.n_inside, 3);
+        struct timespec now, until; // longer than threads spin: they sleep when the next run comes
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        do
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - until.tv_sec) * 1000000000 + (now.tv_nsec - until.tv_nsec) < 2000000);
+    }
+    pool_destroy(pool);
+}
+
+static void a_pool_that_never_ran_stops(void **state)
+{
+    for (int i = 0; i < 50; i++)
+        pool_destroy(pool_make(1 + i % 9));
+    pool_destroy(NULL);
+}
+
+static void threads_have_names(void **state)
+{
+    struct pool *pool = pool_make(3);
+    DIR *directory = opendir("/proc/self/task");
+    if (!directory)
+        skip();
+    int n_found = 0;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            continue;
+        n_found += fgets(name, sizeof name, file) &&
+                   (strcmp(name, "sheaf-pool-1\n") == 0 || strcmp(name, "sheaf-pool-2\n") == 0);
+        fclose(file);
+    }
+    closedir(directory);
+    assert_int_equal(n_found, 2);
+    pool_destroy(pool);
+}
+
+static void the_largest_number_of_threads_starts(void **state)
+{
+    struct pool *pool = pool_make(POOL_THREADS_MAX);
+    check_run(pool, 5000);
+    pool_destroy(pool);
+}
+
+static void the_default_is_the_cores_the_process_may_use(void **state)
+{
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    int n_cores = machine_n_cores();
+    assert_in_range(n_cores, 1, CPU_COUNT(&before));
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(machine_n_cores(), 1);
+    struct pool *pool = pool_make(0);
+    assert_int_equal(pool_n_threads(pool), 1);
+    pool_destroy(pool);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+static void memory_is_known(void **state)
+{
+    assert_true(machine_memory_available() > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_index_runs_exactly_once),
+        cmocka_unit_test(runs_follow_one_another_without_losing_an_index),
+        cmocka_unit_test(a_long_task_does_not_hold_up_the_others),
+        cmocka_unit_test(sleeping_threads_wake_for_a_run),
+        cmocka_unit_test(a_pool_that_never_ran_stops),
+        cmocka_unit_test(threads_have_names),
+        cmocka_unit_test(the_largest_number_of_threads_starts),
+        cmocka_unit_test(the_default_is_the_cores_the_process_may_use),
+        cmocka_unit_test(memory_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
