@@ -1,41 +1,47 @@
-// The CPU's kernels as a table, filled once at start by what the processor can do: plain C (the reference), AVX2,
-// AVX-512 with VNNI. All versions of a kernel give the same bytes, so a version is tested by equality:
-// - integer block products are exact;
-// - a product adds its blocks in block order, each by one fused multiply-add (products of float weights: item by item);
-// - a float reduction keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add in order of i, then
-//   adds the sums pairwise: 8 apart, 4, 2, 1 (cpu_reduce16);
-// - exp and tanh are one polynomial each, in the same operations everywhere; division and square root are IEEE's.
+// The CPU's kernels as a table, filled once at start by what the processor can do: plain C (the reference),
+// AVX2, AVX-512 with VNNI. All versions of a kernel give the same bytes, so a version is tested by equality:
+// - integer block products are exact; matrix products: product.h;
+// - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
+// in order
+//   of i, then adds the sums pairwise: 8 apart, 4, 2, 1 (lanes_sum);
+// - attention: attention.h;
+// - exp and tanh are one polynomial each, in the same operations everywhere (lanes_functions.h); division and
+// square
+//   root are IEEE's.
+// The kernels of rows and attention are written once over vectors of 16 floats (lanes_*.h) and compiled for
+// each level.
 #pragma once
 
-#include "engine/cpu/product.h"
 #include "engine/backend.h"
+#include "engine/cpu/attention.h"
+#include "engine/cpu/product.h"
 
 #include <stdint.h>
 
 enum cpu_level { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
 
-// Kernels on one row or vector. n need not be a multiple of anything unless said.
+enum { ACTIVATION_COUNT = 5 }; // of enum activation_kind
+
+// Kernels on one row or vector. n need not be a multiple of anything, nor pointers aligned. NaN bits are not
+// specified.
 struct row_kernels {
-    // out = x * rsqrt(mean(x^2) + epsilon) * weight
+    // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x
     void (*norm_rms)(float *out, const float *x, const float *weight, int32_t n, float epsilon);
-    // out = (x - mean) * rsqrt(variance + epsilon) * weight + bias (bias may be NULL)
-    void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n, float epsilon);
-    // out = activation(gate) * up; up may be NULL
-    void (*activate[4])(float *out, const float *gate, const float *up, int32_t n); // by enum activation_kind
-    void (*add_scaled)(float *x, const float *y, float scale, int32_t n);           // x += scale * y, fused
-    void (*scale_cap)(float *x, int32_t n, float scale, float cap);
+    // out = (x - mean) / sqrt(variance + epsilon) * weight + bias (bias may be NULL); out may be x
+    void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n,
+                       float epsilon);
+    // out = activation(gate) * up; up may be NULL; out may be gate or up
+    void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
+    void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
+    void (*scale_cap)(float *x, int32_t n, float scale,
+                      float cap);                           // x *= scale; cap: x = cap * tanh(x / cap)
+    void (*scale_sigmoid)(float *x, int32_t n, float gate); // x *= 1 / (1 + exp(-gate))
+    void (*softmax)(float *x, int32_t n);
     // Rotates n_heads vectors in place; cos_sin holds n_dims / 2 pairs (cos, sin).
     void (*rope_adjacent)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*widen_f16)(float *out, const uint16_t *x, int32_t n);
     void (*narrow_f16)(uint16_t *out, const float *x, int32_t n); // round to nearest even
-};
-
-// One attention work item: the rows of one sequence's chunk by one key-value head. Drawn in attention.h.
-struct attention_item;
-
-struct attention_kernels {
-    void (*attend)(const struct attention_item *item, float *scratch);
 };
 
 struct cpu_kernels {
@@ -46,5 +52,11 @@ struct cpu_kernels {
     struct product_kernels products;
 };
 
-// The table of the best level the processor has, not above `level_max`. Never NULL.
-const struct cpu_kernels *cpu_kernels_get(enum cpu_level level_max);
+// Fills the table with the best level that the processor has, not above `level_max`.
+void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max);
+
+// One level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni. On other
+// processors than x86-64 only the first exists.
+void row_kernels_plain(struct row_kernels *kernels);
+void row_kernels_avx2(struct row_kernels *kernels);
+void row_kernels_avx512(struct row_kernels *kernels);

@@ -1,0 +1,98 @@
+// Causal attention over pages, for the rows of a step.
+//
+// Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
+//   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; then s * scale, soft
+//   cap, and
+//          fma(slope, j - position, s) with a slope; over the positions j that the row sees
+//   Positions are taken in segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a
+//   visible one: m = max s[j]; p[j] = exp(s[j] - m); l = sum of p[j], 16 partial sums by j mod 16, then 8
+//   apart, 4, 2, 1 o = sum of p[j] v[j] in order of j, by fused multiply-add Segments are merged in order:
+//   with M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = fma(l', b, l a), o = fma(o', b, o a). A sink is
+//   merged last, with l' = 1 and no o'. Result: o / l.
+// (Online softmax: Milakov and Gimelshein 2018, arXiv:1805.02867; FlashAttention, Dao et al. 2022,
+// arXiv:2205.14135.)
+//
+// Work is cut into tiles: up to ATTENTION_TILE queries (one row's one head each) of one sequence that share a
+// key-value head. A tile keeps its queries' m, l, o and walks over the segments, so that a segment's keys and
+// values are fetched once for all of them. When tiles are few and contexts long, a tile's segments are dealt
+// out too: their parts are kept, and whoever finishes last merges them in order.
+//
+// Thread: engine.
+#pragma once
+
+#include "engine/backend.h"
+#include "engine/cpu/pages.h"
+#include "engine/pool.h"
+
+enum {
+    ATTENTION_QUERIES = 8, // that a kernel takes at a time
+    ATTENTION_TILE = 64,
+    SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
+};
+
+struct attention_scoring {
+    float scale, softcap, slope;
+    float first_distance; // of the segment's first position from the row's: negative or 0
+};
+
+// A query's state over the segments so far.
+struct attention_state {
+    float largest, sum;
+};
+
+// `keys` and `values` are the segment's blocks (pages.h), by enum kv_type. Positions count from the segment's
+// start.
+struct attention_kernels {
+    // scores[q][j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); queries
+    // [key_dim, ATTENTION_QUERIES], scores [n_queries, ATTENTION_SEGMENT].
+    void (*scores[2])(const float *queries, int n_queries, const void *const *keys, int block_begin,
+                      int block_end, int32_t key_dim, float *scores);
+    // One query's visible scores [begin, end) become weights p; the other ones of their blocks become 0.
+    void (*soften)(float *scores, int begin, int end, const struct attention_scoring *scoring,
+                   struct attention_state *state);
+    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end), in order; weights as scores, out
+    // [n_queries, width].
+    void (*values[2])(const float *weights, int n_queries, const void *const *values, int begin, int end,
+                      int32_t width, float *out);
+    // Merges `part`, of the next segment, into the state; width floats each.
+    void (*merge)(struct attention_state *state, float *out, const struct attention_state *part,
+                  const float *part_out, int32_t width);
+    // Merges the sink, when there is one, and divides.
+    void (*finish)(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
+                   const float *sink);
+};
+
+void attention_kernels_plain(struct attention_kernels *kernels);
+void attention_kernels_avx2(struct attention_kernels *kernels);
+void attention_kernels_avx512(struct attention_kernels *kernels);
+
+// Memory of attention over one set of pages: scratch of each thread and kept parts.
+struct attention;
+
+enum status attention_create(struct attention **attention, const struct pages *pages, struct pool *pool,
+                             const struct attention_kernels *kernels, struct error *error) WARN_UNUSED;
+void attention_destroy(struct attention *attention);
+// Room for steps of up to n_sequences_max.
+enum status attention_reserve(struct attention *attention, int32_t n_sequences_max,
+                              struct error *error) WARN_UNUSED;
+
+// Rows of floats.
+struct attention_rows {
+    float *items;
+    int64_t stride;
+};
+
+struct attention_sequences {
+    const struct step_sequence *items;
+    int32_t n;
+};
+
+// out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks` [n_heads] or
+// NULL: stands for the weight in `parameters`, which this layer can't read.
+void attention_run(struct attention *attention, struct attention_sequences sequences,
+                   const struct attention_parameters *parameters, struct attention_rows q,
+                   struct attention_rows out, const float *sinks);
+
+// ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409); the first head's is 2^(-bias_max / n_heads)
+// when n_heads is a power of two.
+float attention_slope(int32_t head, int32_t n_heads, float bias_max);

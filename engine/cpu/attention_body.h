@@ -1,0 +1,304 @@
+// The attention kernels over vectors of 16 floats (attention.h says what they compute). Included by
+// attention_plain.c, attention_avx2.c and attention_avx512.c after their lanes_*.h. They define:
+//   ATTENTION_KERNELS   name of the function that fills the table
+//   TILE_QUERIES        how many queries are taken at a time, at most ATTENTION_QUERIES
+//   TILE_VECTORS(n)     for n queries, how many vectors (of 16 positions' scores or of 16 dimensions' sums)
+//   each
+// n * TILE_VECTORS(n) sums stay in registers: enough in flight to hide the latency of a multiply-add.
+#pragma once
+
+#include "engine/cpu/attention.h"
+#include "engine/cpu/lanes_functions.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { TILE_VECTORS_MAX = 8 };
+
+struct scores_work {
+    const float *queries; // [key_dim, ATTENTION_QUERIES]
+    const void *const *keys;
+    int block_begin, block_end;
+    int32_t key_dim;
+    float *scores;
+};
+
+struct values_work {
+    const float *weights;
+    const void *const *values;
+    int begin, end;
+    int32_t width;
+    float *out;
+};
+
+ALWAYS_INLINE struct lanes item_vector(const void *items, size_t index, bool narrow)
+{
+    return narrow ? lanes_load_f16((const uint16_t *)items + index)
+                  : lanes_load((const float *)items + index);
+}
+
+// Where these are inlined, n_queries, n_blocks, n_vectors and narrow are constants, and the arrays become
+// registers.
+
+ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks,
+                               bool narrow)
+{
+    struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
+    const void *blocks[TILE_VECTORS_MAX];
+    const float *queries = work->queries;
+    int32_t key_dim = work->key_dim;
+    for (int b = 0; b < n_blocks; b++) {
+        blocks[b] = work->keys[first_block + b];
+        for (int q = 0; q < n_queries; q++)
+            sums[q][b] = lanes_set(0.0f);
+    }
+    for (int32_t d = 0; d < key_dim; d++) {
+        for (int b = 0; b < n_blocks; b++) {
+            struct lanes key = item_vector(blocks[b], (size_t)d * PAGE_BLOCK, narrow);
+            for (int q = 0; q < n_queries; q++)
+                sums[q][b] = lanes_fma(lanes_set(queries[d * ATTENTION_QUERIES + q]), key, sums[q][b]);
+        }
+    }
+    float *scores = work->scores + first_block * PAGE_BLOCK;
+    for (int q = 0; q < n_queries; q++)
+        for (int b = 0; b < n_blocks; b++)
+            lanes_store(scores + q * ATTENTION_SEGMENT + b * PAGE_BLOCK, sums[q][b]);
+}
+
+ALWAYS_INLINE void scores_of(const struct scores_work *work, int n_queries, bool narrow)
+{
+    int block = work->block_begin;
+    for (; block + TILE_VECTORS(n_queries) <= work->block_end; block += TILE_VECTORS(n_queries))
+        scores_tile(work, n_queries, block, TILE_VECTORS(n_queries), narrow);
+    for (; block < work->block_end; block++)
+        scores_tile(work, n_queries, block, 1, narrow);
+}
+
+// Sums of n_vectors x 16 dimensions over the positions [begin, end).
+ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, int32_t dimension,
+                               int n_vectors, bool narrow)
+{
+    struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
+    const float *weights = work->weights;
+    size_t width = (size_t)work->width;
+    float *out = work->out + dimension;
+    for (int q = 0; q < n_queries; q++)
+        for (int i = 0; i < n_vectors; i++)
+            sums[q][i] = lanes_load(out + (size_t)q * width + i * LANES);
+    for (int j = work->begin; j < work->end;) {
+        const void *block = work->values[j / PAGE_BLOCK];
+        size_t index = (size_t)(j % PAGE_BLOCK) * width + (size_t)dimension;
+        int block_end = (j / PAGE_BLOCK + 1) * PAGE_BLOCK;
+        for (block_end = block_end < work->end ? block_end : work->end; j < block_end; j++, index += width) {
+            for (int i = 0; i < n_vectors; i++) {
+                struct lanes value = item_vector(block, index + (size_t)i * LANES, narrow);
+                for (int q = 0; q < n_queries; q++)
+                    sums[q][i] = lanes_fma(lanes_set(weights[q * ATTENTION_SEGMENT + j]), value, sums[q][i]);
+            }
+        }
+    }
+    for (int q = 0; q < n_queries; q++)
+        for (int i = 0; i < n_vectors; i++)
+            lanes_store(out + (size_t)q * width + i * LANES, sums[q][i]);
+}
+
+ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, bool narrow)
+{
+    int32_t d = 0;
+    for (; d + TILE_VECTORS(n_queries) * LANES <= work->width; d += TILE_VECTORS(n_queries) * LANES)
+        values_tile(work, n_queries, d, TILE_VECTORS(n_queries), narrow);
+    for (; d < work->width; d += LANES)
+        values_tile(work, n_queries, d, 1, narrow);
+}
+
+// The count of queries becomes a constant. Counts above TILE_QUERIES don't come.
+ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, bool narrow)
+{
+    switch (n_queries < TILE_QUERIES ? n_queries : TILE_QUERIES) {
+    case 1:
+        scores_of(work, 1, narrow);
+        break;
+    case 2:
+        scores_of(work, 2, narrow);
+        break;
+    case 3:
+        scores_of(work, 3, narrow);
+        break;
+    case 4:
+        scores_of(work, 4, narrow);
+        break;
+    case 5:
+        scores_of(work, 5, narrow);
+        break;
+    case 6:
+        scores_of(work, 6, narrow);
+        break;
+    case 7:
+        scores_of(work, 7, narrow);
+        break;
+    case 8:
+        scores_of(work, 8, narrow);
+        break;
+    }
+}
+
+ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, bool narrow)
+{
+    switch (n_queries < TILE_QUERIES ? n_queries : TILE_QUERIES) {
+    case 1:
+        values_of(work, 1, narrow);
+        break;
+    case 2:
+        values_of(work, 2, narrow);
+        break;
+    case 3:
+        values_of(work, 3, narrow);
+        break;
+    case 4:
+        values_of(work, 4, narrow);
+        break;
+    case 5:
+        values_of(work, 5, narrow);
+        break;
+    case 6:
+        values_of(work, 6, narrow);
+        break;
+    case 7:
+        values_of(work, 7, narrow);
+        break;
+    case 8:
+        values_of(work, 8, narrow);
+        break;
+    }
+}
+
+// Parts of TILE_QUERIES or fewer, as even as can be.
+ALWAYS_INLINE void scores(struct scores_work work, int n_queries, bool narrow)
+{
+    for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
+        int n = (n_queries + n_parts - 1) / n_parts;
+        scores_count(&work, n, narrow);
+        work.queries += n;
+        work.scores += n * ATTENTION_SEGMENT;
+        n_queries -= n;
+    }
+}
+
+ALWAYS_INLINE void values(struct values_work work, int n_queries, bool narrow)
+{
+    for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
+        int n = (n_queries + n_parts - 1) / n_parts;
+        values_count(&work, n, narrow);
+        work.weights += n * ATTENTION_SEGMENT;
+        work.out += (size_t)n * (size_t)work.width;
+        n_queries -= n;
+    }
+}
+
+static void scores_f32(const float *queries, int n_queries, const void *const *keys, int block_begin,
+                       int block_end, int32_t key_dim, float *out)
+{
+    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, false);
+}
+
+static void scores_f16(const float *queries, int n_queries, const void *const *keys, int block_begin,
+                       int block_end, int32_t key_dim, float *out)
+{
+    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, true);
+}
+
+static void values_f32(const float *weights, int n_queries, const void *const *blocks, int begin, int end,
+                       int32_t width, float *out)
+{
+    values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, false);
+}
+
+static void values_f16(const float *weights, int n_queries, const void *const *blocks, int begin, int end,
+                       int32_t width, float *out)
+{
+    values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, true);
+}
+
+// Scale, cap and bias of one block; positions outside [begin, end) get -infinity.
+static inline struct lanes shaped_scores(struct lanes x, int first, int begin, int end,
+                                         const struct attention_scoring *scoring)
+{
+    static const float indices[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    x = lanes_multiply(x, lanes_set(scoring->scale));
+    if (scoring->softcap != 0.0f) {
+        const struct lanes cap = lanes_set(scoring->softcap);
+        x = lanes_multiply(cap, lanes_tanh(lanes_divide(x, cap)));
+    }
+    if (scoring->slope != 0.0f) {
+        struct lanes distance =
+            lanes_add(lanes_load(indices), lanes_set((float)first + scoring->first_distance));
+        x = lanes_fma(lanes_set(scoring->slope), distance, x);
+    }
+    return lanes_if_within(begin - first, end - first, x, lanes_set(-INFINITY));
+}
+
+static void soften(float *scores, int begin, int end, const struct attention_scoring *scoring,
+                   struct attention_state *state)
+{
+    struct lanes largest = lanes_set(-INFINITY);
+    int first_block = begin / PAGE_BLOCK * PAGE_BLOCK;
+    for (int i = first_block; i < end; i += PAGE_BLOCK) {
+        struct lanes x = shaped_scores(lanes_load(scores + i), i, begin, end, scoring);
+        lanes_store(scores + i, x);
+        largest = lanes_larger(x, largest);
+    }
+    state->largest = lanes_largest(largest);
+    const struct lanes maximum = lanes_set(state->largest), zero = lanes_set(0.0f);
+    struct lanes sum = zero;
+    for (int i = first_block; i < end; i += PAGE_BLOCK) {
+        struct lanes weight = lanes_exp_negative(lanes_subtract(lanes_load(scores + i), maximum));
+        weight = lanes_if_within(begin - i, end - i, weight, zero);
+        lanes_store(scores + i, weight);
+        sum = lanes_add(sum, weight);
+    }
+    state->sum = lanes_sum(sum);
+}
+
+static void merge(struct attention_state *state, float *out, const struct attention_state *part,
+                  const float *part_out, int32_t width)
+{
+    struct lanes before = lanes_set(state->largest), added = lanes_set(part->largest);
+    struct lanes larger = lanes_larger(added, before);
+    struct lanes a = lanes_exp_negative(lanes_subtract(before, larger));
+    struct lanes b = lanes_exp_negative(lanes_subtract(added, larger));
+    struct lanes sum = lanes_fma(lanes_set(part->sum), b, lanes_multiply(lanes_set(state->sum), a));
+    for (int32_t d = 0; d < width; d += LANES)
+        lanes_store(out + d, lanes_fma(lanes_load(part_out + d), b, lanes_multiply(lanes_load(out + d), a)));
+    lanes_store_first(&state->largest, larger, 1);
+    lanes_store_first(&state->sum, sum, 1);
+}
+
+static void finish(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
+                   const float *sink)
+{
+    struct lanes factor = lanes_set(1.0f), sum = lanes_set(state->sum);
+    if (sink) {
+        struct lanes before = lanes_set(state->largest), larger = lanes_larger(lanes_set(*sink), before);
+        factor = lanes_exp_negative(lanes_subtract(before, larger));
+        struct lanes b = lanes_exp_negative(lanes_subtract(lanes_set(*sink), larger));
+        sum = lanes_fma(lanes_set(1.0f), b, lanes_multiply(sum, factor));
+    }
+    for (int32_t d = 0; d < value_dim; d += LANES) {
+        int count = value_dim - d < LANES ? value_dim - d : LANES;
+        struct lanes x = lanes_divide(lanes_multiply(lanes_load(state_out + d), factor), sum);
+        lanes_store_first(out + d, x, count);
+    }
+}
+
+void ATTENTION_KERNELS(struct attention_kernels *kernels)
+{
+    *kernels = (struct attention_kernels){
+        .scores = {[KV_F32] = scores_f32, [KV_F16] = scores_f16},
+        .soften = soften,
+        .values = {[KV_F32] = values_f32, [KV_F16] = values_f16},
+        .merge = merge,
+        .finish = finish,
+    };
+}

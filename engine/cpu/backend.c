@@ -1,0 +1,325 @@
+#include "engine/cpu/backend.h"
+
+#include "engine/cpu/memory.h"
+#include "engine/cpu/state.h"
+#include "engine/machine.h"
+#include "engine/sampler.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- Weights ---
+
+static void weight_destroy(struct backend *base, struct weight *weight)
+{
+    if (!weight)
+        return;
+    for (int32_t i = 0; i < weight->n_packed; i++)
+        packed_destroy(weight->packed[i]);
+    free(weight->packed);
+    free(weight->items);
+    free(weight);
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static enum status no_memory(const struct tensor *tensor, struct error *error)
+{
+    char shape[64];
+    tensor_shape_text(tensor, shape);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %s items", shape);
+}
+
+static enum status product_create(struct cpu_backend *backend, struct weight *weight, struct error *error)
+{
+    const struct tensor *tensor = &weight->tensor;
+    struct tensor slice = *tensor; // one expert's matrix
+    slice.n_dims = 2;
+    slice.dims[2] = slice.dims[3] = 1;
+    slice.size_bytes = tensor_row_bytes(tensor) * tensor->dims[1];
+    uint64_t n_experts = tensor->dims[2] * tensor->dims[3];
+    if (tensor->dims[0] > INT32_MAX / 2 || tensor->dims[1] > INT32_MAX / 2 || n_experts > INT32_MAX / 2) {
+        char shape[64];
+        tensor_shape_text(tensor, shape);
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "a matrix of %s is too large", shape);
+    }
+    weight->packed = calloc(n_experts, sizeof *weight->packed);
+    if (!weight->packed)
+        return no_memory(tensor, error);
+    for (uint64_t expert = 0; expert < n_experts; expert++) {
+        slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
+        enum status status = packed_create(&weight->packed[expert], &slice, backend->pool, error);
+        if (status != STATUS_OK)
+            return status;
+        weight->n_packed++;
+    }
+    backend->n_inputs_max = larger(backend->n_inputs_max, (int32_t)tensor->dims[0]);
+    if (n_experts > 1) {
+        backend->n_experts_max = larger(backend->n_experts_max, (int32_t)n_experts);
+        backend->n_expert_outputs_max = larger(backend->n_expert_outputs_max, (int32_t)tensor->dims[1]);
+    }
+    return STATUS_OK;
+}
+
+static enum status table_create(struct cpu_backend *backend, struct weight *weight, struct error *error)
+{
+    uint64_t n_cols = weight->tensor.dims[0];
+    if (n_cols <= (uint64_t)backend->n_table_cols_max)
+        return STATUS_OK;
+    if (n_cols > INT32_MAX / 2)
+        return no_memory(&weight->tensor, error);
+    size_t n_rows = (size_t)pool_n_threads(backend->pool);
+    float *rows = realloc(backend->table_rows, n_rows * n_cols * sizeof *rows);
+    if (!rows)
+        return no_memory(&weight->tensor, error);
+    backend->table_rows = rows;
+    backend->n_table_cols_max = (int32_t)n_cols;
+    return STATUS_OK;
+}
+
+static enum status vector_create(struct weight *weight, struct error *error)
+{
+    const struct tensor *tensor = &weight->tensor;
+    uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+    if (n_items > INT32_MAX)
+        return no_memory(tensor, error);
+    weight->items = malloc(n_items * sizeof *weight->items);
+    if (!weight->items)
+        return no_memory(tensor, error);
+    tensor_traits(tensor->type)->dequantise(tensor->data, weight->items, n_items);
+    weight->n_items = (int64_t)n_items;
+    return STATUS_OK;
+}
+
+static enum status weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
+                                 struct weight **out, struct error *error)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    *out = NULL;
+    const struct tensor_traits *traits = tensor_traits(tensor->type);
+    if (!traits->dequantise)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
+                         traits->name ? traits->name : "unknown");
+    struct weight *weight = calloc(1, sizeof *weight);
+    if (!weight)
+        return no_memory(tensor, error);
+    weight->role = role;
+    weight->tensor = *tensor;
+    enum status status = role == WEIGHT_PRODUCT ? product_create(backend, weight, error)
+                         : role == WEIGHT_TABLE ? table_create(backend, weight, error)
+                                                : vector_create(weight, error);
+    if (status != STATUS_OK) {
+        weight_destroy(base, weight);
+        return status;
+    }
+    *out = weight;
+    return STATUS_OK;
+}
+
+// --- Matrices and pages ---
+
+// Rows begin at a cache line. Rows a multiple of 4 KB apart would share the same few lines of the cache.
+static int64_t matrix_stride(int32_t n_cols)
+{
+    int64_t stride = ((int64_t)n_cols + 15) / 16 * 16;
+    return stride % 1024 == 0 ? stride + 16 : stride;
+}
+
+static void matrix_destroy(struct backend *base, struct matrix *matrix)
+{
+    if (!matrix)
+        return;
+    memory_unmap(matrix->items, matrix->bytes);
+    free(matrix);
+}
+
+static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols,
+                                 struct matrix **out, struct error *error)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    assert(n_rows_max > 0 && n_cols > 0);
+    *out = NULL;
+    struct matrix *matrix = calloc(1, sizeof *matrix);
+    int64_t stride = matrix_stride(n_cols);
+    size_t bytes = (size_t)n_rows_max;
+    if (matrix && !__builtin_mul_overflow(bytes, (size_t)stride * sizeof(float), &bytes))
+        matrix->items = memory_map(bytes);
+    if (!matrix || !matrix->items) {
+        free(matrix);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d items",
+                         n_rows_max, n_cols);
+    }
+    matrix->n_rows_max = n_rows_max;
+    matrix->n_cols = n_cols;
+    matrix->stride = stride;
+    matrix->bytes = bytes;
+    backend->n_rows_max = larger(backend->n_rows_max, n_rows_max);
+    *out = matrix;
+    return STATUS_OK;
+}
+
+static enum status kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    assert(!backend->attention);
+    enum status status = pages_create(&backend->pages, shape, error);
+    if (status == STATUS_OK)
+        status = attention_create(&backend->attention, &backend->pages, backend->pool,
+                                  &backend->kernels.attention, error);
+    return status;
+}
+
+static uint64_t memory_available(struct backend *base)
+{
+    return machine_memory_available();
+}
+
+// --- A step ---
+
+// Contents don't outlive a step.
+static void *remake(void *old, size_t n_items, size_t item_bytes)
+{
+    free(old);
+    return calloc(n_items, item_bytes);
+}
+
+static enum status experts_reserve(struct cpu_backend *backend, struct error *error)
+{
+    if (backend->n_experts_max == 0)
+        return STATUS_OK;
+    size_t n_rows = (size_t)backend->n_rows_max;
+    size_t x_bytes = (size_t)matrix_stride(backend->n_inputs_max) * sizeof(float);
+    size_t y_bytes = (size_t)matrix_stride(backend->n_expert_outputs_max) * sizeof(float);
+    backend->gathered_x = remake(backend->gathered_x, n_rows, x_bytes);
+    backend->gathered_y = remake(backend->gathered_y, n_rows, y_bytes);
+    if (!backend->gathered_x || !backend->gathered_y)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for experts' rows");
+    return routing_reserve(&backend->routing, backend->n_rows_max, backend->n_experts_max,
+                           pool_n_threads(backend->pool), error);
+}
+
+// Takes what the largest step may need. All is there after the first step: sizes only come from created
+// weights and matrices.
+static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
+{
+    if (n_outputs > backend->n_results_max) {
+        backend->results = remake(backend->results, (size_t)n_outputs, sizeof *backend->results);
+        backend->n_results_max = backend->results ? n_outputs : 0;
+        if (!backend->results)
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
+                             n_outputs);
+    }
+    int32_t n_rows = backend->n_rows_max, n_inputs = larger(backend->n_inputs_max, 1);
+    if (n_rows == backend->n_rows_reserved && n_inputs == backend->n_inputs_reserved)
+        return STATUS_OK;
+    prepared_finish(&backend->prepared);
+    enum status status = prepared_create(&backend->prepared, n_rows, n_inputs, error);
+    if (status == STATUS_OK)
+        status = experts_reserve(backend, error);
+    if (status == STATUS_OK && backend->attention)
+        status = attention_reserve(backend->attention, n_rows, error);
+    if (status != STATUS_OK)
+        return status;
+    backend->row_sequences = remake(backend->row_sequences, (size_t)n_rows, sizeof *backend->row_sequences);
+    if (!backend->row_sequences)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
+    backend->n_rows_reserved = n_rows;
+    backend->n_inputs_reserved = n_inputs;
+    return STATUS_OK;
+}
+
+static void begin(struct backend *base, const struct step *step)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    assert(!backend->step && step->n_rows <= backend->n_rows_max);
+    backend->step = step;
+    backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
+    if (backend->failed)
+        return;
+    int32_t row = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++) {
+        assert(step->sequences[i].first_row == row && step->sequences[i].n_rows > 0);
+        for (int32_t end = row + step->sequences[i].n_rows; row < end; row++)
+            backend->row_sequences[row] = i;
+    }
+    assert(row == step->n_rows);
+}
+
+static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct step *step = backend->step;
+    assert(step);
+    backend->step = NULL;
+    if (backend->failed) {
+        *error = backend->error;
+        return error->status;
+    }
+    if (results)
+        memcpy(results, backend->results, (size_t)step->n_outputs * sizeof *results);
+    return STATUS_OK;
+}
+
+// --- The backend ---
+
+static void destroy(struct backend *base)
+{
+    if (!base)
+        return;
+    struct cpu_backend *backend = cpu_backend_of(base);
+    for (int i = 0; backend->samplers && i < pool_n_threads(backend->pool); i++)
+        sampler_destroy(backend->samplers[i]);
+    free(backend->samplers);
+    attention_destroy(backend->attention);
+    pages_finish(&backend->pages);
+    prepared_finish(&backend->prepared);
+    routing_finish(&backend->routing);
+    free(backend->gathered_x);
+    free(backend->gathered_y);
+    free(backend->table_rows);
+    free(backend->row_sequences);
+    free(backend->results);
+    free(backend);
+}
+
+// One table a level: only the name differs.
+#define CPU_IMPL(label)                                                                                      \
+    {                                                                                                        \
+        .name = label, .destroy = destroy, .weight_create = weight_create, .weight_destroy = weight_destroy, \
+        .matrix_create = matrix_create, .matrix_destroy = matrix_destroy, .kv_create = kv_create,            \
+        .memory_available = memory_available, .begin = begin, .embed = cpu_embed, .norm = cpu_norm,          \
+        .products = cpu_products, .rope = cpu_rope, .kv_store = cpu_kv_store, .attend = cpu_attend,          \
+        .activate = cpu_activate, .add = cpu_add, .scale = cpu_scale, .gather = cpu_gather,                  \
+        .route = cpu_route, .expert_products = cpu_expert_products, .expert_sum = cpu_expert_sum,            \
+        .gate_rows = cpu_gate_rows, .sample = cpu_sample, .read = cpu_read, .end = end                       \
+    }
+
+static const struct backend_impl impls[CPU_LEVEL_COUNT] = {
+    [CPU_PLAIN] = CPU_IMPL("cpu/plain"),
+    [CPU_AVX2] = CPU_IMPL("cpu/avx2"),
+    [CPU_AVX512] = CPU_IMPL("cpu/avx512"),
+};
+
+enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu_level level_max,
+                               struct error *error)
+{
+    *out = NULL;
+    struct cpu_backend *backend = calloc(1, sizeof *backend);
+    struct sampler **samplers = calloc((size_t)pool_n_threads(pool), sizeof *samplers);
+    if (!backend || !samplers) {
+        free(backend);
+        free(samplers);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the CPU backend");
+    }
+    backend->samplers = samplers;
+    backend->pool = pool;
+    cpu_kernels_init(&backend->kernels, level_max);
+    backend->base.impl = &impls[backend->kernels.level];
+    *out = &backend->base;
+    return STATUS_OK;
+}

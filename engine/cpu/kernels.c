@@ -1,0 +1,74 @@
+#include "engine/cpu/kernels.h"
+
+#include <assert.h>
+
+struct level {
+    const char *name;
+    bool (*supported)(void);
+    void (*rows)(struct row_kernels *kernels);
+    void (*attention)(struct attention_kernels *kernels);
+    void (*products)(struct product_kernels *kernels);
+};
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+// Feature bits: Intel SDM, CPUID. The system must save the wider registers too: XCR0 bits 1, 2 and 5 to 7.
+static uint64_t enabled_state(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    if ((enabled_state() & 0x6) != 0x6 || !__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    if (!(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_AVX))
+        return false;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & bit_AVX2;
+}
+
+static bool has_avx512(void)
+{
+    const unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned a, b, c, d;
+    if (!has_avx2() || (enabled_state() & 0xE6) != 0xE6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    return (b & wanted) == wanted && c & bit_AVX512VNNI;
+}
+
+static const struct level levels[CPU_LEVEL_COUNT] = {
+    [CPU_PLAIN] = {"plain", always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_AVX2] = {"avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
+    [CPU_AVX512] = {"avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
+                    product_kernels_avx512},
+};
+#else
+static const struct level levels[CPU_LEVEL_COUNT] = {
+    [CPU_PLAIN] = {"plain", always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+};
+#endif
+
+void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max)
+{
+    assert(level_max >= CPU_PLAIN && level_max < CPU_LEVEL_COUNT);
+    int i = (int)level_max;
+    while (i > CPU_PLAIN && !(levels[i].supported && levels[i].supported()))
+        i--;
+    kernels->level = (enum cpu_level)i;
+    kernels->name = levels[i].name;
+    levels[i].rows(&kernels->rows);
+    levels[i].attention(&kernels->attention);
+    levels[i].products(&kernels->products);
+}

@@ -1,0 +1,88 @@
+// exp and what is made of it, over vectors of 16 floats: one sequence of operations for every level. Include
+// one lanes_*.h first.
+//
+// exp: x = n ln 2 + r, |r| <= ln 2 / 2 (reduction in two parts after Cody and Waite, Software Manual for the
+// Elementary Functions, 1980); 2^n goes into the exponent bits. Polynomials are minimax fits;
+// tests/kernel_rows.c measures them.
+#pragma once
+
+#define LANES_EXP_LOWEST  -87.33f // below: 0. 2^-126, the smallest normal number, is at -87.3365
+#define LANES_EXP_HIGHEST 88.72f  // above: infinity
+
+// Of x in between.
+static inline struct lanes lanes_exp_between(struct lanes x)
+{
+    const struct lanes shift = lanes_set(0x1.8p23f); // adding it rounds to an integer, ties to even
+    struct lanes shifted = lanes_fma(x, lanes_set(0x1.715476p0f), shift);
+    struct lanes n = lanes_subtract(shifted, shift);
+    struct lanes r = lanes_fma(n, lanes_set(-0x1.62e4p-1f), x); // ln 2 = 0x1.62e4p-1 + 0x1.7f7d1cp-20
+    r = lanes_fma(n, lanes_set(-0x1.7f7d1cp-20f), r);
+    struct lanes p = lanes_set(0.001381454f);
+    p = lanes_fma(p, r, lanes_set(0.008368745f));
+    p = lanes_fma(p, r, lanes_set(0.04166839f));
+    p = lanes_fma(p, r, lanes_set(0.16666521f));
+    p = lanes_fma(p, r, lanes_set(0.49999994f));
+    p = lanes_fma(p, r, lanes_set(1.0f));
+    p = lanes_fma(p, r, lanes_set(1.0f));
+    return lanes_scale_exponent(p, shifted);
+}
+
+static inline struct lanes lanes_exp(struct lanes x)
+{
+    struct lanes result = lanes_exp_between(x);
+    result = lanes_if_less(x, lanes_set(LANES_EXP_LOWEST), lanes_set(0.0f), result);
+    result = lanes_if_less(lanes_set(LANES_EXP_HIGHEST), x, lanes_set(INFINITY), result);
+    return lanes_if_nan(x, result);
+}
+
+// Of x <= 0, or NaN: the same bits with less work.
+static inline struct lanes lanes_exp_negative(struct lanes x)
+{
+    struct lanes result = lanes_exp_between(x);
+    result = lanes_if_less(x, lanes_set(LANES_EXP_LOWEST), lanes_set(0.0f), result);
+    return lanes_if_nan(x, result);
+}
+
+// Small: x + x^3 P(x^2). Else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
+static inline struct lanes lanes_tanh(struct lanes x)
+{
+    struct lanes absolute = lanes_absolute(x);
+    struct lanes e = lanes_exp(lanes_add(absolute, absolute));
+    const struct lanes one = lanes_set(1.0f);
+    struct lanes large = lanes_subtract(one, lanes_divide(lanes_set(2.0f), lanes_add(e, one)));
+    large = lanes_copy_sign(large, x);
+    struct lanes z = lanes_multiply(x, x);
+    struct lanes p = lanes_set(-0.0057049855f);
+    p = lanes_fma(p, z, lanes_set(0.020639086f));
+    p = lanes_fma(p, z, lanes_set(-0.053739715f));
+    p = lanes_fma(p, z, lanes_set(0.13331442f));
+    p = lanes_fma(p, z, lanes_set(-0.3333328f));
+    struct lanes small = lanes_fma(lanes_multiply(p, z), x, x);
+    return lanes_if_nan(x, lanes_if_less(absolute, lanes_set(0.625f), small, large));
+}
+
+// 1 / (1 + exp(-x))
+static inline struct lanes lanes_sigmoid(struct lanes x)
+{
+    struct lanes e = lanes_exp(lanes_subtract(lanes_set(0.0f), x));
+    return lanes_divide(lanes_set(1.0f), lanes_add(lanes_set(1.0f), e));
+}
+
+// Probability of a standard normal above |x|: exp(-x^2 / 2) R(1 / (1 + 0.3 |x|)), the form of Abramowitz and
+// Stegun, Handbook of Mathematical Functions, 26.2.17, with a longer R.
+static inline struct lanes lanes_normal_tail(struct lanes x)
+{
+    const struct lanes one = lanes_set(1.0f);
+    struct lanes t = lanes_divide(one, lanes_fma(lanes_set(0.3f), lanes_absolute(x), one));
+    struct lanes p = lanes_set(0.038378224f);
+    p = lanes_fma(p, t, lanes_set(-0.16916583f));
+    p = lanes_fma(p, t, lanes_set(0.22865959f));
+    p = lanes_fma(p, t, lanes_set(-0.076506f));
+    p = lanes_fma(p, t, lanes_set(0.14253524f));
+    p = lanes_fma(p, t, lanes_set(0.094683625f));
+    p = lanes_fma(p, t, lanes_set(0.121920325f));
+    p = lanes_fma(p, t, lanes_set(0.11948769f));
+    p = lanes_fma(p, t, lanes_set(7.168773e-06f));
+    struct lanes e = lanes_exp_negative(lanes_multiply(lanes_multiply(x, lanes_set(-0.5f)), x));
+    return lanes_multiply(e, p);
+}

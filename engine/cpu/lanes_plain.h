@@ -1,0 +1,215 @@
+// A vector of 16 floats in plain C: the reference for lanes_avx2.h and lanes_avx512.h, which offer the same
+// names. Each source includes one of the three. fused multiply-adds are fmaf, so that the bits are the vector
+// units'.
+#pragma once
+
+#include "engine/dequantise.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { LANES = 16 };
+
+struct lanes {
+    float at[LANES];
+};
+
+#define LANES_EACH(expression)                                                                               \
+    struct lanes result;                                                                                     \
+    for (int i = 0; i < LANES; i++)                                                                          \
+        result.at[i] = (expression);                                                                         \
+    return result
+
+static inline struct lanes lanes_set(float x)
+{
+    LANES_EACH(x);
+}
+
+static inline struct lanes lanes_load(const float *x)
+{
+    LANES_EACH(x[i]);
+}
+
+// The first n items; zeros follow.
+static inline struct lanes lanes_load_first(const float *x, int n)
+{
+    LANES_EACH(i < n ? x[i] : 0.0f);
+}
+
+static inline struct lanes lanes_load_f16(const uint16_t *x)
+{
+    LANES_EACH(half_to_float(x[i]));
+}
+
+static inline void lanes_store(float *out, struct lanes x)
+{
+    memcpy(out, x.at, sizeof x.at);
+}
+
+static inline void lanes_store_first(float *out, struct lanes x, int n)
+{
+    memcpy(out, x.at, (size_t)n * sizeof *out);
+}
+
+// IEEE 754 binary16, ties to even; too large becomes infinity.
+static inline uint16_t lanes_half_from_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    uint32_t sign = bits >> 16 & 0x8000u;
+    uint32_t magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) // NaN: quiet, upper payload bits kept
+        return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
+    if (magnitude >= 0x477FF000u) // 65520 and above
+        return (uint16_t)(sign | 0x7C00u);
+    if (magnitude < 0x38800000u) { // below 2^-14: a multiple of 2^-24; adding 0.5 rounds at that bit
+        float absolute;
+        memcpy(&absolute, &magnitude, 4);
+        float shifted = absolute + 0.5f;
+        uint32_t shifted_bits;
+        memcpy(&shifted_bits, &shifted, 4);
+        return (uint16_t)(sign | (shifted_bits - 0x3F000000u));
+    }
+    uint32_t rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1u); // a carry moves into the exponent
+    return (uint16_t)(sign | ((rounded - (112u << 23)) >> 13));
+}
+
+static inline void lanes_store_f16(uint16_t *out, struct lanes x)
+{
+    for (int i = 0; i < LANES; i++)
+        out[i] = lanes_half_from_float(x.at[i]);
+}
+
+static inline struct lanes lanes_add(struct lanes a, struct lanes b)
+{
+    LANES_EACH(a.at[i] + b.at[i]);
+}
+
+static inline struct lanes lanes_subtract(struct lanes a, struct lanes b)
+{
+    LANES_EACH(a.at[i] - b.at[i]);
+}
+
+static inline struct lanes lanes_multiply(struct lanes a, struct lanes b)
+{
+    LANES_EACH(a.at[i] * b.at[i]);
+}
+
+static inline struct lanes lanes_divide(struct lanes a, struct lanes b)
+{
+    LANES_EACH(a.at[i] / b.at[i]);
+}
+
+// a * b + c, rounded once
+static inline struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
+{
+    LANES_EACH(fmaf(a.at[i], b.at[i], c.at[i]));
+}
+
+// a * b - c, rounded once
+static inline struct lanes lanes_fma_minus(struct lanes a, struct lanes b, struct lanes c)
+{
+    LANES_EACH(fmaf(a.at[i], b.at[i], -c.at[i]));
+}
+
+// a > b ? a : b; so b when either is NaN
+static inline struct lanes lanes_larger(struct lanes a, struct lanes b)
+{
+    LANES_EACH(a.at[i] > b.at[i] ? a.at[i] : b.at[i]);
+}
+
+// a < b ? x : y
+static inline struct lanes lanes_if_less(struct lanes a, struct lanes b, struct lanes x, struct lanes y)
+{
+    LANES_EACH(a.at[i] < b.at[i] ? x.at[i] : y.at[i]);
+}
+
+// a is NaN ? a : x
+static inline struct lanes lanes_if_nan(struct lanes a, struct lanes x)
+{
+    LANES_EACH(a.at[i] != a.at[i] ? a.at[i] : x.at[i]);
+}
+
+// begin <= i < end ? x : y
+static inline struct lanes lanes_if_within(int begin, int end, struct lanes x, struct lanes y)
+{
+    LANES_EACH(begin <= i && i < end ? x.at[i] : y.at[i]);
+}
+
+static inline struct lanes lanes_absolute(struct lanes x)
+{
+    LANES_EACH(fabsf(x.at[i]));
+}
+
+static inline struct lanes lanes_copy_sign(struct lanes x, struct lanes sign)
+{
+    LANES_EACH(copysignf(x.at[i], sign.at[i]));
+}
+
+// x * 2^n, where the lowest bits of `n_bits`, taken as integers, are n. The result must be a normal number.
+static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
+{
+    for (int i = 0; i < LANES; i++) {
+        uint32_t bits, n;
+        memcpy(&bits, &x.at[i], 4);
+        memcpy(&n, &n_bits.at[i], 4);
+        bits += n << 23;
+        memcpy(&x.at[i], &bits, 4);
+    }
+    return x;
+}
+
+// Neighbours exchanged: items 1, 0, 3, 2, ...
+static inline struct lanes lanes_swap_pairs(struct lanes x)
+{
+    LANES_EACH(x.at[i ^ 1]);
+}
+
+static inline struct lanes lanes_even_twice(struct lanes x) // items 0, 0, 2, 2, ...
+{
+    LANES_EACH(x.at[i & ~1]);
+}
+
+static inline struct lanes lanes_odd_twice(struct lanes x) // items 1, 1, 3, 3, ...
+{
+    LANES_EACH(x.at[i | 1]);
+}
+
+// Even items: a * b - c, odd items: a * b + c; rounded once.
+static inline struct lanes lanes_fma_alternating(struct lanes a, struct lanes b, struct lanes c)
+{
+    LANES_EACH(fmaf(a.at[i], b.at[i], i % 2 ? c.at[i] : -c.at[i]));
+}
+
+// From 16 pairs in two vectors: their first and second members.
+static inline void lanes_split_pairs(struct lanes low, struct lanes high, struct lanes *first,
+                                     struct lanes *second)
+{
+    struct lanes a, b;
+    for (int i = 0; i < LANES / 2; i++) {
+        a.at[i] = low.at[2 * i];
+        b.at[i] = low.at[2 * i + 1];
+        a.at[i + LANES / 2] = high.at[2 * i];
+        b.at[i + LANES / 2] = high.at[2 * i + 1];
+    }
+    *first = a;
+    *second = b;
+}
+
+// 8 apart, 4, 2, 1.
+static inline float lanes_sum(struct lanes x)
+{
+    for (int apart = LANES / 2; apart > 0; apart /= 2)
+        for (int i = 0; i < apart; i++)
+            x.at[i] = x.at[i] + x.at[i + apart];
+    return x.at[0];
+}
+
+static inline float lanes_largest(struct lanes x)
+{
+    for (int apart = LANES / 2; apart > 0; apart /= 2)
+        for (int i = 0; i < apart; i++)
+            x.at[i] = x.at[i] > x.at[i + apart] ? x.at[i] : x.at[i + apart];
+    return x.at[0];
+}

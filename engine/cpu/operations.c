@@ -1,0 +1,353 @@
+// The operations of a step on rows of floats. Each returns at once when an error is latched.
+#include "engine/cpu/state.h"
+
+#include "engine/sampler.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { SPREAD_FLOATS = 16384 }; // a task's work: about 2 microseconds, a few times what handing it over costs
+
+struct spread {
+    void (*row)(void *context, int32_t row, int thread);
+    void *context;
+    int32_t n_rows, rows_a_task;
+};
+
+static void spread_task(void *context, int index, int thread)
+{
+    const struct spread *spread = context;
+    int32_t begin = index * spread->rows_a_task;
+    int32_t end = spread->n_rows - begin < spread->rows_a_task ? spread->n_rows : begin + spread->rows_a_task;
+    for (int32_t row = begin; row < end; row++)
+        spread->row(spread->context, row, thread);
+}
+
+void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
+                 void (*row)(void *context, int32_t row, int thread), void *context)
+{
+    int64_t rows = n_floats > 0 && n_floats < SPREAD_FLOATS ? SPREAD_FLOATS / n_floats : 1;
+    struct spread spread = {row, context, n_rows, rows < n_rows ? (int32_t)rows : n_rows};
+    if (n_rows > 0)
+        pool_run(backend->pool, (n_rows + spread.rows_a_task - 1) / spread.rows_a_task, spread_task, &spread);
+}
+
+// What an operation's rows need; each uses the fields it names.
+struct row_work {
+    struct cpu_backend *backend;
+    struct matrix *out;
+    const struct matrix *in, *other;
+    const struct weight *weight, *bias;
+    float scale, cap;
+    int32_t n_heads, head_dim, n_dims, layer;
+    const float *rope;
+    void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
+    void (*activate)(float *out, const float *gate, const float *up, int32_t n);
+    const struct norm_parameters *norm;
+};
+
+// --- Embedding ---
+
+static void table_row(const struct weight *table, int32_t row, float *out)
+{
+    assert(table->role == WEIGHT_TABLE && row >= 0 && (uint64_t)row < tensor_n_rows(&table->tensor));
+    const unsigned char *data = table->tensor.data;
+    tensor_traits(table->tensor.type)
+        ->dequantise(data + (uint64_t)row * tensor_row_bytes(&table->tensor), out, table->tensor.dims[0]);
+}
+
+static void embed_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    struct cpu_backend *backend = work->backend;
+    float *out = matrix_row(work->out, row);
+    int32_t n = (int32_t)work->weight->tensor.dims[0];
+    table_row(work->weight, backend->step->tokens[row], out);
+    if (work->scale != 1.0f)
+        backend->kernels.rows.scale_cap(out, n, work->scale, 0.0f);
+    if (work->bias) {
+        float *position = backend->table_rows + (int64_t)thread * backend->n_table_cols_max;
+        table_row(work->bias, backend->step->positions[row], position);
+        backend->kernels.rows.add_scaled(out, position, 1.0f, n);
+    }
+}
+
+void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+               const struct weight *positions_table)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_rows <= out->n_rows_max);
+    struct row_work work = {
+        .backend = backend, .out = out, .weight = table, .bias = positions_table, .scale = scale};
+    spread_rows(backend, backend->step->n_rows, 4 * (int64_t)out->n_cols, embed_row,
+                &work); // widened in plain C
+}
+
+// --- Norms, activations, sums ---
+
+static void norm_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const struct row_kernels *kernels = &work->backend->kernels.rows;
+    const struct norm_parameters *parameters = work->norm;
+    int32_t n = work->in->n_cols / parameters->n_groups;
+    const float *in = matrix_row(work->in, row), *weight = parameters->weight->items;
+    const float *bias = parameters->bias ? parameters->bias->items : NULL;
+    float *out = matrix_row(work->out, row);
+    for (int32_t group = 0; group < parameters->n_groups; group++, in += n, out += n) {
+        int64_t own = parameters->own_weights ? (int64_t)group * n : 0;
+        if (parameters->kind == NORM_RMS)
+            kernels->norm_rms(out, in, weight + own, n, parameters->epsilon);
+        else
+            kernels->norm_layer(out, in, weight + own, bias ? bias + own : NULL, n, parameters->epsilon);
+    }
+}
+
+void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+              const struct norm_parameters *parameters)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max && in->n_cols == out->n_cols);
+    assert(in->n_cols % parameters->n_groups == 0 && parameters->weight->role == WEIGHT_VECTOR);
+    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
+    spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
+}
+
+static void activate_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->activate(matrix_row(work->out, row), matrix_row(work->in, row),
+                   work->other ? matrix_row(work->other, row) : NULL, work->in->n_cols);
+}
+
+void cpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
+                  const struct matrix *up, int32_t n_rows, enum activation_kind kind)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= gate->n_rows_max && n_rows <= out->n_rows_max && out->n_cols == gate->n_cols);
+    assert(!up || (n_rows <= up->n_rows_max && up->n_cols == gate->n_cols));
+    struct row_work work = {.backend = backend, .out = out, .in = gate, .other = up};
+    work.activate = backend->kernels.rows.activate[kind];
+    spread_rows(backend, n_rows, 8 * (int64_t)gate->n_cols, activate_row, &work);
+}
+
+static void add_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.add_scaled(matrix_row(work->out, row), matrix_row(work->other, row),
+                                           work->scale, work->out->n_cols);
+}
+
+void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && n_rows <= y->n_rows_max && x->n_cols == y->n_cols);
+    struct row_work work = {.backend = backend, .out = x, .other = y, .scale = scale};
+    spread_rows(backend, n_rows, x->n_cols, add_row, &work);
+}
+
+static void scale_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.scale_cap(matrix_row(work->out, row), work->out->n_cols, work->scale,
+                                          work->cap);
+}
+
+void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .scale = scale, .cap = cap};
+    spread_rows(backend, n_rows, (cap != 0.0f ? 16 : 1) * (int64_t)x->n_cols, scale_row, &work);
+}
+
+static void gate_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.scale_sigmoid(matrix_row(work->out, row), work->out->n_cols,
+                                              matrix_row(work->other, row)[0]);
+}
+
+void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && n_rows <= gate->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .other = gate};
+    spread_rows(backend, n_rows, x->n_cols, gate_row, &work);
+}
+
+static void gather_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    int32_t from = work->backend->step->output_rows[row];
+    memcpy(matrix_row(work->out, row), matrix_row(work->in, from), (size_t)work->in->n_cols * sizeof(float));
+}
+
+void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(backend->step->n_outputs <= out->n_rows_max && out->n_cols == in->n_cols);
+    struct row_work work = {.backend = backend, .out = out, .in = in};
+    spread_rows(backend, backend->step->n_outputs, in->n_cols, gather_row, &work);
+}
+
+// --- Products ---
+
+void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                  int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed || n_rows == 0)
+        return;
+    assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
+    struct product_task tasks[PRODUCTS_MAX];
+    unsigned forms = 0;
+    for (int i = 0; i < n; i++) {
+        const struct product *product = &products[i];
+        assert(product->weight->role == WEIGHT_PRODUCT && product->weight->n_packed == 1);
+        struct packed_shape shape = packed_shape(product->weight->packed[0]);
+        assert(shape.n_inputs == x->n_cols && shape.n_outputs == product->y->n_cols);
+        assert(n_rows <= product->y->n_rows_max &&
+               (!product->bias || product->bias->n_items == shape.n_outputs));
+        forms |= packed_form(product->weight->packed[0]);
+        tasks[i] =
+            (struct product_task){product->weight->packed[0], product->bias ? product->bias->items : NULL,
+                                  product->y->items, product->y->stride};
+    }
+    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items, x->stride, n_rows,
+                 x->n_cols, forms);
+    product_run(&backend->kernels.products, backend->pool, tasks, n, &backend->prepared);
+}
+
+// --- Rotation, pages, attention ---
+
+static void rope_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->rotate(matrix_row(work->out, row), work->n_heads, work->head_dim,
+                 work->rope + (int64_t)row * work->n_dims, work->n_dims);
+}
+
+void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+              int32_t n_rope_dims, enum rope_style style, int table)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed || style == ROPE_NONE)
+        return;
+    assert(n_rows <= x->n_rows_max && n_rows <= backend->step->n_rows && n_rope_dims % 2 == 0);
+    assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols && backend->step->rope[table]);
+    struct row_work work = {.backend = backend, .out = x, .n_heads = n_heads, .head_dim = head_dim};
+    work.n_dims = n_rope_dims;
+    work.rope = backend->step->rope[table];
+    work.rotate =
+        style == ROPE_HALVES ? backend->kernels.rows.rope_halves : backend->kernels.rows.rope_adjacent;
+    spread_rows(backend, n_rows, 2 * (int64_t)n_heads * head_dim, rope_row, &work);
+}
+
+static void kv_store_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    struct cpu_backend *backend = work->backend;
+    const struct step_sequence *sequence = &backend->step->sequences[backend->row_sequences[row]];
+    int32_t position = sequence->position + (row - sequence->first_row);
+    int32_t page_positions = backend->pages.shape.page_positions;
+    pages_store(&backend->pages, &backend->kernels.rows, work->layer,
+                sequence->pages[position / page_positions], position % page_positions,
+                matrix_row(work->in, row), matrix_row(work->other, row));
+}
+
+void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    const struct kv_shape *shape = &backend->pages.shape;
+    assert(k->n_cols == shape->n_kv_heads * shape->key_dim &&
+           v->n_cols == shape->n_kv_heads * shape->value_dim);
+    struct row_work work = {.backend = backend, .in = k, .other = v, .layer = layer};
+    spread_rows(backend, backend->step->n_rows, 16 * (int64_t)k->n_cols, kv_store_row,
+                &work); // keys are scattered
+}
+
+void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
+                const struct attention_parameters *parameters)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    const struct kv_shape *shape = &backend->pages.shape;
+    assert(q->n_cols == parameters->n_heads * shape->key_dim &&
+           out->n_cols == parameters->n_heads * shape->value_dim);
+    assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
+    struct attention_sequences sequences = {backend->step->sequences, backend->step->n_sequences};
+    attention_run(backend->attention, sequences, parameters, (struct attention_rows){q->items, q->stride},
+                  (struct attention_rows){out->items, out->stride},
+                  parameters->sinks ? parameters->sinks->items : NULL);
+}
+
+// --- Results ---
+
+static enum status samplers_make(struct cpu_backend *backend, int32_t n_vocab)
+{
+    int n_threads = pool_n_threads(backend->pool);
+    for (int i = 0; i < n_threads; i++) {
+        sampler_destroy(backend->samplers[i]);
+        backend->samplers[i] = NULL;
+    }
+    backend->n_vocab = 0;
+    for (int i = 0; i < n_threads; i++) {
+        enum status status = sampler_create(&backend->samplers[i], n_vocab, &backend->error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    backend->n_vocab = n_vocab;
+    return STATUS_OK;
+}
+
+static void sample_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    struct cpu_backend *backend = work->backend;
+    sampler_draw(backend->samplers[thread], matrix_row(work->out, row), &backend->step->samples[row],
+                 &backend->results[row]);
+}
+
+void cpu_sample(struct backend *base, struct matrix *logits)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(backend->step->samples && backend->step->n_outputs <= logits->n_rows_max);
+    if (backend->n_vocab != logits->n_cols && samplers_make(backend, logits->n_cols) != STATUS_OK) {
+        backend->failed = true;
+        return;
+    }
+    struct row_work work = {.backend = backend, .out = logits};
+    spread_rows(backend, backend->step->n_outputs, 4 * (int64_t)logits->n_cols, sample_row, &work);
+}
+
+void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= matrix->n_rows_max);
+    for (int32_t row = 0; row < n_rows; row++)
+        memcpy(rows + (int64_t)row * matrix->n_cols, matrix_row(matrix, row),
+               (size_t)matrix->n_cols * sizeof(float));
+}

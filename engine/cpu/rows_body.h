@@ -1,0 +1,262 @@
+// The row kernels over vectors of 16 floats (kernels.h says what they compute). Included by rows_plain.c,
+// rows_avx2.c and rows_avx512.c after their lanes_*.h; ROW_KERNELS is the name of the function that fills the
+// table.
+#pragma once
+
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/lanes_functions.h"
+
+#include <math.h>
+
+// sum of x[i]^2, or of (x[i] - mean)^2
+static float sum_of_squares(const float *x, int32_t n, float mean)
+{
+    struct lanes sum = lanes_set(0.0f);
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        struct lanes v = lanes_subtract(lanes_load(x + i), lanes_set(mean));
+        sum = lanes_fma(v, v, sum);
+    }
+    if (i < n) {
+        struct lanes v = lanes_subtract(lanes_load_first(x + i, n - i), lanes_set(mean));
+        v = lanes_if_within(0, n - i, v, lanes_set(0.0f));
+        sum = lanes_fma(v, v, sum);
+    }
+    return lanes_sum(sum);
+}
+
+static float sum_of_items(const float *x, int32_t n)
+{
+    struct lanes sum = lanes_set(0.0f);
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum = lanes_add(sum, lanes_load(x + i));
+    if (i < n)
+        sum = lanes_add(sum, lanes_load_first(x + i, n - i));
+    return lanes_sum(sum);
+}
+
+static void norm_rms(float *out, const float *x, const float *weight, int32_t n, float epsilon)
+{
+    float mean_square = sum_of_squares(x, n, 0.0f) / (float)n;
+    const struct lanes scale = lanes_set(1.0f / sqrtf(mean_square + epsilon));
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store(out + i,
+                    lanes_multiply(lanes_multiply(lanes_load(x + i), scale), lanes_load(weight + i)));
+    if (i < n) {
+        struct lanes v = lanes_multiply(lanes_load_first(x + i, n - i), scale);
+        lanes_store_first(out + i, lanes_multiply(v, lanes_load_first(weight + i, n - i)), n - i);
+    }
+}
+
+static void norm_layer(float *out, const float *x, const float *weight, const float *bias, int32_t n,
+                       float epsilon)
+{
+    float mean = sum_of_items(x, n) / (float)n;
+    float variance = sum_of_squares(x, n, mean) / (float)n;
+    const struct lanes scale = lanes_set(1.0f / sqrtf(variance + epsilon)), means = lanes_set(mean);
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_multiply(lanes_subtract(lanes_load_first(x + i, count), means), scale);
+        struct lanes w = lanes_load_first(weight + i, count);
+        v = bias ? lanes_fma(v, w, lanes_load_first(bias + i, count)) : lanes_multiply(v, w);
+        lanes_store_first(out + i, v, count);
+    }
+}
+
+static inline struct lanes silu(struct lanes x)
+{
+    struct lanes e = lanes_exp(lanes_subtract(lanes_set(0.0f), x));
+    return lanes_divide(x, lanes_add(lanes_set(1.0f), e));
+}
+
+// x * probability of a standard normal below x (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+static inline struct lanes gelu(struct lanes x)
+{
+    struct lanes small = lanes_multiply(x, lanes_normal_tail(x));
+    return lanes_if_less(x, lanes_set(0.0f), small, lanes_subtract(x, small));
+}
+
+// Ibidem, the approximation: x / 2 * (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x *
+// sigmoid(2 u).
+static inline struct lanes gelu_tanh(struct lanes x)
+{
+    struct lanes square = lanes_multiply(x, x);
+    struct lanes inner = lanes_fma(square, lanes_set(0.044715f), lanes_set(1.0f));
+    struct lanes minus_2u = lanes_multiply(lanes_multiply(x, lanes_set(-1.5957691f)), inner);
+    return lanes_divide(x, lanes_add(lanes_set(1.0f), lanes_exp(minus_2u)));
+}
+
+static inline struct lanes round_to_half(struct lanes x)
+{
+    uint16_t halves[LANES];
+    lanes_store_f16(halves, x);
+    return lanes_load_f16(halves);
+}
+
+// enum activation_kind says why.
+static inline struct lanes gelu_half(struct lanes x)
+{
+    struct lanes y = round_to_half(gelu_tanh(round_to_half(x)));
+    y = lanes_if_less(x, lanes_set(-10.0f), lanes_set(0.0f), y);
+    return lanes_if_less(lanes_set(10.0f), x, x, y);
+}
+
+static inline struct lanes relu_squared(struct lanes x)
+{
+    struct lanes positive = lanes_if_less(x, lanes_set(0.0f), lanes_set(0.0f), x);
+    return lanes_multiply(positive, positive);
+}
+
+#define ACTIVATE(name, function)                                                                             \
+    static void name(float *out, const float *gate, const float *up, int32_t n)                              \
+    {                                                                                                        \
+        int32_t i = 0;                                                                                       \
+        for (; i + LANES <= n; i += LANES) {                                                                 \
+            struct lanes v = function(lanes_load(gate + i));                                                 \
+            lanes_store(out + i, up ? lanes_multiply(v, lanes_load(up + i)) : v);                            \
+        }                                                                                                    \
+        if (i < n) {                                                                                         \
+            struct lanes v = function(lanes_load_first(gate + i, n - i));                                    \
+            lanes_store_first(out + i, up ? lanes_multiply(v, lanes_load_first(up + i, n - i)) : v, n - i);  \
+        }                                                                                                    \
+    }
+
+ACTIVATE(activate_silu, silu)
+ACTIVATE(activate_gelu, gelu)
+ACTIVATE(activate_gelu_tanh, gelu_tanh)
+ACTIVATE(activate_relu_squared, relu_squared)
+ACTIVATE(activate_gelu_half, gelu_half)
+
+static void add_scaled(float *x, const float *y, float scale, int32_t n)
+{
+    const struct lanes scales = lanes_set(scale);
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store(x + i, lanes_fma(lanes_load(y + i), scales, lanes_load(x + i)));
+    if (i < n)
+        lanes_store_first(
+            x + i, lanes_fma(lanes_load_first(y + i, n - i), scales, lanes_load_first(x + i, n - i)), n - i);
+}
+
+static void scale_cap(float *x, int32_t n, float scale, float cap)
+{
+    const struct lanes scales = lanes_set(scale), caps = lanes_set(cap);
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_multiply(lanes_load_first(x + i, count), scales);
+        if (cap != 0.0f)
+            v = lanes_multiply(caps, lanes_tanh(lanes_divide(v, caps)));
+        lanes_store_first(x + i, v, count);
+    }
+}
+
+static void scale_sigmoid(float *x, int32_t n, float gate)
+{
+    const struct lanes factor = lanes_sigmoid(lanes_set(gate));
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        lanes_store_first(x + i, lanes_multiply(lanes_load_first(x + i, count), factor), count);
+    }
+}
+
+static void softmax(float *x, int32_t n)
+{
+    const struct lanes lowest = lanes_set(-INFINITY), zero = lanes_set(0.0f);
+    struct lanes largest = lowest;
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_if_within(0, count, lanes_load_first(x + i, count), lowest);
+        largest = lanes_larger(v, largest);
+    }
+    const struct lanes maximum = lanes_set(lanes_largest(largest));
+    struct lanes sum = zero;
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_exp_negative(lanes_subtract(lanes_load_first(x + i, count), maximum));
+        sum = lanes_add(sum, lanes_if_within(0, count, v, zero));
+        lanes_store_first(x + i, v, count);
+    }
+    const struct lanes total = lanes_set(lanes_sum(sum));
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        lanes_store_first(x + i, lanes_divide(lanes_load_first(x + i, count), total), count);
+    }
+}
+
+// (a, b) becomes (a cos - b sin, a sin + b cos); of the two products the second is rounded first.
+static void rope_adjacent(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims)
+{
+    for (int32_t head = 0; head < n_heads; head++, x += head_dim) {
+        for (int32_t i = 0; i < n_dims; i += LANES) {
+            int count = n_dims - i < LANES ? n_dims - i : LANES;
+            struct lanes v = lanes_load_first(x + i, count), pairs = lanes_load_first(cos_sin + i, count);
+            struct lanes products = lanes_multiply(lanes_swap_pairs(v), lanes_odd_twice(pairs));
+            lanes_store_first(x + i, lanes_fma_alternating(v, lanes_even_twice(pairs), products), count);
+        }
+    }
+}
+
+static void rope_halves(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims)
+{
+    int32_t half = n_dims / 2;
+    for (int32_t head = 0; head < n_heads; head++, x += head_dim) {
+        for (int32_t i = 0; i < half; i += LANES) {
+            int count = half - i < LANES ? half - i : LANES;
+            int n_low = 2 * count < LANES ? 2 * count : LANES;
+            struct lanes low = lanes_load_first(cos_sin + 2 * i, n_low);
+            struct lanes high = lanes_load_first(cos_sin + 2 * i + n_low, 2 * count - n_low);
+            struct lanes cosine, sine;
+            lanes_split_pairs(low, high, &cosine, &sine);
+            struct lanes a = lanes_load_first(x + i, count), b = lanes_load_first(x + half + i, count);
+            lanes_store_first(x + i, lanes_fma_minus(a, cosine, lanes_multiply(b, sine)), count);
+            lanes_store_first(x + half + i, lanes_fma(b, cosine, lanes_multiply(a, sine)), count);
+        }
+    }
+}
+
+static void widen_f16(float *out, const uint16_t *x, int32_t n)
+{
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store(out + i, lanes_load_f16(x + i));
+    if (i < n) {
+        uint16_t rest[LANES] = {0};
+        memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
+        lanes_store_first(out + i, lanes_load_f16(rest), n - i);
+    }
+}
+
+static void narrow_f16(uint16_t *out, const float *x, int32_t n)
+{
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store_f16(out + i, lanes_load(x + i));
+    if (i < n) {
+        uint16_t rest[LANES];
+        lanes_store_f16(rest, lanes_load_first(x + i, n - i));
+        memcpy(out + i, rest, (size_t)(n - i) * sizeof *out);
+    }
+}
+
+void ROW_KERNELS(struct row_kernels *kernels)
+{
+    *kernels = (struct row_kernels){
+        .norm_rms = norm_rms,
+        .norm_layer = norm_layer,
+        .activate = {[ACTIVATION_SILU] = activate_silu,
+                     [ACTIVATION_GELU] = activate_gelu,
+                     [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
+                     [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
+                     [ACTIVATION_GELU_HALF] = activate_gelu_half},
+        .add_scaled = add_scaled,
+        .scale_cap = scale_cap,
+        .scale_sigmoid = scale_sigmoid,
+        .softmax = softmax,
+        .rope_adjacent = rope_adjacent,
+        .rope_halves = rope_halves,
+        .widen_f16 = widen_f16,
+        .narrow_f16 = narrow_f16,
+    };
+}

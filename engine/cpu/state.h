@@ -1,0 +1,110 @@
+// What the CPU backend's sources share: its state, and the operations that backend.c puts into the table.
+#pragma once
+
+#include "engine/cpu/attention.h"
+#include "engine/cpu/backend.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/pages.h"
+#include "engine/cpu/product.h"
+
+struct sampler;
+
+struct matrix {
+    float *items; // [n_rows_max, stride]
+    int32_t n_rows_max, n_cols;
+    int64_t stride;
+    size_t bytes;
+};
+
+struct weight {
+    enum weight_role role;
+    struct tensor tensor;   // WEIGHT_TABLE reads its data in the file's mapping
+    struct packed **packed; // WEIGHT_PRODUCT: [n_packed], one an expert
+    int32_t n_packed;
+    float *items; // WEIGHT_VECTOR: [n_items]
+    int64_t n_items;
+};
+
+// Pairs of a row and an expert that it goes to; pair = row * n_used + place among the picked.
+struct routing {
+    int32_t n_rows, n_used, n_experts;
+    int32_t *experts;     // [n_pairs] of each pair
+    float *weights;       // [n_pairs]
+    int32_t *order;       // [n_pairs] pairs sorted by expert
+    int32_t *first;       // [n_experts + 1] each expert's first place in `order`
+    float *probabilities; // [n_threads, n_experts_max]
+    int32_t n_pairs_max, n_experts_max;
+};
+
+struct cpu_backend {
+    struct backend base;
+    struct pool *pool;
+    struct cpu_kernels kernels;
+
+    struct pages pages;
+    struct attention *attention;
+    struct prepared prepared;
+    struct routing routing;
+    float *gathered_x,
+        *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
+    struct sampler **samplers; // [n_threads], made at the first draw
+    int32_t n_vocab;           // of the samplers
+    float *table_rows;         // [n_threads, n_table_cols_max]
+    int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
+    struct sample_result *results; // [n_results_max]
+
+    // The largest that was created: what the memory above must hold.
+    int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
+    // What it holds.
+    int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
+
+    const struct step *step; // between begin and end
+    bool failed;             // `error` is latched: operations do nothing until end
+    struct error error;
+};
+
+static inline struct cpu_backend *cpu_backend_of(struct backend *backend)
+{
+    return (struct cpu_backend *)(void *)backend;
+}
+
+static inline float *matrix_row(const struct matrix *matrix, int32_t row)
+{
+    return matrix->items + row * matrix->stride;
+}
+
+// Calls `row` for each row in [0, n_rows), spread over the pool in tasks of about a microsecond or more;
+// `n_floats` is a row's work. Few rows run on the caller alone.
+void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
+                 void (*row)(void *context, int32_t row, int thread), void *context);
+
+// operations.c
+void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+               const struct weight *positions_table);
+void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+              const struct norm_parameters *parameters);
+void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                  int32_t n_rows);
+void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+              int32_t n_rope_dims, enum rope_style style, int table);
+void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
+void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
+                const struct attention_parameters *parameters);
+void cpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
+                  const struct matrix *up, int32_t n_rows, enum activation_kind kind);
+void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
+void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
+void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
+void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+void cpu_sample(struct backend *base, struct matrix *logits);
+void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// experts.c
+enum status routing_reserve(struct routing *routing, int32_t n_pairs_max, int32_t n_experts_max,
+                            int n_threads, struct error *error) WARN_UNUSED;
+void routing_finish(struct routing *routing);
+void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows, int32_t n_used,
+               bool normalised);
+void cpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                         int32_t n_rows, bool x_per_pair);
+void cpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows);
