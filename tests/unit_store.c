@@ -1,0 +1,486 @@
+// The store: the embedded queue's transactions, workers that die, the projection, files that are none of ours.
+#include "store/database.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/sheaf-store-XXXXXX";
+static char path[128];
+static struct error error;
+
+static const struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu/plain",
+                                                      .n_sequences_max = 4, .n_rows_max = 8, .n_pages = 2,
+                                                      .page_positions = 16};
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static int fresh_path(void **state)
+{
+    static int n;
+    (void)state;
+    snprintf(path, sizeof path, "%s/%d.db", folder, n++);
+    error = (struct error){0};
+    return 0;
+}
+
+static struct store *open_store(bool worker)
+{
+    struct store *store = NULL;
+    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_OK);
+    int64_t id;
+    if (worker)
+        assert_int_equal(store_worker_start(store, &description, &id, &error), STATUS_OK);
+    return store;
+}
+
+static size_t submit(struct store *store, const char *dataset, int first, int n)
+{
+    struct submission submissions[64];
+    char ids[64][32], records[64][32];
+    size_t n_added = 0;
+    for (int i = 0; i < n; i++) {
+        snprintf(ids[i], sizeof ids[i], "%s-%d", dataset, first + i);
+        snprintf(records[i], sizeof records[i], "{\"prompt\":\"%d\"}", first + i);
+        submissions[i] = (struct submission){.job_id = text_from_string(ids[i]),
+                                             .custom_id = text_from_string(ids[i]),
+                                             .index = first + i,
+                                             .record = text_from_string(records[i]),
+                                             .encoding = ENCODING_JSON};
+    }
+    assert_int_equal(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error), STATUS_OK);
+    return n_added;
+}
+
+// Jobs as a worker would hold them after a claim.
+struct claims {
+    struct job *jobs[64];
+    size_t n;
+};
+
+static void keep_claim(void *context, const struct claimed_job *claimed)
+{
+    struct claims *claims = context;
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_id(job, claimed->job_id));
+    assert_true(job_set_text(job, &job->dataset, claimed->dataset));
+    job->index = claimed->index;
+    job->source.offset = claimed->id;
+    job->figures.attempts = claimed->attempts + 1;
+    job->result.status = RESULT_DONE;
+    job->result.prompt_tokens = 10;
+    job->result.completion_tokens = 2;
+    claims->jobs[claims->n++] = job;
+}
+
+static struct claims claim(struct store *store, const char *dataset, size_t n_max)
+{
+    struct claims claims = {.n = 0};
+    size_t n;
+    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, keep_claim, &claims, &n, &error), STATUS_OK);
+    assert_int_equal(n, claims.n);
+    return claims;
+}
+
+static size_t finish(struct store *store, struct claims *claims)
+{
+    struct finished_job finished[64];
+    bool committed[64] = {false};
+    char records[64][64];
+    for (size_t i = 0; i < claims->n; i++) {
+        snprintf(records[i], sizeof records[i], "{\"job_id\":\"%.*s\"}", (int)claims->jobs[i]->job_id.size,
+                 claims->jobs[i]->job_id.data);
+        finished[i] = (struct finished_job){claims->jobs[i], text_from_string(records[i])};
+    }
+    assert_int_equal(store_finish(store, finished, claims->n, committed, &error), STATUS_OK);
+    size_t n = 0;
+    for (size_t i = 0; i < claims->n; i++)
+        n += committed[i];
+    return n;
+}
+
+static void drop(struct claims *claims)
+{
+    for (size_t i = 0; i < claims->n; i++)
+        job_destroy(claims->jobs[i]);
+    claims->n = 0;
+}
+
+struct collected {
+    char text[4096];
+    int n;
+};
+
+static enum status keep_record(void *context, struct text record, struct error *unused)
+{
+    struct collected *collected = context;
+    (void)unused;
+    size_t used = strlen(collected->text);
+    snprintf(collected->text + used, sizeof collected->text - used, "%.*s\n", (int)record.size, record.data);
+    collected->n++;
+    return STATUS_OK;
+}
+
+static int64_t collect(struct store *store, const char *dataset, struct collected *collected)
+{
+    int64_t n_missing;
+    *collected = (struct collected){.n = 0};
+    assert_int_equal(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing, &error), STATUS_OK);
+    return n_missing;
+}
+
+static void keep_progress(void *context, const struct dataset_progress *progress)
+{
+    *(struct dataset_progress *)context = *progress;
+}
+
+static struct dataset_progress progress_of(struct store *store, const char *dataset)
+{
+    struct dataset_progress progress = {0};
+    assert_int_equal(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error), STATUS_OK);
+    return progress;
+}
+
+static void jobs_pass_from_submission_to_result_once(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    assert_int_equal(submit(store, "a", 0, 5), 5);
+    struct claims first = claim(store, "", 3), second = claim(store, "", 10), third = claim(store, "", 10);
+    assert_int_equal(first.n, 3);
+    assert_int_equal(second.n, 2);
+    assert_int_equal(third.n, 0);
+    assert_int_equal(finish(store, &second), 2);
+    assert_int_equal(finish(store, &second), 0); // a second time nothing is written
+    struct collected collected;
+    assert_int_equal(collect(store, "a", &collected), 3);
+    assert_int_equal(finish(store, &first), 3);
+    assert_int_equal(collect(store, "a", &collected), 0);
+    assert_string_equal(collected.text, "{\"job_id\":\"a-0\"}\n{\"job_id\":\"a-1\"}\n{\"job_id\":\"a-2\"}\n"
+                                        "{\"job_id\":\"a-3\"}\n{\"job_id\":\"a-4\"}\n");
+    struct dataset_progress progress = progress_of(store, "a");
+    assert_int_equal(progress.submitted, 5);
+    assert_int_equal(progress.done, 5);
+    assert_int_equal(progress.running, 0);
+    assert_int_equal(progress.prompt_tokens, 50);
+    drop(&first);
+    drop(&second);
+    store_close(store);
+}
+
+static void a_repeated_submission_adds_only_what_is_missing(void **state)
+{
+    (void)state;
+    struct store *store = open_store(false);
+    assert_int_equal(submit(store, "a", 0, 3), 3);
+    assert_int_equal(submit(store, "a", 0, 5), 2);
+    assert_int_equal(submit(store, "b", 0, 5), 5);
+    assert_int_equal(progress_of(store, "a").submitted, 5);
+    store_close(store);
+}
+
+static void a_dataset_takes_one_input_only(void **state)
+{
+    (void)state;
+    struct store *store = open_store(false);
+    bool complete = true;
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
+    assert_false(complete);
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
+    assert_int_equal(store_dataset_complete(store, TEXT("a"), &error), STATUS_OK);
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
+    assert_true(complete);
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), 78, &complete, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "another input"));
+    store_close(store);
+}
+
+static void a_claim_filters_by_dataset(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    submit(store, "a", 0, 2);
+    submit(store, "b", 0, 3);
+    struct claims claims = claim(store, "b", 10);
+    assert_int_equal(claims.n, 3);
+    bool drained = false;
+    assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
+    assert_false(drained); // claimed is not finished
+    finish(store, &claims);
+    assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
+    assert_true(drained);
+    assert_int_equal(store_queue_is_drained(store, (struct text){0}, &drained, &error), STATUS_OK);
+    assert_false(drained);
+    drop(&claims);
+    store_close(store);
+}
+
+static void a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once(void **state)
+{
+    (void)state;
+    struct store *other = open_store(true);
+    submit(other, "a", 0, 4);
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { // claims two jobs, says so, and waits to be killed
+        struct store *store = open_store(true);
+        struct claims claims = claim(store, "", 2);
+        ssize_t n = write(ready[1], "x", claims.n == 2);
+        (void)n;
+        for (;;)
+            pause();
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    struct claims mine = claim(other, "", 10);
+    assert_int_equal(mine.n, 2);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    struct claims inherited = claim(other, "", 10);
+    assert_int_equal(inherited.n, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(inherited.jobs[i]->figures.attempts, 2);
+    assert_int_equal(finish(other, &mine) + finish(other, &inherited), 4);
+    drop(&mine);
+    drop(&inherited);
+    close(ready[0]);
+    close(ready[1]);
+    store_close(other);
+}
+
+static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true), *second = open_store(true);
+    submit(store, "a", 0, 2);
+    struct claims claims = claim(store, "", 2);
+    int64_t ids[] = {claims.jobs[0]->source.offset, claims.jobs[1]->source.offset};
+    assert_int_equal(store_unclaim(store, ids, 2, &error), STATUS_OK);
+    struct claims again = claim(second, "", 2);
+    assert_int_equal(again.n, 2);
+    assert_int_equal(again.jobs[0]->figures.attempts, 1);
+    assert_int_equal(finish(store, &claims), 0); // not its jobs any more
+    assert_int_equal(finish(second, &again), 2);
+    drop(&claims);
+    drop(&again);
+    store_close(second);
+    store_close(store);
+}
+
+static void hear(void *context, struct text dataset)
+{
+    snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
+}
+
+static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **state)
+{
+    (void)state;
+    struct store *worker = open_store(true), *canceller = open_store(false);
+    submit(worker, "a", 0, 5);
+    submit(worker, "b", 0, 1);
+    struct claims claims = claim(worker, "", 2);
+    char heard[16] = "";
+    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
+    assert_string_equal(heard, "");
+    int64_t n_cancelled;
+    assert_int_equal(store_cancel(canceller, TEXT("a"), &n_cancelled, &error), STATUS_OK);
+    assert_int_equal(n_cancelled, 3);
+    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
+    assert_string_equal(heard, "a");
+    heard[0] = '\0';
+    assert_int_equal(store_poll_cancelled(worker, hear, heard, &error), STATUS_OK);
+    assert_string_equal(heard, ""); // once
+    for (size_t i = 0; i < claims.n; i++)
+        claims.jobs[i]->result.status = RESULT_CANCELLED;
+    assert_int_equal(finish(worker, &claims), 2);
+    struct collected collected;
+    assert_int_equal(collect(worker, "a", &collected), 0);
+    assert_int_equal(collected.n, 5);
+    assert_int_equal(progress_of(worker, "a").cancelled, 5);
+    struct claims untouched = claim(worker, "", 10);
+    assert_int_equal(untouched.n, 1); // b's
+    drop(&untouched);
+    size_t n_added;
+    struct submission late = {.job_id = TEXT("late"), .custom_id = TEXT("late"), .record = TEXT("{}")};
+    assert_int_equal(store_submit(worker, TEXT("a"), &late, 1, &n_added, &error), STATUS_REFUSE);
+    assert_int_equal(store_cancel(canceller, TEXT("nosuch"), &n_cancelled, &error), STATUS_REFUSE);
+    drop(&claims);
+    store_close(canceller);
+    store_close(worker);
+}
+
+static void jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled(void **state)
+{
+    (void)state;
+    struct store *dead = open_store(true), *other = open_store(true);
+    submit(dead, "a", 0, 3);
+    struct claims claims = claim(dead, "", 2);
+    int64_t n_cancelled;
+    assert_int_equal(store_cancel(other, TEXT("a"), &n_cancelled, &error), STATUS_OK);
+    assert_int_equal(n_cancelled, 1);
+    store_close(dead); // its lock goes with it
+    assert_int_equal(claim(other, "", 10).n, 0);
+    assert_int_equal(progress_of(other, "a").cancelled, 3);
+    drop(&claims);
+    store_close(other);
+}
+
+static void figures_of_a_commit_are_recorded_together(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_id(job, TEXT("k-1")) && job_set_text(job, &job->source.topic, TEXT("jobs")));
+    job->source.offset = 12;
+    struct error cause;
+    (void)error_set(&cause, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "too long");
+    job_fail(job, &cause);
+    const struct job *jobs[] = {job};
+    struct step_figures steps[] = {{.finished_us = 1, .n_sequences = 4, .n_rows = 40, .prefill_tokens = 36, .n_generated = 4,
+                                    .compute_us = 2000000},
+                                   {.finished_us = 2, .n_sequences = 2, .n_rows = 2, .decode_tokens = 2, .n_generated = 2,
+                                    .compute_us = 1000000}};
+    struct prefix_report prefixes = {.n_lookups = 10, .n_hits = 9, .tokens_looked_up = 100, .tokens_saved = 80, .n_entries = 1,
+                                     .entries = {{.hash = UINT64_MAX, .n_tokens = 16, .n_hits = 9, .text = "You"}}};
+    struct partition_row partitions[] = {{.topic = TEXT("jobs"), .position = 13, .committed = 12, .log_end = 20}};
+    struct store_record record = {jobs, 1, steps, 2, &prefixes, partitions, 1};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    record.n_steps = 0;
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK); // the same job again counts once
+    struct store_totals totals;
+    assert_int_equal(store_totals(store, &totals, &error), STATUS_OK);
+    assert_int_equal(totals.n_workers_alive, 1);
+    assert_int_equal(totals.n_steps, 2);
+    assert_int_equal(totals.generated_tokens, 6);
+    assert_int_equal(totals.busy_us, 3000000);
+    assert_true(totals.mean_batch == 3.0 && totals.prefix_hit_share == 0.9 && totals.tokens_saved_share == 0.8);
+    struct dataset_progress progress = progress_of(store, "default");
+    assert_int_equal(progress.submitted, 1);
+    assert_int_equal(progress.failed, 1);
+    job_destroy(job);
+    store_close(store);
+}
+
+static void limit_pages(struct store *store, bool limited)
+{
+    // What SQLite itself answers a file that may not grow: SQLITE_FULL, as on a full disk.
+    sqlite3 *sqlite = store->database.sqlite;
+    assert_int_equal(sqlite3_exec(sqlite, limited ? "PRAGMA max_page_count = 1" : "PRAGMA max_page_count = 1000000", NULL,
+                                  NULL, NULL),
+                     SQLITE_OK);
+}
+
+static void a_full_disk_is_one_clear_error_and_loses_nothing(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    submit(store, "a", 0, 8);
+    struct claims claims = claim(store, "", 8);
+    // The file may grow no further: every write fails as on a full disk.
+    limit_pages(store, true);
+    struct finished_job finished[8];
+    bool committed[8];
+    char *large = malloc(100000);
+    memset(large, 'x', 100000);
+    for (size_t i = 0; i < 8; i++)
+        finished[i] = (struct finished_job){claims.jobs[i], {large, 100000}};
+    assert_int_equal(store_finish(store, finished, 8, committed, &error), STATUS_RETRY);
+    assert_non_null(strstr(error.text, "full"));
+    limit_pages(store, false);
+    assert_int_equal(store_finish(store, finished, 8, committed, &error), STATUS_OK);
+    struct collected collected;
+    assert_int_equal(collect(store, "a", &collected), 0);
+    free(large);
+    drop(&claims);
+    store_close(store);
+}
+
+static void files_that_are_no_store_are_refused_and_left_alone(void **state)
+{
+    (void)state;
+    struct store *store = NULL;
+    FILE *file = fopen(path, "w");
+    fputs("this is a text file, and a long enough one for SQLite to look at its first hundred bytes with some care....", file);
+    fclose(file);
+    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "no SQLite file"));
+    fresh_path(NULL);
+    char command[256];
+    snprintf(command, sizeof command, "sqlite3 %s 'CREATE TABLE mine (x)'", path);
+    if (system(command) == 0) {
+        assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "not a sheaf store"));
+    }
+    fresh_path(NULL);
+    assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_REFUSE);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(store_open(&store, "/nonexistent/folder/x.db", STORE_CREATE, &error), STATUS_REFUSE);
+}
+
+static void a_store_of_a_newer_version_is_refused(void **state)
+{
+    (void)state;
+    store_close(open_store(false));
+    char command[256];
+    snprintf(command, sizeof command, "sqlite3 %s 'PRAGMA user_version = 99'", path);
+    if (system(command) != 0)
+        skip();
+    struct store *store = NULL;
+    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "99"));
+}
+
+static void the_file_is_readable_by_its_owner_only(void **state)
+{
+    (void)state;
+    store_close(open_store(false));
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0600);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
+        cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
+        cmocka_unit_test_setup(a_dataset_takes_one_input_only, fresh_path),
+        cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
+        cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path),
+        cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
+        cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
+        cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path),
+        cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
+        cmocka_unit_test_setup(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path),
+        cmocka_unit_test_setup(files_that_are_no_store_are_refused_and_left_alone, fresh_path),
+        cmocka_unit_test_setup(a_store_of_a_newer_version_is_refused, fresh_path),
+        cmocka_unit_test_setup(the_file_is_readable_by_its_owner_only, fresh_path),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,314 @@
+// The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure, faults, leaving.
+#include "consumer/log.h"
+#include "consumer/worker.h"
+#include "tests/fake_model.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SCRIPT_JOBS_MAX = 2000 };
+
+// A source of n_jobs prompts; it counts what is delivered, committed, given back, and how it was treated.
+struct script {
+    struct transport base;
+    int n_jobs, n_next;           // delivered in order
+    int answers[SCRIPT_JOBS_MAX]; // commits of each job
+    int released[SCRIPT_JOBS_MAX];
+    int n_commits, largest_commit, n_dead_letters;
+    int fail_commits;             // so many commits answer STATUS_RETRY first
+    bool fatal_commit;
+    bool paused;
+    int n_pauses, n_resumes, most_in_flight, in_flight;
+    int cancel_at;                // job index before which its dataset is cancelled; -1: never
+    int signal_at;                // job index after which SIGTERM is raised; -1: never
+    bool finish_order_differs;
+    int last_committed;
+};
+
+static enum status script_poll(struct transport *transport, int timeout_ms, int n_max,
+                               const struct transport_events *events, struct error *error)
+{
+    struct script *script = (struct script *)transport;
+    (void)timeout_ms, (void)error;
+    if (script->paused)
+        assert_int_equal(n_max, 0);
+    for (; n_max > 0 && script->n_next < script->n_jobs; n_max--) {
+        int i = script->n_next++;
+        if (i == script->cancel_at)
+            events->cancel(events->context, TEXT("default"), (struct text){0});
+        char value[128];
+        int length = i % 50 == 49 ? snprintf(value, sizeof value, "{not json %d", i)
+                                  : snprintf(value, sizeof value,
+                                             "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
+                                             "\"max_tokens\":%d}", i, i, 1 + i % 9);
+        struct record record = {.topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}};
+        script->in_flight++;
+        if (script->in_flight > script->most_in_flight)
+            script->most_in_flight = script->in_flight;
+        events->receive(events->context, &record);
+        if (i == script->signal_at)
+            raise(SIGTERM);
+    }
+    return STATUS_OK;
+}
+
+static void script_pause(struct transport *transport)
+{
+    struct script *script = (struct script *)transport;
+    assert_false(script->paused);
+    script->paused = true;
+    script->n_pauses++;
+}
+
+static void script_resume(struct transport *transport)
+{
+    struct script *script = (struct script *)transport;
+    assert_true(script->paused); // a partition that is not paused must not be resumed
+    script->paused = false;
+    script->n_resumes++;
+}
+
+static enum status script_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
+                                 struct error *error)
+{
+    struct script *script = (struct script *)transport;
+    if (script->fatal_commit)
+        return error_set(error, STATUS_RESTART, ERROR_BROKER, "fenced");
+    if (script->fail_commits > 0) {
+        script->fail_commits--;
+        return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
+    }
+    script->n_commits++;
+    if ((int)n_jobs > script->largest_commit)
+        script->largest_commit = (int)n_jobs;
+    for (size_t i = 0; i < n_jobs; i++) {
+        int offset = (int)jobs[i]->source.offset;
+        assert_int_not_equal(jobs[i]->result.status, RESULT_NONE);
+        script->finish_order_differs = script->finish_order_differs || offset < script->last_committed;
+        script->last_committed = offset;
+        script->n_dead_letters += jobs[i]->source.record.size > 0;
+        script->answers[offset]++;
+        committed[i] = true;
+    }
+    script->in_flight -= (int)n_jobs;
+    return STATUS_OK;
+}
+
+static enum status script_release(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error)
+{
+    struct script *script = (struct script *)transport;
+    (void)error;
+    for (size_t i = 0; i < n_jobs; i++)
+        script->released[jobs[i]->source.offset]++;
+    script->in_flight -= (int)n_jobs;
+    return STATUS_OK;
+}
+
+static bool script_is_drained(struct transport *transport)
+{
+    struct script *script = (struct script *)transport;
+    return script->n_next == script->n_jobs;
+}
+
+static size_t script_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
+{
+    (void)transport, (void)figures, (void)n_max;
+    return 0;
+}
+
+static int script_fd(struct transport *transport)
+{
+    (void)transport;
+    return -1;
+}
+
+static const struct transport_impl script_impl = {
+    "script", script_poll, script_pause, script_resume, script_commit, script_release, script_is_drained, script_figures,
+    script_fd, NULL};
+
+struct stage {
+    struct script *script;
+    struct fake_model *model;
+    struct pool *pool;
+    struct batcher *batcher;
+    struct worker_config config;
+    struct worker_progress progress;
+    struct error error;
+};
+
+static struct stage stage_open(int n_jobs, int n_jobs_max)
+{
+    struct stage stage = {.script = calloc(1, sizeof *stage.script)};
+    *stage.script = (struct script){.base.impl = &script_impl, .n_jobs = n_jobs, .cancel_at = -1, .signal_at = -1};
+    struct batch_limits limits = {.n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = n_jobs_max, .n_pages = 200,
+                                  .page_positions = 16};
+    stage.model = fake_model_create(limits.n_pages, limits.page_positions);
+    assert_int_equal(pool_create(&stage.pool, 2, &stage.error), STATUS_OK);
+    struct batcher_config config = {
+        .engine = fake_model_engine(stage.model),
+        .pool = stage.pool,
+        .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
+        .limits = limits};
+    assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
+    stage.config = (struct worker_config){.transport = &stage.script->base,
+                                          .batcher = stage.batcher,
+                                          .n_jobs_max = n_jobs_max,
+                                          .model_name = TEXT("fake"),
+                                          .exit_when_idle_s = 0,
+                                          .stop_fd = -1};
+    return stage;
+}
+
+static enum status stage_run(struct stage *stage)
+{
+    return worker_run(&stage->config, &stage->progress, &stage->error);
+}
+
+static void stage_close(struct stage *stage)
+{
+    batcher_destroy(stage->batcher);
+    pool_destroy(stage->pool);
+    fake_model_destroy(stage->model);
+    free(stage->script);
+}
+
+// Every delivered job was answered or given back, never both, never twice.
+static void check_settled(const struct script *script, int *n_answered, int *n_released)
+{
+    *n_answered = *n_released = 0;
+    for (int i = 0; i < script->n_next; i++) {
+        assert_int_equal(script->answers[i] + script->released[i], 1);
+        *n_answered += script->answers[i];
+        *n_released += script->released[i];
+    }
+    assert_int_equal(script->in_flight, 0);
+}
+
+static void every_job_is_committed_once_in_groups_and_out_of_order(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(1000, 300);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 1000);
+    assert_int_equal(stage.progress.n_done, 980);
+    assert_int_equal(stage.progress.n_failed, 20);
+    assert_int_equal(stage.script->n_dead_letters, 20);
+    assert_true(stage.script->finish_order_differs);
+    assert_true(stage.script->largest_commit > 1);
+    stage_close(&stage);
+}
+
+static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(500, 20);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->most_in_flight, 20);
+    assert_true(stage.script->n_pauses > 1);
+    assert_in_range(stage.script->n_resumes, stage.script->n_pauses - 1, stage.script->n_pauses);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 500);
+    stage_close(&stage);
+}
+
+static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 50);
+    stage.script->fail_commits = 3;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 100);
+    stage_close(&stage);
+}
+
+static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 50);
+    stage.script->fatal_commit = true;
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_string_equal(stage.error.text, "fenced");
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 0);
+    stage_close(&stage);
+}
+
+static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(200, 100);
+    fake_model_fail_at(stage.model, 5);
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_int_equal(stage.error.code, ERROR_DEVICE);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_true(n_released > 0);
+    stage_close(&stage);
+}
+
+static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(1500, 1000);
+    stage.config.exit_when_idle_s = -1;
+    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.script->signal_at = 700;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_true(n_released > 0);
+    assert_true(n_answered > 0);
+    assert_true(stage.script->n_next < 1500);
+    close(stage.config.stop_fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void a_cancel_from_the_source_reaches_the_engine(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(400, 400);
+    stage.script->cancel_at = 399;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 400);
+    assert_int_equal(stage.progress.n_done + stage.progress.n_failed, 400);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    log_configure(&(struct log_settings){.level = LOG_ERROR});
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_job_is_committed_once_in_groups_and_out_of_order),
+        cmocka_unit_test(a_full_window_pauses_the_source_and_room_resumes_it),
+        cmocka_unit_test(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
+        cmocka_unit_test(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
+        cmocka_unit_test(a_lost_device_gives_every_job_back_and_ends_the_worker),
+        cmocka_unit_test(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
+        cmocka_unit_test(a_cancel_from_the_source_reaches_the_engine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
