@@ -1,0 +1,229 @@
+// A sequence's logits are the same bytes however it is computed: alone or among others, in one chunk or token
+// by token, by one thread or two, by plain C or any faster kernels.
+#include "engine/cpu/backend.h"
+#include "engine/forward.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum {
+    N_VOCAB = 320,
+    SEQUENCES_MAX = 5,
+    PAGE_POSITIONS = 16,
+    LENGTH_MAX = 300,
+    ROWS_MAX = SEQUENCES_MAX * LENGTH_MAX
+};
+
+enum { PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS };
+
+// How the first sequence is computed; the others keep it company.
+struct way {
+    const char *name;
+    int n_sequences, chunk;
+    int n_threads;
+    enum cpu_level level;
+};
+
+struct subject {
+    const char *name;
+    struct model_recipe recipe;
+    enum kv_type kv_type;
+    int length; // of the first sequence
+};
+
+struct running {
+    int32_t ids[LENGTH_MAX], pages[PAGES_EACH];
+    int32_t length, done, chunk;
+};
+
+static void start_sequences(struct running *running, const struct way *way, int length)
+{
+    for (int s = 0; s < way->n_sequences; s++) {
+        // The first one is always the same; the others are shorter, longer and cut differently.
+        running[s] =
+            (struct running){.length = s ? length / 3 + 7 * s : length, .chunk = s ? 3 * s : way->chunk};
+        for (int i = 0; i < running[s].length; i++)
+            running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
+        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
+            running[s].pages[i] = (PAGES_EACH - 1 - i) * way->n_sequences + (s + 1) % way->n_sequences;
+    }
+}
+
+// One step: a chunk of every unfinished sequence, the first sequence's rows read, and of the others the last
+// one.
+struct made_step {
+    struct step step;
+    struct step_sequence sequences[SEQUENCES_MAX];
+    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
+    int32_t first_output, n_first_outputs; // the first sequence's among them
+};
+
+// Turns who comes first, so that the first sequence's rows stand anywhere in the step.
+static bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
+{
+    *made = (struct made_step){.step = {.tokens = made->tokens,
+                                        .positions = made->positions,
+                                        .sequences = made->sequences,
+                                        .output_rows = made->outputs}};
+    struct step *step = &made->step;
+    for (int i = 0; i < n_sequences; i++) {
+        int s = (i + turn) % n_sequences;
+        struct running *r = &running[s];
+        int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
+        if (n <= 0)
+            continue;
+        made->sequences[step->n_sequences++] = (struct step_sequence){
+            .first_row = step->n_rows, .n_rows = n, .position = r->done, .pages = r->pages};
+        if (s == 0)
+            made->first_output = step->n_outputs, made->n_first_outputs = n;
+        for (int32_t j = 0; j < n; j++) {
+            if (s == 0 || j == n - 1)
+                made->outputs[step->n_outputs++] = step->n_rows;
+            made->tokens[step->n_rows] = r->ids[r->done];
+            made->positions[step->n_rows++] = r->done++;
+        }
+    }
+    return step->n_rows > 0;
+}
+
+static void compute(const struct model *model, const struct subject *subject, const struct way *way,
+                    float *logits)
+{
+    static struct running running[SEQUENCES_MAX];
+    static struct made_step made;
+    static float read[ROWS_MAX * N_VOCAB];
+    struct error error = {0};
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+                                    .n_outputs_max = ROWS_MAX,
+                                    .n_sequences_max = SEQUENCES_MAX,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = PAGES_EACH * way->n_sequences,
+                                    .kv_type = subject->kv_type};
+    assert_int_equal(pool_create(&pool, way->n_threads, &error), STATUS_OK);
+    assert_int_equal(cpu_backend_create(&backend, pool, way->level, &error), STATUS_OK);
+    if (forward_create(&forward, model, backend, &limits, NULL, NULL, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    start_sequences(running, way, subject->length);
+    for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
+        if (forward_step(forward, &made.step, NULL, read, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        size_t n = (size_t)made.n_first_outputs * N_VOCAB;
+        memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
+        logits += n;
+    }
+    forward_destroy(forward);
+    backend->impl->destroy(backend);
+    pool_destroy(pool);
+}
+
+static const struct way ways[] = {
+    {"alone, at once, plain C, 1 thread", 1, LENGTH_MAX, 1, CPU_PLAIN},
+    {"token by token", 1, 1, 1, CPU_PLAIN},
+    {"in chunks of 7", 1, 7, 1, CPU_PLAIN},
+    {"2 threads", 1, LENGTH_MAX, 2, CPU_PLAIN},
+    {"among others", 4, 7, 2, CPU_PLAIN},
+    {"AVX2", 1, LENGTH_MAX, 1, CPU_AVX2},
+    {"AVX2, among others", 3, 5, 2, CPU_AVX2},
+    {"AVX-512", 1, LENGTH_MAX, 1, CPU_AVX512},
+    {"AVX-512, token by token", 1, 1, 2, CPU_AVX512},
+    {"AVX-512, among others", 5, 13, 2, CPU_AVX512},
+};
+
+static void logits_are_the_same_bytes_in_every_way(void **state)
+{
+    static float first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
+    const struct subject *subject = *state;
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &subject->recipe);
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        size_t n_bytes = (size_t)subject->length * N_VOCAB * sizeof *first;
+        memset(other, 0, n_bytes);
+        compute(model, subject, &ways[i], i ? other : first);
+        if (i && memcmp(first, other, n_bytes) != 0)
+            fail_msg("%s, %s: other bytes", subject->name, ways[i].name);
+    }
+    model_close(model);
+    remove_directory(directory);
+}
+
+#define FAMILY(label)                                                                                        \
+    {                                                                                                        \
+        "family " #label, {.family = #label, .seed = 21}, KV_F16, 70                                         \
+    }
+#define TYPE(label)                                                                                          \
+    {                                                                                                        \
+        "type " #label, {.type = TENSOR_##label, .seed = 22, .n_embd = 256, .n_heads = 8, .n_ff = 512},      \
+            KV_F32, 50                                                                                       \
+    }
+
+static struct subject subjects[] = {
+    FAMILY(llama),
+    FAMILY(llama3),
+    FAMILY(mistral),
+    FAMILY(mixtral),
+    FAMILY(qwen2),
+    FAMILY(qwen2moe),
+    FAMILY(qwen3),
+    FAMILY(qwen3moe),
+    FAMILY(gemma),
+    FAMILY(gemma2),
+    FAMILY(gemma3),
+    FAMILY(phi2),
+    FAMILY(phi3),
+    FAMILY(gpt2),
+    FAMILY(gptneox),
+    FAMILY(starcoder2),
+    FAMILY(stablelm),
+    FAMILY(falcon),
+    FAMILY(bloom),
+    FAMILY(olmo2),
+    FAMILY(granite),
+    TYPE(F32),
+    TYPE(F16),
+    TYPE(BF16),
+    TYPE(Q8_0),
+    TYPE(Q4_0),
+    TYPE(Q4_1),
+    TYPE(Q5_0),
+    TYPE(Q5_1),
+    TYPE(Q2_K),
+    TYPE(Q3_K),
+    TYPE(Q4_K),
+    TYPE(Q5_K),
+    TYPE(Q6_K),
+    TYPE(IQ4_NL),
+    TYPE(IQ4_XS),
+    {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},
+    {"longer than a segment, half precision, windows",
+     {.family = "mistral", .seed = 24, .window = 270},
+     KV_F16,
+     LENGTH_MAX},
+    {"widths that fill no vector",
+     {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
+     KV_F16,
+     70},
+};
+
+int main(void)
+{
+    enum { N = sizeof subjects / sizeof *subjects };
+    static struct CMUnitTest tests[N];
+    for (int i = 0; i < N; i++)
+        tests[i] = (struct CMUnitTest){subjects[i].name, logits_are_the_same_bytes_in_every_way, NULL, NULL,
+                                       &subjects[i]};
+    return _cmocka_run_group_tests("golden_invariance", tests, N, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+// Models of our own making against plain double precision: every family in float32, every tensor type in the
+// llama family.
+#include "engine/cpu/backend.h"
+#include "engine/evaluate.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+#include "tests/reference_forward.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_IDS = 40, N_VOCAB = 320 };
+
+struct golden {
+    const char *name;
+    struct model_recipe recipe;
+    enum kv_type kv_type;
+    double nmse_max;
+};
+
+static void evaluate(const char *path, const int32_t *ids, enum kv_type kv_type, float *logits)
+{
+    struct error error = {0};
+    struct model *model;
+    struct pool *pool;
+    struct backend *backend;
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(model->shape.n_vocab, N_VOCAB);
+    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
+    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
+    if (evaluate_tokens(model, backend, kv_type, ids, N_IDS, logits, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    backend->impl->destroy(backend);
+    pool_destroy(pool);
+    model_close(model);
+}
+
+static void logits_agree_with_double_precision(void **state)
+{
+    static float logits[N_IDS * N_VOCAB];
+    static double expected[N_IDS * N_VOCAB];
+    const struct golden *golden = *state;
+    char directory[64], path[96];
+    int32_t ids[N_IDS];
+    for (int i = 0; i < N_IDS; i++)
+        ids[i] = (i * 97 + 13) % N_VOCAB;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &golden->recipe);
+    reference_logits(path, ids, N_IDS, expected);
+    evaluate(path, ids, golden->kv_type, logits);
+    remove_directory(directory);
+    double error = 0.0, norm = 0.0;
+    for (int i = 0; i < N_IDS * N_VOCAB; i++) {
+        error += ((double)logits[i] - expected[i]) * ((double)logits[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    print_message("%s: nmse %.2g of %.2g\n", golden->name, error / norm, golden->nmse_max);
+    assert_true(error / norm <= golden->nmse_max);
+}
+
+// float32: rounding alone. GELU between half-precision numbers: the reference's is exact. Quantised: x is
+// int8 in products.
+#define EXACT     1e-10
+#define HALF_GELU 1e-6
+#define INT8      1e-2
+
+#define FAMILY(label, bound)                                                                                 \
+    {                                                                                                        \
+        "family " #label, {.family = #label, .seed = 11}, KV_F32, bound                                      \
+    }
+#define TYPE(label, bound)                                                                                   \
+    {                                                                                                        \
+        "type " #label, {.type = TENSOR_##label, .seed = 5, .n_embd = 256, .n_heads = 8, .n_ff = 512},       \
+            KV_F32, bound                                                                                    \
+    }
+
+static struct golden goldens[] = {
+    FAMILY(llama, EXACT),
+    FAMILY(llama3, EXACT),
+    FAMILY(mistral, EXACT),
+    FAMILY(mixtral, EXACT),
+    FAMILY(qwen2, EXACT),
+    FAMILY(qwen2moe, EXACT),
+    FAMILY(qwen3, EXACT),
+    FAMILY(qwen3moe, EXACT),
+    FAMILY(gemma, HALF_GELU),
+    FAMILY(gemma2, EXACT),
+    FAMILY(gemma3, EXACT),
+    FAMILY(phi2, HALF_GELU),
+    FAMILY(phi3, EXACT),
+    FAMILY(gpt2, HALF_GELU),
+    FAMILY(gptneox, HALF_GELU),
+    FAMILY(starcoder2, HALF_GELU),
+    FAMILY(stablelm, EXACT),
+    FAMILY(falcon, HALF_GELU),
+    FAMILY(bloom, HALF_GELU),
+    FAMILY(olmo2, EXACT),
+    FAMILY(granite, EXACT),
+    TYPE(F16, EXACT),
+    TYPE(BF16, 5e-4),
+    TYPE(Q8_0, INT8),
+    TYPE(Q4_0, INT8),
+    TYPE(Q4_1, INT8),
+    TYPE(Q5_0, INT8),
+    TYPE(Q5_1, INT8),
+    TYPE(Q2_K, INT8),
+    TYPE(Q3_K, INT8),
+    TYPE(Q4_K, INT8),
+    TYPE(Q5_K, INT8),
+    TYPE(Q6_K, INT8),
+    TYPE(IQ4_NL, INT8),
+    TYPE(IQ4_XS, INT8),
+    {"pages in half precision", {.seed = 3}, KV_F16, 1e-5},
+    {"an output matrix tied to the embedding", {.seed = 3, .tied = true}, KV_F32, EXACT},
+    {"as many key-value heads as heads", {.seed = 3, .n_kv_heads = 4}, KV_F32, EXACT},
+    {"one key-value head", {.seed = 3, .n_kv_heads = 1}, KV_F32, EXACT},
+    {"widths that fill no vector",
+     {.seed = 3, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
+     KV_F32,
+     EXACT},
+    {"a window shorter than a page", {.family = "mistral", .seed = 3, .window = 5}, KV_F32, EXACT},
+    {"seven layers of gemma3", {.family = "gemma3", .seed = 3, .n_layers = 7, .window = 9}, KV_F32, EXACT},
+};
+
+int main(void)
+{
+    enum { N = sizeof goldens / sizeof *goldens };
+    static struct CMUnitTest tests[N];
+    for (int i = 0; i < N; i++)
+        tests[i] =
+            (struct CMUnitTest){goldens[i].name, logits_agree_with_double_precision, NULL, NULL, &goldens[i]};
+    return _cmocka_run_group_tests("golden_model", tests, N, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+#include "tests/reference_forward.h"
+
+#include "engine/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reference {
+    struct gguf *gguf;
+    char family[32];
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_experts, n_experts_used, window;
+    bool layer_norm, parallel;
+    double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
+        logit_cap;
+    int n; // positions
+};
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "reference_forward: %s\n", what);
+    abort();
+}
+
+static bool is(const struct reference *r, const char *families)
+{
+    char padded[64], list[256];
+    snprintf(padded, sizeof padded, " %s ", r->family);
+    snprintf(list, sizeof list, " %s ", families);
+    return strstr(list, padded) != NULL;
+}
+
+// --- Reading ---
+
+static double key(const struct reference *r, const char *suffix, double otherwise)
+{
+    char name[128];
+    struct error error;
+    uint32_t integer = 0;
+    float number = 0.0f;
+    bool boolean = false, found = false;
+    snprintf(name, sizeof name, "%s.%s", r->family, suffix);
+    if (gguf_u32(r->gguf, name, &integer, &found, &error) == STATUS_OK)
+        return found ? integer : otherwise;
+    if (gguf_f32(r->gguf, name, &number, &found, &error) == STATUS_OK)
+        return (double)number;
+    if (gguf_bool(r->gguf, name, &boolean, &found, &error) == STATUS_OK)
+        return boolean;
+    return otherwise;
+}
+
+// A whole tensor as doubles, or NULL; free() it.
+static double *load(const struct reference *r, int layer, const char *name)
+{
+    char whole[128];
+    if (layer < 0)
+        snprintf(whole, sizeof whole, "%s", name);
+    else
+        snprintf(whole, sizeof whole, "blk.%d.%s", layer, name);
+    const struct tensor *tensor = gguf_tensor(r->gguf, whole);
+    if (!tensor)
+        return NULL;
+    size_t n = (size_t)(tensor->dims[0] * tensor_n_rows(tensor));
+    float *items = malloc(n * sizeof *items);
+    double *wide = malloc(n * sizeof *wide);
+    if (!items || !wide)
+        give_up("no memory");
+    tensor_traits(tensor->type)->dequantise(tensor->data, items, n);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = (double)items[i];
+    free(items);
+    return wide;
+}
+
+static double *zeros(size_t n)
+{
+    double *items = calloc(n, sizeof *items);
+    if (!items)
+        give_up("no memory");
+    return items;
+}
+
+// --- Pieces ---
+
+// y [n, n_out] = x [n, n_in] times rows `first`.. of weight, plus the same part of its bias.
+static double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n,
+                        int n_in, int first, int n_out)
+{
+    char weight_name[64], bias_name[64];
+    snprintf(weight_name, sizeof weight_name, "%s.weight", name);
+    snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+    double *weight = load(r, layer, weight_name), *bias = load(r, layer, bias_name),
+           *y = zeros((size_t)n * (size_t)n_out);
+    if (!weight)
+        give_up(weight_name);
+    for (int row = 0; row < n; row++)
+        for (int o = 0; o < n_out; o++) {
+            double sum = bias ? bias[first + o] : 0.0;
+            for (int i = 0; i < n_in; i++)
+                sum += weight[(size_t)(first + o) * (size_t)n_in + (size_t)i] *
+                       x[(size_t)row * (size_t)n_in + (size_t)i];
+            y[(size_t)row * (size_t)n_out + (size_t)o] = sum;
+        }
+    free(weight);
+    free(bias);
+    return y;
+}
+
+// Vectors of `width` items, one after the other, each normalised by itself. A missing norm does nothing.
+static void normalise(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+                      int width)
+{
+    char weight_name[64], bias_name[64];
+    snprintf(weight_name, sizeof weight_name, "%s.weight", name);
+    snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+    double *weight = load(r, layer, weight_name), *bias = load(r, layer, bias_name);
+    for (int v = 0; weight && v < n_vectors; v++, x += width) {
+        double mean = 0.0, square = 0.0;
+        for (int i = 0; i < width && r->layer_norm; i++)
+            mean += x[i] / width;
+        for (int i = 0; i < width; i++)
+            square += (x[i] - mean) * (x[i] - mean) / width;
+        for (int i = 0; i < width; i++)
+            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[i] + (bias ? bias[i] : 0.0);
+    }
+    free(weight);
+    free(bias);
+}
+
+static double *copy(const double *x, size_t n)
+{
+    return memcpy(zeros(n), x, n * sizeof *x);
+}
+
+static void rotate(const struct reference *r, double *x, int n_heads, double base, const double *divisors)
+{
+    bool halves = !is(r, "llama granite");
+    for (int p = 0; p < r->n; p++)
+        for (int h = 0; h < n_heads; h++, x += r->head_dim)
+            for (int i = 0; i < r->n_rope / 2; i++) {
+                double angle = p * pow(base, -2.0 * i / r->n_rope) / (divisors ? divisors[i] : 1.0);
+                double *a = halves ? x + i : x + 2 * i, *b = halves ? x + i + r->n_rope / 2 : x + 2 * i + 1,
+                       old = *a;
+                *a = old * cos(angle) - *b * sin(angle);
+                *b = old * sin(angle) + *b * cos(angle);
+            }
+}
+
+static double activate(const struct reference *r, double x)
+{
+    if (is(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    return x / (1.0 + exp(-x));
+}
+
+static double alibi_slope(const struct reference *r,
+                          int head) // Press et al. 2021, arXiv:2108.12409, heads a power of 2
+{
+    return is(r, "bloom") ? pow(2.0, -8.0 * (head + 1) / r->n_heads) : 0.0;
+}
+
+static bool is_windowed(const struct reference *r, int layer)
+{
+    return r->window && !(is(r, "gemma2") && layer % 2 == 1) && !(is(r, "gemma3") && layer % 6 == 5);
+}
+
+// out of one query over the keys it sees.
+static void attend_row(const struct reference *r, int layer, int p, int head, const double *q,
+                       const double *k, const double *v, double *out)
+{
+    int d = r->head_dim, kv_head = head / (r->n_heads / r->n_kv_heads), kv_width = r->n_kv_heads * d;
+    int first = is_windowed(r, layer) && p >= r->window ? p - r->window + 1 : 0;
+    double *scores = zeros((size_t)r->n), largest = -INFINITY, sum = 0.0;
+    for (int j = first; j <= p; j++) {
+        const double *key_row = k + (size_t)j * (size_t)kv_width + (size_t)kv_head * (size_t)d;
+        for (int i = 0; i < d; i++)
+            scores[j] += q[i] * key_row[i] * r->attention_scale;
+        if (r->attention_cap > 0.0)
+            scores[j] = r->attention_cap * tanh(scores[j] / r->attention_cap);
+        scores[j] += alibi_slope(r, head) * (j - p);
+        largest = fmax(largest, scores[j]);
+    }
+    for (int j = first; j <= p; j++)
+        sum += scores[j] = exp(scores[j] - largest);
+    for (int j = first; j <= p; j++)
+        for (int i = 0; i < d; i++)
+            out[i] +=
+                scores[j] / sum * v[(size_t)j * (size_t)kv_width + (size_t)kv_head * (size_t)d + (size_t)i];
+    free(scores);
+}
+
+static double *attention(const struct reference *r, int layer, const double *x)
+{
+    int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
+    double *fused = load(r, layer, "attn_qkv.weight"), *divisors = load(r, -1, "rope_freqs.weight");
+    const char *names[] = {"attn_q", "attn_k", "attn_v"};
+    double *q = multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, q_width);
+    double *k =
+        multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
+    double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
+                         fused ? q_width + kv_width : 0, kv_width);
+    bool full = is(r, "olmo2");
+    normalise(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim);
+    normalise(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim);
+    if (!is(r, "gpt2 bloom")) {
+        double base = is(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
+        rotate(r, q, r->n_heads, base, divisors);
+        rotate(r, k, r->n_kv_heads, base, divisors);
+    }
+    double *heads = zeros((size_t)n * (size_t)q_width);
+    for (int p = 0; p < n; p++)
+        for (int h = 0; h < r->n_heads; h++) {
+            size_t at = (size_t)p * (size_t)q_width + (size_t)h * (size_t)r->head_dim;
+            attend_row(r, layer, p, h, q + at, k, v, heads + at);
+        }
+    double *out = multiply(r, layer, "attn_output", heads, n, q_width, 0, r->n_embd);
+    free(fused);
+    free(divisors);
+    free(q);
+    free(k);
+    free(v);
+    free(heads);
+    return out;
+}
+
+// Gated, fused or plain; of an expert when the matrices hold several.
+static double *mlp(const struct reference *r, int layer, const char *gate, const char *up, const char *down,
+                   const double *x, int n, int expert)
+{
+    char gate_weight[64];
+    snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
+    double *gated = load(r, layer, gate_weight);
+    bool fused = is(r, "phi3"), plain = !gated && !fused;
+    double *g =
+        plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * r->n_ff, r->n_ff);
+    double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? r->n_ff : expert * r->n_ff, r->n_ff);
+    for (int i = 0; i < n * r->n_ff; i++)
+        u[i] = plain ? activate(r, u[i]) : activate(r, g[i]) * u[i];
+    double *out = multiply(r, layer, down, u, n, r->n_ff, expert * r->n_embd, r->n_embd);
+    free(gated);
+    free(g);
+    free(u);
+    return out;
+}
+
+static void add_expert(double *out, const double *y, double weight, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] += weight * y[i];
+}
+
+static double *experts(const struct reference *r, int layer, const double *x)
+{
+    double *out = zeros((size_t)r->n * (size_t)r->n_embd),
+           *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
+    double *shared_gate = load(r, layer, "ffn_gate_inp_shexp.weight");
+    for (int p = 0; p < r->n; p++) {
+        double *route = routes + p * r->n_experts, sum = 0.0, used = 0.0;
+        const double *row = x + p * r->n_embd;
+        int chosen[64];
+        for (int e = 0; e < r->n_experts; e++)
+            sum += route[e] = exp(route[e]);
+        for (int i = 0; i < r->n_experts_used; i++) {
+            chosen[i] = -1;
+            for (int e = 0; e < r->n_experts; e++) {
+                bool taken = false;
+                for (int j = 0; j < i; j++)
+                    taken = taken || chosen[j] == e;
+                if (!taken && (chosen[i] < 0 || route[e] > route[chosen[i]]))
+                    chosen[i] = e;
+            }
+            used += route[chosen[i]];
+        }
+        for (int i = 0; i < r->n_experts_used; i++) {
+            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, chosen[i]);
+            add_expert(out + p * r->n_embd, y, route[chosen[i]] / (is(r, "qwen2moe") ? sum : used),
+                       r->n_embd);
+            free(y);
+        }
+        if (shared_gate) {
+            double gate = 0.0,
+                   *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1, 0);
+            for (int i = 0; i < r->n_embd; i++)
+                gate += shared_gate[i] * row[i];
+            add_expert(out + p * r->n_embd, y, 1.0 / (1.0 + exp(-gate)), r->n_embd);
+            free(y);
+        }
+    }
+    free(routes);
+    free(shared_gate);
+    return out;
+}
+
+static void run_layer(const struct reference *r, int layer, double *x)
+{
+    int n_items = r->n * r->n_embd;
+    double *input = copy(x, (size_t)n_items), *before = copy(x, (size_t)n_items);
+    normalise(r, layer, "attn_norm", input, r->n, r->n_embd);
+    double *branch = attention(r, layer, input);
+    normalise(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
+    add_expert(x, branch, r->residual_scale, n_items);
+    free(branch);
+    double *own_norm = load(r, layer, "ffn_norm.weight");
+    if (own_norm || !r->parallel) { // else it reads what attention read
+        memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
+        normalise(r, layer, "ffn_norm", input, r->n, r->n_embd);
+    }
+    branch = r->n_experts ? experts(r, layer, input)
+                          : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, 0);
+    normalise(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
+    add_expert(x, branch, r->residual_scale, n_items);
+    free(branch);
+    free(own_norm);
+    free(input);
+    free(before);
+}
+
+// --- The whole ---
+
+static void open_reference(struct reference *r, const char *path)
+{
+    struct error error;
+    struct text family = {0};
+    if (gguf_open(&r->gguf, path, &error) != STATUS_OK)
+        give_up(error.text);
+    if (gguf_text(r->gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
+        give_up(error.text);
+    snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
+    r->n_layers = (int)key(r, "block_count", 0);
+    r->n_embd = (int)key(r, "embedding_length", 0);
+    r->n_heads = (int)key(r, "attention.head_count", 1);
+    r->n_kv_heads = (int)key(r, "attention.head_count_kv", r->n_heads);
+    r->head_dim = (int)key(r, "attention.key_length", r->n_embd / r->n_heads);
+    r->n_rope = (int)key(r, "rope.dimension_count", r->head_dim);
+    r->n_ff = (int)key(r, "feed_forward_length", 0);
+    r->n_experts = (int)key(r, "expert_count", 0);
+    r->n_experts_used = (int)key(r, "expert_used_count", 0);
+    r->window = (int)key(r, "attention.sliding_window", 0);
+    r->epsilon = key(r, "attention.layer_norm_epsilon", -1.0);
+    r->layer_norm = r->epsilon >= 0.0;
+    if (!r->layer_norm)
+        r->epsilon = key(r, "attention.layer_norm_rms_epsilon", 0.0);
+    r->parallel = is(r, "phi2 falcon gptneox");
+    r->rope_base = key(r, "rope.freq_base", 10000.0);
+    r->attention_scale = key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
+    r->residual_scale = key(r, "residual_scale", 1.0);
+    r->embedding_scale = key(r, "embedding_scale", is(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
+    r->logit_scale = 1.0 / key(r, "logit_scale", 1.0);
+    r->attention_cap = key(r, "attn_logit_softcapping", 0.0);
+    r->logit_cap = key(r, "final_logit_softcapping", 0.0);
+}
+
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    struct reference r = {.n = n_ids};
+    open_reference(&r, path);
+    double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
+    double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
+    for (int p = 0; p < n_ids; p++)
+        for (int i = 0; i < r.n_embd; i++)
+            x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
+                                  (positions ? positions[p * r.n_embd + i] : 0.0);
+    normalise(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
+    for (int layer = 0; layer < r.n_layers; layer++)
+        run_layer(&r, layer, x);
+    normalise(&r, -1, "output_norm", x, n_ids, r.n_embd);
+    int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
+    double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
+    for (int i = 0; i < n_ids * n_vocab; i++) {
+        logits[i] = out[i] * r.logit_scale;
+        if (r.logit_cap > 0.0)
+            logits[i] = r.logit_cap * tanh(logits[i] / r.logit_cap);
+    }
+    free(out);
+    free(own);
+    free(table);
+    free(positions);
+    free(x);
+    gguf_close(r.gguf);
+}

@@ -1,0 +1,9 @@
+// A transformer in plain double precision, slow and direct, that shares nothing with the engine but the file
+// reader and the dequantisers: what the engine's logits are compared with. Knows the families that
+// tests/make_model.h makes.
+#pragma once
+
+#include <stdint.h>
+
+// Logits [n_ids, n_vocab] of every position. Ends the test when the file can't be read.
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits);
