@@ -1,5 +1,7 @@
 // sheaf collect: a dataset's results in input order.
 #include "consumer/commands.h"
+#include "consumer/gather.h"
+#include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/output.h"
 #include "store/store.h"
@@ -7,6 +9,15 @@
 static enum status collect_record(void *context, struct text record, struct error *error)
 {
     return output_add(context, record, error);
+}
+
+static enum status check_complete(const struct settings *settings, int64_t n_missing, struct error *error)
+{
+    if (n_missing == 0 || settings->force)
+        return STATUS_OK;
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "dataset %s: %lld jobs have not finished; wait, or write what there is with --force",
+                     settings->dataset, (long long)n_missing);
 }
 
 static enum status collect_from_store(struct output *output, const struct settings *settings, struct error *error)
@@ -17,12 +28,20 @@ static enum status collect_from_store(struct output *output, const struct settin
         store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
     if (status == STATUS_OK)
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing, error);
-    if (status == STATUS_OK && n_missing && !settings->force)
-        status = error_set(error, STATUS_RETRY, ERROR_STORE,
-                           "dataset %s: %lld jobs have not finished; wait, or write what there is with --force",
-                           settings->dataset, (long long)n_missing);
     store_close(store);
-    return status;
+    return status == STATUS_OK ? check_complete(settings, n_missing, error) : status;
+}
+
+static enum status collect_from_topics(struct output *output, const struct settings *settings, struct error *error)
+{
+    struct kafka_settings kafka;
+    int64_t n_missing = 0;
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    status = gather_results(&kafka.config, text_from_string(settings->dataset), output, &n_missing, error);
+    kafka_settings_finish(&kafka);
+    return status == STATUS_OK ? check_complete(settings, n_missing, error) : status;
 }
 
 enum status command_collect(const struct settings *settings, struct error *error)
@@ -33,7 +52,8 @@ enum status command_collect(const struct settings *settings, struct error *error
     enum status status = output_open(&output, settings->output, settings->errors, error);
     if (status != STATUS_OK)
         return status;
-    status = collect_from_store(&output, settings, error);
+    status = settings->brokers ? collect_from_topics(&output, settings, error)
+                               : collect_from_store(&output, settings, error);
     if (status == STATUS_OK)
         status = output_complete(&output, error);
     if (status == STATUS_OK)

@@ -1,5 +1,6 @@
 #include "consumer/service.h"
 
+#include "consumer/kafka_settings.h"
 #include "consumer/local.h"
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
@@ -24,25 +25,28 @@ static enum status start_worker(const struct service *service, const struct sett
     return store_worker_start(service->store, &description, &worker, error);
 }
 
-static enum status open_transport(struct transport **transport, const struct service *service,
-                                  const struct settings *settings, struct error *error)
+static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
+                                  const struct service *service, const struct settings *settings,
+                                  struct error *error)
 {
-    if (settings->brokers)
-        return error_set(error, STATUS_REFUSE, ERROR_BROKER, "--brokers: not connected in this build");
-    return local_transport_open(transport, service->store, service->dataset, error);
+    if (!settings->brokers)
+        return local_transport_open(transport, service->store, service->dataset, error);
+    enum status status = kafka_settings_init(kafka, settings, store_path(service->store), error);
+    return status == STATUS_OK ? kafka_transport_open(transport, &kafka->config, error) : status;
 }
 
 enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
                         struct error *error)
 {
     struct runtime runtime = {0};
+    struct kafka_settings kafka = {0};
     struct transport *transport = NULL;
     int stop_fd = stop_fd_open(); // before any thread
     enum status status = runtime_open(&runtime, settings, settings->model, error);
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, service, settings, error);
+        status = open_transport(&transport, &kafka, service, settings, error);
     if (status == STATUS_OK) {
         struct worker_config config = {.transport = transport,
                                        .store = service->store,
@@ -63,6 +67,7 @@ enum status service_run(const struct service *service, const struct settings *se
         progress_line_clear(service->line);
     if (transport)
         transport->impl->close(transport);
+    kafka_settings_finish(&kafka);
     runtime_close(&runtime);
     if (stop_fd >= 0)
         close(stop_fd);

@@ -1,0 +1,79 @@
+#include "consumer/kafka_settings.h"
+
+#include "consumer/log.h"
+
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *or_default(const char *given, const char *otherwise)
+{
+    return given ? given : otherwise;
+}
+
+static void log_line(void *context, int level, const char *line)
+{
+    (void)context;
+    log_write(level <= 3 ? LOG_WARNING : LOG_DEBUG, "kafka: %s", line);
+}
+
+static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings, struct error *error)
+{
+    for (int i = 0; i < settings->n_properties; i++) {
+        char *name = strdup(settings->properties[i]);
+        if (!name)
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "-X: out of memory");
+        kafka->names[i] = name;
+        char *equals = strchr(name, '='); // options.c saw to it that there is one
+        *equals = '\0';
+        kafka->properties[i] = (struct kafka_property){name, equals + 1};
+    }
+    return STATUS_OK;
+}
+
+static char *folder_of(const char *store_path)
+{
+    char *path = strdup(store_path ? store_path : "sheaf.db");
+    char *folder = path ? strdup(dirname(path)) : NULL;
+    free(path);
+    return folder;
+}
+
+enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings, const char *store_path,
+                                struct error *error)
+{
+    *kafka = (struct kafka_settings){0};
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(kafka->worker, sizeof kafka->worker, "%s-%d", host, (int)getpid());
+    kafka->directory = folder_of(store_path);
+    enum status status = split_properties(kafka, settings, error);
+    if (status == STATUS_OK && !kafka->directory)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "kafka: out of memory");
+    kafka->config = (struct kafka_config){.brokers = settings->brokers,
+                                          .jobs = or_default(settings->jobs_topic, "sheaf-jobs"),
+                                          .results = or_default(settings->results_topic, "sheaf-results"),
+                                          .dead = or_default(settings->dead_topic, "sheaf-dead"),
+                                          .control = or_default(settings->control_topic, "sheaf-control"),
+                                          .group = or_default(settings->group, "sheaf"),
+                                          .directory = kafka->directory,
+                                          .worker = kafka->worker,
+                                          .properties = kafka->properties,
+                                          .n_properties = (size_t)settings->n_properties,
+                                          .create_topics = settings->create_topics,
+                                          .accept_unknown_map = settings->ignore_offset_map,
+                                          .log = log_line};
+    if (status != STATUS_OK)
+        kafka_settings_finish(kafka);
+    return status;
+}
+
+void kafka_settings_finish(struct kafka_settings *kafka)
+{
+    for (int i = 0; i < OPTIONS_PROPERTIES_MAX; i++)
+        free(kafka->names[i]);
+    free(kafka->directory);
+    *kafka = (struct kafka_settings){0};
+}
