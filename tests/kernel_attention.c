@@ -430,13 +430,13 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     struct attention_parameters parameters = {.n_heads = shape->n_heads, .scale = 0.125f};
     double best = 1e9;
     for (int repeat = 0; repeat < 5; repeat++) {
-        double start = bench_seconds();
+        double start = bench_seconds(n_threads);
         for (int32_t layer = 0; layer < n_layers; layer++) {
             parameters.layer = layer;
             attention_run(attention, (struct attention_sequences){sequences, n_sequences}, &parameters,
                           (struct attention_rows){q, stride}, (struct attention_rows){out, stride}, NULL);
         }
-        double seconds = (bench_seconds() - start) / n_layers / n_sequences;
+        double seconds = (bench_seconds(n_threads) - start) / n_layers / n_sequences;
         best = seconds < best ? seconds : best;
     }
     double positions = 0; // seen by the rows of one sequence
