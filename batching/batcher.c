@@ -159,6 +159,9 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
         figures->queued_us = now - prompt->taken_us;
     }
     prompt_finish_job(prompt);
+    struct error error;
+    if (result_check(prompt->job, &error) != STATUS_OK)
+        job_fail(prompt->job, &error);
     hand_back(b, prompt, finished);
 }
 

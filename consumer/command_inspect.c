@@ -21,10 +21,12 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
     }
 }
 
-static enum status tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
+// What a worker would take here. A model too large for this machine is told so, and its file described all the same.
+static void tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
-    return limits_derive(plan, model, machine_memory_available(), &wanted, error);
+    if (limits_derive(plan, model, machine_memory_available(), &wanted, error) != STATUS_OK)
+        plan->batch.n_pages = 0;
 }
 
 static const char *template_state(const struct runtime *runtime)
@@ -34,7 +36,8 @@ static const char *template_state(const struct runtime *runtime)
     return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
 }
 
-static void print_text(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan)
+static void print_text(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan,
+                       const struct error *memory_error)
 {
     const struct model *model = runtime->model;
     const struct model_shape *shape = &model->shape;
@@ -56,10 +59,13 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
         if (counts[type].n_tensors)
             printf("%-11s %-6s %4lld tensors, %.1f MB\n", "weights", tensor_traits((uint32_t)type)->name,
                    (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
-    printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",
-           (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
-           plan->batch.n_pages,
-           (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+    if (plan->batch.n_pages)
+        printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",
+               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
+               plan->batch.n_pages,
+               (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+    else
+        printf("memory      does not fit here: %s\n", memory_error->text);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model));
 }
 
@@ -103,14 +109,14 @@ enum status command_inspect(const struct settings *settings, struct error *error
     struct limits_plan plan = {0};
     struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
     enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
-    if (status == STATUS_OK)
-        status = tell_memory(runtime.model, &plan, error);
     if (status == STATUS_OK) {
+        struct error memory_error = {0};
+        tell_memory(runtime.model, &plan, &memory_error);
         count_types(runtime.model->gguf, counts);
         if (settings->json)
             print_json(&runtime, counts, &plan);
         else
-            print_text(&runtime, counts, &plan);
+            print_text(&runtime, counts, &plan, &memory_error);
     }
     runtime_close(&runtime);
     return status;

@@ -76,7 +76,7 @@ static const struct option options[] = {
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE", "failed jobs go here instead of the output"},
     {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "write although some jobs have not finished"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME", "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 hold kernels back"},
-    {"threads", 't', INTEGER, ENGINE | INSPECT, AT(threads), 1, 256, "N", "threads of the engine (one a core)"},
+    {"threads", 't', INTEGER, ENGINE, AT(threads), 1, 256, "N", "threads of the engine (one a core)"},
     {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE", "memory for KV pages, as 512M or 4G (derived from the machine)"},
     {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N", "rows of one step, prompt chunks included (derived)"},

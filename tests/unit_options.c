@@ -1,0 +1,151 @@
+// The command line: where a value comes from, what is refused.
+#include "consumer/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct settings settings;
+static struct error error;
+
+// Parses a line of words separated by blanks.
+static enum status parse(const char *line)
+{
+    static char words[512];
+    char *argv[32];
+    int argc = 0;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    error = (struct error){0};
+    return options_parse(&settings, argc, argv, &error);
+}
+
+static void expect_usage_error(const char *line, const char *part)
+{
+    assert_int_equal(parse(line), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_USAGE);
+    if (!strstr(error.text, part))
+        fail_msg("%s: \"%s\" does not say \"%s\"", line, error.text, part);
+    settings_finish(&settings);
+}
+
+static void values_follow_names_letters_and_equals_signs(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("run in.jsonl -o out.jsonl --model=m.gguf -t 2 --kv-memory 1.5G --max-batch=7"), STATUS_OK);
+    assert_string_equal(settings.positionals[0], "in.jsonl");
+    assert_string_equal(settings.output, "out.jsonl");
+    assert_string_equal(settings.model, "m.gguf");
+    assert_int_equal(settings.threads, 2);
+    assert_int_equal(settings.kv_memory, 1610612736);
+    assert_int_equal(settings.max_batch, 7);
+    settings_finish(&settings);
+    assert_int_equal(parse("collect -dname -o- --force"), STATUS_OK);
+    assert_string_equal(settings.dataset, "name");
+    assert_string_equal(settings.output, "-");
+    assert_true(settings.force);
+    settings_finish(&settings);
+}
+
+static void wrong_usage_is_told_with_what_was_expected(void **state)
+{
+    (void)state;
+    expect_usage_error("", "which command");
+    expect_usage_error("wrok", "no command \"wrok\"");
+    expect_usage_error("run", "usage: sheaf run");
+    expect_usage_error("run a b", "unexpected \"b\"");
+    expect_usage_error("run a --nosuch", "no option --nosuch");
+    expect_usage_error("status --model x", "no option --model"); // of another command
+    expect_usage_error("work --model", "expected FILE");
+    expect_usage_error("work --threads 0", "from 1 to 256, got \"0\"");
+    expect_usage_error("work --threads 257", "from 1 to 256, got \"257\"");
+    expect_usage_error("work --threads 2x", "got \"2x\"");
+    expect_usage_error("work --kv-memory lots", "expected a size");
+    expect_usage_error("work -X noequals", "KEY=VALUE");
+    assert_int_equal(parse("work --threads 256"), STATUS_OK);
+    settings_finish(&settings);
+}
+
+static void properties_are_kept_in_order_and_bounded(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("work -X a=1 -Xb=2=3 --property c="), STATUS_OK);
+    assert_int_equal(settings.n_properties, 3);
+    assert_string_equal(settings.properties[1], "b=2=3");
+    settings_finish(&settings);
+    char *argv[2 * OPTIONS_PROPERTIES_MAX + 3] = {"work"};
+    for (int i = 0; i <= OPTIONS_PROPERTIES_MAX; i++) {
+        argv[2 * i + 1] = "-X";
+        argv[2 * i + 2] = "k=v";
+    }
+    assert_int_equal(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 1, argv, &error), STATUS_OK);
+    settings_finish(&settings);
+    assert_int_equal(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 3, argv, &error), STATUS_REFUSE);
+    settings_finish(&settings);
+}
+
+static void the_line_stands_over_the_environment_and_that_over_the_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    dprintf(fd, "# a comment\nmodel = file.gguf\nthreads=3\n  window =  9  \ndataset = other commands read this\nforce = true\n");
+    close(fd);
+    setenv("SHEAF_THREADS", "5", 1);
+    setenv("SHEAF_MAX_BATCH", "6", 1);
+    snprintf(line, sizeof line, "work --config %s --max-batch 7", path);
+    assert_int_equal(parse(line), STATUS_OK);
+    assert_string_equal(settings.model, "file.gguf");
+    assert_int_equal(settings.threads, 5);
+    assert_int_equal(settings.max_batch, 7);
+    assert_int_equal(settings.window, 9);
+    assert_false(settings.force);
+    settings_finish(&settings);
+    setenv("SHEAF_THREADS", "many", 1);
+    expect_usage_error(line, "SHEAF_THREADS: --threads: expected a number");
+    unsetenv("SHEAF_THREADS");
+    unsetenv("SHEAF_MAX_BATCH");
+    FILE *file = fopen(path, "w");
+    fputs("model = x\nnosuch = 1\n", file);
+    fclose(file);
+    expect_usage_error(line, "line 2: no option is named \"nosuch\"");
+    unlink(path);
+    expect_usage_error(line, "No such file");
+}
+
+static void sizes_are_powers_of_1024(void **state)
+{
+    (void)state;
+    uint64_t bytes;
+    assert_true(options_parse_size("512", &bytes) && bytes == 512);
+    assert_true(options_parse_size("2k", &bytes) && bytes == 2048);
+    assert_true(options_parse_size("1.5MiB", &bytes) && bytes == 1572864);
+    assert_true(options_parse_size("1T", &bytes) && bytes == UINT64_C(1) << 40);
+    assert_false(options_parse_size("", &bytes));
+    assert_false(options_parse_size("-1", &bytes));
+    assert_false(options_parse_size("1X", &bytes));
+    assert_false(options_parse_size("nan", &bytes));
+    assert_false(options_parse_size("inf", &bytes));
+    assert_false(options_parse_size("9000000T", &bytes));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_follow_names_letters_and_equals_signs),
+        cmocka_unit_test(wrong_usage_is_told_with_what_was_expected),
+        cmocka_unit_test(properties_are_kept_in_order_and_bounded),
+        cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
+        cmocka_unit_test(sizes_are_powers_of_1024),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
