@@ -5,12 +5,12 @@
 #include "consumer/log.h"
 #include "consumer/output.h"
 #include "consumer/progress_line.h"
+#include "consumer/runtime.h"
 #include "consumer/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RUN_DATASET TEXT("run")
 
@@ -95,9 +95,7 @@ enum status command_run(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf run: out of memory");
     struct store *store = NULL;
     struct output output = {0};
-    enum status status = STATUS_OK;
-    if (access(settings->model, R_OK) != 0) // before a store is made for nothing
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: no such model file, or not readable", settings->model);
+    enum status status = runtime_check_model(settings->model, error); // before a store is made for nothing
     if (status == STATUS_OK)
         status = output_open(&output, settings->output, settings->errors, error);
     if (status == STATUS_OK)

@@ -2,9 +2,8 @@
 #include "consumer/commands.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
+#include "consumer/runtime.h"
 #include "consumer/service.h"
-
-#include <string.h>
 
 enum status command_work(const struct settings *settings, struct error *error)
 {
@@ -13,14 +12,18 @@ enum status command_work(const struct settings *settings, struct error *error)
     struct store *store = NULL;
     struct progress_line line = {0};
     struct worker_progress progress = {0};
-    enum status status = store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error);
+    enum status status = runtime_check_model(settings->model, error); // before a store is made for nothing
+    if (status == STATUS_OK)
+        status = store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error);
     if (status == STATUS_OK) {
         struct service service = {.store = store,
                                   .dataset = text_from_string(settings->dataset),
                                   .exit_when_idle_s = (int)settings->exit_when_idle,
                                   .line = &line};
         status = service_run(&service, settings, &progress, error);
-        log_write(LOG_INFO, "%lld jobs answered, %lld failed", (long long)progress.n_done, (long long)progress.n_failed);
+        if (status == STATUS_OK || progress.n_done || progress.n_failed)
+            log_write(LOG_INFO, "%lld jobs answered, %lld failed", (long long)progress.n_done,
+                      (long long)progress.n_failed);
     }
     store_close(store);
     return status;

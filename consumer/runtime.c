@@ -54,6 +54,13 @@ static enum status open_template(struct runtime *runtime, const struct settings 
     return status;
 }
 
+enum status runtime_check_model(const char *path, struct error *error)
+{
+    if (access(path, R_OK) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path, strerror(errno));
+}
+
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error)
 {

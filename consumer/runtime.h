@@ -18,7 +18,9 @@ struct runtime {
     struct text model_name;
 };
 
-// Only what the settings of the command ask for: model_only leaves out everything from the pool on.
+// Whether the file is there and readable: for commands that make other files first. STATUS_REFUSE, ERROR_FILE.
+enum status runtime_check_model(const char *path, struct error *error) WARN_UNUSED;
+// Model, tokenizer and chat template.
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error) WARN_UNUSED;
 // Model, backend, memory plan, forward pass and batcher; says what it derived.
