@@ -1,8 +1,8 @@
 // Chat templates: an interpreter for the part of Jinja that models' chat templates use. Sandboxed by
 // construction: no file, network, clock or environment; steps, depth and output are bounded. Errors carry the
 // template's line. Language: jinja.palletsprojects.com/templates, with trim_blocks and lstrip_blocks on, the
-// loop controls and the `generation` tag, raise_exception, strftime_now and the tojson of Hugging Face transformers.
-// A parsed template is immutable: any thread may render.
+// loop controls and the `generation` tag, raise_exception, strftime_now and the tojson of Hugging Face
+// transformers. A parsed template is immutable: any thread may render.
 #pragma once
 
 #include "schemas/value.h"
@@ -14,7 +14,9 @@ struct template;
 
 enum {
     TEMPLATE_SOURCE_BYTES_MAX = 1 << 20,
-    TEMPLATE_NESTING_MAX = 200,         // of expressions and blocks, in source and at run time
+    TEMPLATE_NESTING_MAX = 200, // of expressions and blocks in the source
+    TEMPLATE_CALLS_MAX = 200,   // of macros and recursive loops in one another while rendering
+    TEMPLATE_DEPTH_MAX = 2000,  // of evaluations in one another while rendering: bounds the C stack
     TEMPLATE_STEPS_MAX = 20 * 1000 * 1000,
     TEMPLATE_OUTPUT_BYTES_MAX = 16 << 20,
     TEMPLATE_MEMORY_BYTES_MAX = 256 << 20, // of one rendering
@@ -22,16 +24,18 @@ enum {
 
 // What a rendering may see besides the request's own variables.
 struct template_environment {
-    struct text bos_token; // variables of the same names
+    struct text bos_token; // variables of the same names; undefined where data is NULL
     struct text eos_token;
-    int64_t now;           // seconds since 1970 UTC, for strftime_now; the job's submission time
+    int64_t now; // seconds since 1970 UTC, for strftime_now; the job's submission time
 };
 
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
-// `variables`: an object (messages, tools, documents, add_generation_prompt, any others). Appends to `out`. Errors:
-// STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or ERROR_LIMIT_EXCEEDED, with the line.
+// `variables`: an object (messages, tools, documents, any others; add_generation_prompt is true unless it
+// says otherwise; it may override bos_token and eos_token). Appends to `out`, which an error leaves as it
+// was. Errors: STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or ERROR_LIMIT_EXCEEDED,
+// with the line.
 enum status template_render(const struct template *template, const struct value *variables,
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error) WARN_UNUSED;

@@ -1,0 +1,372 @@
+#include "engine/template/access.h"
+#include "engine/template/call.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/container.h"
+#include "engine/template/loop.h"
+#include "engine/template/rendering.h"
+#include "engine/template/represent.h"
+
+#include <string.h>
+
+static struct object undefined_of(enum undefined_reason reason, const struct object *owner, struct text name)
+{
+    struct object undefined = object_undefined(reason, name);
+    undefined.owner = owner->kind;
+    return undefined;
+}
+
+bool access_method(struct rendering *rendering, const struct object *owner, struct text name,
+                   const struct function *method, struct object *value)
+{
+    if (!method->unsafe)
+        return call_bind(rendering, method, owner, value);
+    *value = undefined_of(UNDEFINED_UNSAFE, owner, name);
+    return true;
+}
+
+static bool is_dunder(struct text name)
+{
+    return name.size > 4 && memcmp(name.data, "__", 2) == 0 &&
+           memcmp(name.data + name.size - 2, "__", 2) == 0;
+}
+
+static bool namespace_attribute(struct rendering *rendering, const struct object *owner, struct text name,
+                                struct object *value, bool *known)
+{
+    const struct object *found;
+    if (!dict_find_text(rendering, owner->dict, name, &found))
+        return false;
+    *known = found;
+    if (found)
+        *value = name.size && name.data[0] == '_' ? undefined_of(UNDEFINED_UNSAFE, owner, name) : *found;
+    return true;
+}
+
+static bool range_attribute(const struct range *range, struct text name, struct object *value)
+{
+    if (text_equals_string(name, "start"))
+        *value = object_integer(range->start);
+    else if (text_equals_string(name, "stop"))
+        *value = object_integer(range->stop);
+    else if (text_equals_string(name, "step"))
+        *value = object_integer(range->step);
+    else
+        return false;
+    return true;
+}
+
+static bool number_attribute(const struct object *number, struct text name, struct object *value)
+{
+    bool integral = object_is_integral(number);
+    struct object self = integral ? object_integer(object_to_integer(number)) : *number;
+    if (text_equals_string(name, "real") || (integral && text_equals_string(name, "numerator")))
+        *value = self;
+    else if (text_equals_string(name, "imag"))
+        *value = integral ? object_integer(0) : object_float(0);
+    else if (integral && text_equals_string(name, "denominator"))
+        *value = object_integer(1);
+    else
+        return false;
+    return true;
+}
+
+// The tuples of `groupby` have names for their two items.
+static bool group_attribute(const struct object *tuple, struct text name, struct object *value)
+{
+    if (tuple->kind != OBJECT_TUPLE || !tuple->detail || tuple->sequence->n_items != 2)
+        return false;
+    if (text_equals_string(name, "grouper"))
+        *value = tuple->sequence->items[0];
+    else if (text_equals_string(name, "list"))
+        *value = tuple->sequence->items[1];
+    else
+        return false;
+    return true;
+}
+
+static bool cycler_attribute(struct rendering *rendering, const struct cycler *cycler, struct text name,
+                             struct object *value, bool *known)
+{
+    *known = true;
+    if (text_equals_string(name, "current"))
+        *value = cycler->items[cycler->position];
+    else if (text_equals_string(name, "pos"))
+        *value = object_integer((int64_t)cycler->position);
+    else if (text_equals_string(name, "items"))
+        return list_wrap(rendering, cycler->items, cycler->n_items, OBJECT_TUPLE, value);
+    else
+        *known = false;
+    return true;
+}
+
+static bool joiner_attribute(const struct joiner *joiner, struct text name, struct object *value)
+{
+    if (text_equals_string(name, "sep"))
+        *value = joiner->separator;
+    else if (text_equals_string(name, "used"))
+        *value = object_bool(joiner->used);
+    else
+        return false;
+    return true;
+}
+
+// Python's getattr(owner, name). *known is false where that raises AttributeError.
+static bool get_attribute(struct rendering *rendering, const struct object *owner, struct text name,
+                          struct object *value, bool *known)
+{
+    *known = false;
+    switch ((enum object_kind)owner->kind) {
+    case OBJECT_UNDEFINED:
+        if (!is_dunder(name))
+            return object_fail_undefined(rendering, owner);
+        break;
+    case OBJECT_NAMESPACE:
+        return namespace_attribute(rendering, owner, name, value, known);
+    case OBJECT_LOOP:
+        if (!loop_attribute(rendering, owner->loop, name, value, known))
+            return false;
+        break;
+    case OBJECT_MACRO:
+        if (!call_macro_attribute(rendering, owner->macro, name, value, known))
+            return false;
+        break;
+    case OBJECT_CYCLER:
+        if (!cycler_attribute(rendering, owner->cycler, name, value, known))
+            return false;
+        break;
+    case OBJECT_JOINER:
+        *known = joiner_attribute(owner->joiner, name, value);
+        break;
+    case OBJECT_RANGE:
+        *known = range_attribute(owner->range, name, value);
+        break;
+    case OBJECT_BOOL:
+    case OBJECT_INTEGER:
+    case OBJECT_FLOAT:
+        *known = number_attribute(owner, name, value);
+        break;
+    case OBJECT_TUPLE:
+        *known = group_attribute(owner, name, value);
+        break;
+    default:
+        break;
+    }
+    if (*known)
+        return true;
+    const struct function *method = functions_find_method((enum object_kind)owner->kind, name);
+    *known = method || is_dunder(name);
+    if (method)
+        return access_method(rendering, owner, name, method, value);
+    if (*known)
+        *value = undefined_of(UNDEFINED_UNSAFE, owner, name);
+    return true;
+}
+
+bool access_attribute_only(struct rendering *rendering, const struct object *owner, struct text name,
+                           struct object *value)
+{
+    bool known;
+    if (!get_attribute(rendering, owner, name, value, &known))
+        return false;
+    if (!known)
+        *value = undefined_of(UNDEFINED_ATTRIBUTE, owner, name);
+    return true;
+}
+
+bool access_attribute_of_dict(struct rendering *rendering, const struct object *owner, struct text name,
+                              const struct function *dict_method, struct object *value)
+{
+    if (dict_method)
+        return access_method(rendering, owner, name, dict_method, value);
+    const struct object *found;
+    if (!dict_find_text(rendering, owner->dict, name, &found))
+        return false;
+    *value =
+        found ? *found : undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
+    return true;
+}
+
+bool access_attribute(struct rendering *rendering, const struct object *owner, struct text name,
+                      struct object *value)
+{
+    if (owner->kind != OBJECT_DICT)
+        return access_attribute_only(rendering, owner, name, value);
+    return access_attribute_of_dict(rendering, owner, name, functions_find_method(OBJECT_DICT, name), value);
+}
+
+// No such item: an attribute of that name may be meant.
+static bool item_fallback(struct rendering *rendering, const struct object *owner, const struct object *index,
+                          struct object *value)
+{
+    if (index->kind == OBJECT_STRING)
+        return access_attribute_only(rendering, owner, index->text, value);
+    size_t start = rendering->text.size;
+    struct object printed;
+    if (!represent_add_repr(rendering, index) || !rendering_take(rendering, start, &printed))
+        return false;
+    *value = undefined_of(UNDEFINED_ELEMENT, owner, printed.text);
+    return true;
+}
+
+static bool dict_item(struct rendering *rendering, const struct object *owner, const struct object *index,
+                      struct object *value)
+{
+    const struct object *found = NULL;
+    bool hashable = index->kind != OBJECT_LIST && index->kind != OBJECT_DICT && index->kind != OBJECT_VIEW;
+    if (hashable && !dict_find(rendering, owner->dict, index, &found))
+        return false;
+    if (!found)
+        return item_fallback(rendering, owner, index, value);
+    *value = *found;
+    return true;
+}
+
+static bool text_item(struct rendering *rendering, struct text text, int64_t position, struct object *value)
+{
+    *value = object_string(codepoints_slice(text, (size_t)position, (size_t)position + 1));
+    return rendering_spend_bytes(rendering, text.size);
+}
+
+bool access_item(struct rendering *rendering, const struct object *owner, const struct object *index,
+                 struct object *value)
+{
+    if (owner->kind == OBJECT_DICT)
+        return dict_item(rendering, owner, index, value);
+    if (owner->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, owner);
+    bool indexed = object_is_sequence(owner) || owner->kind == OBJECT_STRING || owner->kind == OBJECT_RANGE;
+    if (!indexed || !object_is_integral(index))
+        return item_fallback(rendering, owner, index, value);
+    int64_t length, position = object_to_integer(index);
+    bool has_length;
+    if (!object_length(rendering, owner, &length, &has_length))
+        return false;
+    if (position < 0)
+        position += length;
+    if (position < 0 || position >= length)
+        return item_fallback(rendering, owner, index, value);
+    if (owner->kind == OBJECT_STRING)
+        return text_item(rendering, owner->text, position, value);
+    if (owner->kind == OBJECT_RANGE)
+        *value = object_integer(owner->range->start + position * owner->range->step);
+    else
+        *value = owner->sequence->items[position];
+    return true;
+}
+
+struct bounds {
+    int64_t start, step, count; // the positions start, start + step, ...
+    int64_t stop;
+};
+
+static bool bound(struct rendering *rendering, const struct object *part, int64_t missing, int64_t length,
+                  int64_t lowest, int64_t highest, int64_t *position)
+{
+    if (part->kind == OBJECT_MISSING || part->kind == OBJECT_NONE) {
+        *position = missing;
+        return true;
+    }
+    if (!object_is_integral(part))
+        return rendering_fail(rendering,
+                              "slice indices must be integers or None or have an __index__ method");
+    int64_t value = object_to_integer(part);
+    if (value < 0)
+        value += length;
+    *position = value < lowest ? lowest : value > highest ? highest : value;
+    return true;
+}
+
+// docs.python.org/3/reference/datamodel.html, slice.indices.
+static bool find_bounds(struct rendering *rendering, const struct object *start, const struct object *stop,
+                        const struct object *step, int64_t length, struct bounds *bounds)
+{
+    if (!bound(rendering, step, 1, 0, INT64_MIN, INT64_MAX, &bounds->step))
+        return false;
+    if (bounds->step == 0)
+        return rendering_fail(rendering, "slice step cannot be zero");
+    if (bounds->step < -INT64_MAX)
+        bounds->step = -INT64_MAX;
+    bool down = bounds->step < 0;
+    int64_t lowest = down ? -1 : 0, highest = down ? length - 1 : length;
+    if (!bound(rendering, start, down ? highest : lowest, length, lowest, highest, &bounds->start) ||
+        !bound(rendering, stop, down ? lowest : highest, length, lowest, highest, &bounds->stop))
+        return false;
+    int64_t distance = down ? bounds->start - bounds->stop : bounds->stop - bounds->start;
+    int64_t stride = down ? -bounds->step : bounds->step;
+    bounds->count = distance <= 0 ? 0 : (distance - 1) / stride + 1;
+    return true;
+}
+
+static bool slice_text(struct rendering *rendering, struct text text, const struct bounds *bounds,
+                       struct object *value)
+{
+    size_t start = rendering->text.size;
+    if (bounds->step == 1 || bounds->count == 0) {
+        size_t first = (size_t)bounds->start;
+        *value = object_string(codepoints_slice(text, first, first + (size_t)bounds->count));
+        return rendering_spend_bytes(rendering, text.size);
+    }
+    // One walk, in the slice's direction, that keeps every stride-th codepoint.
+    bool down = bounds->step < 0;
+    uint64_t stride = (uint64_t)(down ? -bounds->step : bounds->step);
+    size_t offset = codepoints_offset(text, (size_t)bounds->start + down);
+    for (int64_t taken = 0; taken < bounds->count; taken++) {
+        for (uint64_t skip = taken ? stride - 1 : 0; skip > 0; skip--)
+            down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
+        uint32_t codepoint = down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
+        codepoints_add(&rendering->text, codepoint);
+    }
+    return rendering_spend(rendering, text.size) && rendering_take(rendering, start, value);
+}
+
+static bool slice_sequence(struct rendering *rendering, const struct object *owner,
+                           const struct bounds *bounds, struct object *value)
+{
+    const struct object *from = owner->sequence->items;
+    struct object *items;
+    if (bounds->step == 1) // shared: items are immutable
+        return list_wrap(rendering, from ? from + bounds->start : NULL, (size_t)bounds->count,
+                         (enum object_kind)owner->kind, value);
+    if (!list_allocate(rendering, (size_t)bounds->count, (enum object_kind)owner->kind, &items, value))
+        return false;
+    for (int64_t i = 0; i < bounds->count; i++)
+        items[i] = from[bounds->start + i * bounds->step];
+    return true;
+}
+
+static bool slice_range(struct rendering *rendering, const struct range *range, const struct bounds *bounds,
+                        struct object *value)
+{
+    struct range *slice = rendering_allocate(rendering, sizeof *slice);
+    if (!slice)
+        return false;
+    slice->start = range->start + bounds->start * range->step;
+    slice->stop = range->start + bounds->stop * range->step;
+    if (__builtin_mul_overflow(range->step, bounds->step, &slice->step))
+        return rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    slice->n_items = bounds->count;
+    *value = (struct object){.kind = OBJECT_RANGE, .range = slice};
+    return true;
+}
+
+bool access_slice(struct rendering *rendering, const struct object *owner, const struct object *start,
+                  const struct object *stop, const struct object *step, struct object *value)
+{
+    struct bounds bounds;
+    int64_t length;
+    bool has_length;
+    if (owner->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, owner);
+    if (owner->kind == OBJECT_DICT)
+        return rendering_fail(rendering, "unhashable type: 'slice'");
+    if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING && owner->kind != OBJECT_RANGE)
+        return rendering_fail(rendering, "'%s' object is not subscriptable", object_type_name(owner));
+    if (!object_length(rendering, owner, &length, &has_length) ||
+        !find_bounds(rendering, start, stop, step, length, &bounds))
+        return false;
+    if (owner->kind == OBJECT_STRING)
+        return slice_text(rendering, owner->text, &bounds, value);
+    if (owner->kind == OBJECT_RANGE)
+        return slice_range(rendering, owner->range, &bounds, value);
+    return slice_sequence(rendering, owner, &bounds, value);
+}

@@ -1,0 +1,188 @@
+// Functions that every template sees.
+#include "engine/template/arguments.h"
+#include "engine/template/container.h"
+#include "engine/template/iterator.h"
+#include "engine/template/rendering.h"
+#include "engine/template/represent.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { RANGE_ITEMS_MAX = 100000 }; // of jinja's sandbox
+
+static bool range(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    int64_t numbers[3] = {0, 0, 1};
+    size_t n_given = 0;
+    for (; n_given < 3 && call->items[n_given].kind != OBJECT_MISSING; n_given++)
+        if (call->items[n_given].kind == OBJECT_NONE ||
+            !argument_integer(rendering, &call->items[n_given], 0, &numbers[n_given]))
+            return rendering_fail(rendering, "'%s' object cannot be interpreted as an integer",
+                                  object_type_name(&call->items[n_given]));
+    if (n_given == 1) {
+        numbers[1] = numbers[0];
+        numbers[0] = 0;
+    }
+    int64_t start = numbers[0], stop = numbers[1], step = numbers[2];
+    if (step == 0)
+        return rendering_fail(rendering, "range() arg 3 must not be zero");
+    uint64_t distance = 0, stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    if (step > 0 ? stop > start : stop < start)
+        distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+    uint64_t n_items = distance ? (distance - 1) / stride + 1 : 0;
+    if (n_items > RANGE_ITEMS_MAX)
+        return rendering_fail(rendering, "range too big: the sandbox blocks ranges larger than %d",
+                              RANGE_ITEMS_MAX);
+    struct range *made = rendering_allocate(rendering, sizeof *made);
+    if (!made)
+        return false;
+    *made = (struct range){start, stop, step, (int64_t)n_items};
+    *result = (struct object){.kind = OBJECT_RANGE, .range = made};
+    return true;
+}
+
+// What Python's dict() takes: a mapping or pairs, then keywords.
+static bool make_dict(struct rendering *rendering, const struct call *call, struct dict **made)
+{
+    struct dict *dict = *made = dict_create(rendering, call->n_keywords);
+    if (!dict)
+        return false;
+    if (call->n_items > 1)
+        return rendering_fail(rendering, "dict expected at most 1 argument, got %zu", call->n_items);
+    if (call->n_items == 1 && call->items[0].kind == OBJECT_DICT) {
+        if (!dict_merge(rendering, dict, call->items[0].dict))
+            return false;
+    } else if (call->n_items == 1) {
+        struct object pairs, pair;
+        if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &pairs))
+            return false;
+        for (size_t i = 0; i < pairs.sequence->n_items; i++) {
+            if (!iterator_collect(rendering, &pairs.sequence->items[i], OBJECT_LIST, &pair))
+                return false;
+            if (pair.sequence->n_items != 2)
+                return rendering_fail(rendering,
+                                      "dictionary update sequence element #%zu has length %zu; 2 is required",
+                                      i, pair.sequence->n_items);
+            if (!dict_set(rendering, dict, &pair.sequence->items[0], &pair.sequence->items[1]))
+                return false;
+        }
+    }
+    for (size_t i = 0; i < call->n_keywords; i++)
+        if (!dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value))
+            return false;
+    return true;
+}
+
+static bool dict(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct dict *made;
+    if (!make_dict(rendering, call, &made))
+        return false;
+    *result = dict_object(made);
+    return true;
+}
+
+static bool make_namespace(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    if (!dict(rendering, call, result))
+        return false;
+    result->kind = OBJECT_NAMESPACE;
+    return true;
+}
+
+static bool make_cycler(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    if (call->n_items == 0 || call->n_keywords)
+        return rendering_fail(rendering, "cycler: at least one item has to be provided");
+    struct cycler *made = rendering_allocate(rendering, sizeof *made);
+    struct object *items = rendering_allocate_array(rendering, call->n_items, sizeof *items);
+    if (!made || !items)
+        return false;
+    memcpy(items, call->items, call->n_items * sizeof *items);
+    *made = (struct cycler){items, call->n_items, 0};
+    *result = (struct object){.kind = OBJECT_CYCLER, .cycler = made};
+    return true;
+}
+
+static bool make_joiner(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct joiner *made = rendering_allocate(rendering, sizeof *made);
+    if (!made)
+        return false;
+    made->separator = call->items[0].kind == OBJECT_MISSING ? object_string(TEXT(", ")) : call->items[0];
+    *result = (struct object){.kind = OBJECT_JOINER, .joiner = made};
+    return true;
+}
+
+static bool lipsum(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    (void)call;
+    (void)result;
+    return rendering_fail(rendering, "lipsum() is not supported in chat templates");
+}
+
+static bool raise_exception(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object message;
+    if (!represent_str(rendering, &call->items[0], &message))
+        return false;
+    (void)result;
+    return rendering_fail(rendering, "%.*s", message.text.size > 400 ? 400 : (int)message.text.size,
+                          message.text.data ? message.text.data : "");
+}
+
+// One conversion at a time: the width of what strftime writes stays bounded. Time is UTC and has no
+// fractions; Python prints nothing for the zone of such a time.
+static bool strftime_now(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text format;
+    struct tm parts = {0};
+    time_t now = (time_t)rendering->environment->now;
+    if (call->items[0].kind != OBJECT_STRING)
+        return rendering_fail(rendering, "strftime() argument 1 must be str, not %s",
+                              object_type_name(&call->items[0]));
+    if (!argument_text(rendering, &call->items[0], TEXT(""), &format) || !gmtime_r(&now, &parts))
+        return rendering_fail(rendering, "strftime_now: a time beyond the calendar");
+    size_t start = rendering->text.size;
+    for (size_t i = 0; i < format.size; i++) {
+        char conversion[8] = {0}, text[64];
+        size_t size = 0;
+        if (format.data[i] != '%' || i + 1 == format.size) {
+            buffer_add_byte(&rendering->text, format.data[i]);
+            continue;
+        }
+        conversion[size++] = '%';
+        while (++i < format.size && size < 5 && strchr("-_0^#EO", format.data[i]) && format.data[i])
+            conversion[size++] = format.data[i];
+        char letter = i < format.size ? format.data[i] : '\0';
+        if (letter == 'f')
+            buffer_add_string(&rendering->text, "000000");
+        else if (letter == '\0' || !strchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%+", letter))
+            return rendering_fail(rendering, "strftime_now: invalid format string");
+        if (letter == 'f' || letter == 'z' || letter == 'Z')
+            continue;
+        conversion[size] = letter;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        buffer_add(&rendering->text, text, strftime(text, sizeof text, conversion, &parts));
+#pragma GCC diagnostic pop
+    }
+    return rendering_take(rendering, start, result);
+}
+
+static const struct function functions[] = {
+    {.name = "range",
+     .run = range,
+     .n_required = 1,
+     .parameters = {"start", "stop", "step"},
+     .positional_only = true},
+    {.name = "dict", .run = dict, .any_arguments = true},
+    {.name = "namespace", .run = make_namespace, .any_arguments = true},
+    {.name = "cycler", .run = make_cycler, .any_arguments = true},
+    {.name = "joiner", .run = make_joiner, .parameters = {"sep"}},
+    {.name = "lipsum", .run = lipsum, .any_arguments = true},
+    {.name = "raise_exception", .run = raise_exception, .n_required = 1, .parameters = {"message"}},
+    {.name = "strftime_now", .run = strftime_now, .n_required = 1, .parameters = {"format"}},
+};
+
+const struct function_table globals_table = {functions, sizeof functions / sizeof functions[0]};

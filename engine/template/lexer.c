@@ -1,0 +1,404 @@
+#include "engine/template/lexer.h"
+#include "engine/template/character.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/literal.h"
+
+#include <string.h>
+
+#define NOWHERE SIZE_MAX
+
+static const struct operator_text {
+    char text[3];
+    enum token_kind kind;
+} operators[] = {
+    {"//", TOKEN_FLOOR_DIVIDE},
+    {"**", TOKEN_POWER},
+    {"==", TOKEN_EQUAL},
+    {"!=", TOKEN_NOT_EQUAL},
+    {">=", TOKEN_GREATER_EQUAL},
+    {"<=", TOKEN_LESS_EQUAL},
+    {"+", TOKEN_ADD},
+    {"-", TOKEN_SUBTRACT},
+    {"/", TOKEN_DIVIDE},
+    {"*", TOKEN_MULTIPLY},
+    {"%", TOKEN_MODULO},
+    {"~", TOKEN_TILDE},
+    {"[", TOKEN_LEFT_BRACKET},
+    {"]", TOKEN_RIGHT_BRACKET},
+    {"(", TOKEN_LEFT_PARENTHESIS},
+    {")", TOKEN_RIGHT_PARENTHESIS},
+    {"{", TOKEN_LEFT_BRACE},
+    {"}", TOKEN_RIGHT_BRACE},
+    {">", TOKEN_GREATER},
+    {"<", TOKEN_LESS},
+    {"=", TOKEN_ASSIGN},
+    {".", TOKEN_DOT},
+    {":", TOKEN_COLON},
+    {"|", TOKEN_PIPE},
+    {",", TOKEN_COMMA},
+    {";", TOKEN_SEMICOLON},
+};
+
+const char *token_kind_name(enum token_kind kind)
+{
+    static const char *const names[] = {
+        [TOKEN_END] = "end of template",
+        [TOKEN_DATA] = "template text",
+        [TOKEN_VARIABLE_BEGIN] = "begin of print statement",
+        [TOKEN_VARIABLE_END] = "end of print statement",
+        [TOKEN_BLOCK_BEGIN] = "begin of statement block",
+        [TOKEN_BLOCK_END] = "end of statement block",
+        [TOKEN_NAME] = "name",
+        [TOKEN_STRING] = "string",
+        [TOKEN_INTEGER] = "integer",
+        [TOKEN_FLOAT] = "float",
+    };
+    if (kind < TOKEN_ADD)
+        return names[kind];
+    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++)
+        if (operators[i].kind == kind)
+            return operators[i].text;
+    return "?";
+}
+
+static enum status fail(struct lexer *lexer, const char *what)
+{
+    return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: %s", lexer->line, what);
+}
+
+enum status lexer_start(struct lexer *lexer, struct text source, struct arena *arena, struct error *error)
+{
+    *lexer = (struct lexer){.line = 1, .arena = arena, .error = error};
+    if (source.size > TEMPLATE_SOURCE_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "chat template of %zu bytes, at most %d",
+                         source.size, TEMPLATE_SOURCE_BYTES_MAX);
+    if (!utf8_valid(source.data, source.size))
+        return error_set(error, STATUS_REFUSE, ERROR_INVALID_ENCODING, "the chat template is not UTF-8");
+    char *copy = arena_allocate(arena, source.size + 1);
+    if (!copy)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+    size_t size = 0;
+    for (size_t i = 0; i < source.size; i++) {
+        char byte = source.data[i];
+        if (byte == '\r') {
+            byte = '\n';
+            if (i + 1 < source.size && source.data[i + 1] == '\n')
+                i++;
+        }
+        copy[size++] = byte;
+    }
+    if (size && copy[size - 1] == '\n')
+        size--;
+    lexer->source = (struct text){copy, size};
+    return STATUS_OK;
+}
+
+static bool at(const struct lexer *lexer, size_t position, const char *string)
+{
+    size_t size = strlen(string);
+    return lexer->source.size - position >= size && memcmp(lexer->source.data + position, string, size) == 0;
+}
+
+static char byte_at(const struct lexer *lexer, size_t position)
+{
+    return position < lexer->source.size ? lexer->source.data[position] : '\0';
+}
+
+static size_t skip_space(const struct lexer *lexer, size_t position)
+{
+    while (position < lexer->source.size) {
+        size_t next = position;
+        if (!character_is_space(codepoints_next(lexer->source, &next)))
+            break;
+        position = next;
+    }
+    return position;
+}
+
+static void advance(struct lexer *lexer, size_t position)
+{
+    for (size_t i = lexer->position; i < position; i++)
+        lexer->line += lexer->source.data[i] == '\n';
+    lexer->position = position;
+}
+
+// Where the tag's end, `closing` with an optional - or +, stops, or NOWHERE when it is not at `position`.
+static size_t tag_end(const struct lexer *lexer, size_t position, const char *closing, bool is_block)
+{
+    char sign = byte_at(lexer, position);
+    if (sign == '-' && at(lexer, position + 1, closing))
+        return skip_space(lexer, position + 3);
+    if (is_block && sign == '+' && at(lexer, position + 1, closing))
+        return position + 3;
+    if (!at(lexer, position, closing))
+        return NOWHERE;
+    return position + 2 + (is_block && byte_at(lexer, position + 2) == '\n');
+}
+
+// The text before a tag, less what the tag's sign or lstrip_blocks take from it.
+static struct text strip_data(const struct lexer *lexer, size_t start, size_t stop, char sign,
+                              bool is_variable)
+{
+    struct text text = {lexer->source.data + start, stop - start};
+    size_t end = text.size;
+    while (end > 0) {
+        size_t before = end;
+        uint32_t codepoint = codepoints_previous(text, &before);
+        if (!character_is_space(codepoint) || (sign != '-' && codepoint == '\n'))
+            break;
+        end = before;
+    }
+    if (sign == '-') {
+        text.size = end;
+    } else if (sign != '+' && !is_variable) {
+        bool line_start =
+            end > 0 ? text.data[end - 1] == '\n' : start == 0 || lexer->source.data[start - 1] == '\n';
+        if (line_start)
+            text.size = end;
+    }
+    return text;
+}
+
+static bool is_sign(char byte)
+{
+    return byte == '-' || byte == '+';
+}
+
+// Whether a block tag at `position` holds `word` alone; *sign its opening sign. Returns where the tag's word
+// ends.
+static size_t word_tag(const struct lexer *lexer, size_t position, const char *word, char *sign)
+{
+    size_t after = position + 2;
+    *sign = byte_at(lexer, after);
+    if (is_sign(*sign))
+        after++;
+    after = skip_space(lexer, after);
+    if (!at(lexer, after, word))
+        return NOWHERE;
+    return skip_space(lexer, after + strlen(word));
+}
+
+static size_t find(const struct lexer *lexer, size_t position, const char *what)
+{
+    const char *found =
+        memmem(lexer->source.data + position, lexer->source.size - position, what, strlen(what));
+    return found ? (size_t)(found - lexer->source.data) : NOWHERE;
+}
+
+// Behind {% raw %}, at `position`. The data up to {% endraw %} is the token.
+static enum status lex_raw(struct lexer *lexer, size_t position, struct token *token)
+{
+    advance(lexer, position);
+    for (size_t tag = find(lexer, position, "{%"); tag != NOWHERE; tag = find(lexer, tag + 1, "{%")) {
+        char sign;
+        size_t close = word_tag(lexer, tag, "endraw", &sign);
+        size_t end = close == NOWHERE ? NOWHERE : tag_end(lexer, close, "%}", true);
+        if (end == NOWHERE)
+            continue;
+        *token = (struct token){.kind = TOKEN_DATA, .line = lexer->line};
+        token->text = strip_data(lexer, position, tag, sign, false);
+        advance(lexer, end);
+        return STATUS_OK;
+    }
+    return fail(lexer, "missing end of raw directive");
+}
+
+static enum status skip_comment(struct lexer *lexer, size_t position)
+{
+    advance(lexer, position + 2 + is_sign(byte_at(lexer, position + 2)));
+    size_t close = find(lexer, lexer->position, "#}");
+    if (close == NOWHERE)
+        return fail(lexer, "missing end of comment tag");
+    if (close > lexer->position && is_sign(lexer->source.data[close - 1]))
+        close--;
+    advance(lexer, tag_end(lexer, close, "#}", true));
+    return STATUS_OK;
+}
+
+static size_t find_tag(const struct lexer *lexer)
+{
+    for (size_t position = lexer->position;; position++) {
+        position = find(lexer, position, "{");
+        if (position == NOWHERE)
+            return lexer->source.size;
+        char next = byte_at(lexer, position + 1);
+        if (next == '{' || next == '%' || next == '#')
+            return position;
+    }
+}
+
+// The tag at the position: its opening is the token, or of a raw block what it holds.
+static enum status lex_tag(struct lexer *lexer, struct token *token)
+{
+    size_t tag = lexer->position;
+    char type = byte_at(lexer, tag + 1), raw_sign;
+    size_t raw = type == '%' ? word_tag(lexer, tag, "raw", &raw_sign) : NOWHERE;
+    // A closing + means nothing to `raw`, and the newline behind it stays.
+    if (raw != NOWHERE && at(lexer, raw, "%}"))
+        return lex_raw(lexer, raw + 2, token);
+    if (raw != NOWHERE && at(lexer, raw, "-%}"))
+        return lex_raw(lexer, skip_space(lexer, raw + 3), token);
+    *token =
+        (struct token){.kind = type == '{' ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, .line = lexer->line};
+    lexer->state = type == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
+    advance(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
+    return STATUS_OK;
+}
+
+// Text, or when there is none before the next tag, the opening of that.
+static enum status lex_data(struct lexer *lexer, struct token *token)
+{
+    for (;;) {
+        size_t start = lexer->position, tag = find_tag(lexer);
+        bool at_end = tag == lexer->source.size;
+        char type = byte_at(lexer, tag + 1);
+        *token = (struct token){.kind = TOKEN_DATA, .line = lexer->line};
+        token->text = (struct text){lexer->source.data + start, tag - start};
+        if (!at_end)
+            token->text = strip_data(lexer, start, tag, byte_at(lexer, tag + 2), type == '{');
+        advance(lexer, tag);
+        if (token->text.size)
+            return STATUS_OK;
+        token->kind = TOKEN_END;
+        token->line = lexer->line;
+        if (at_end)
+            return STATUS_OK;
+        if (type != '#')
+            return lex_tag(lexer, token);
+        if (skip_comment(lexer, tag) != STATUS_OK)
+            return lexer->error->status;
+    }
+}
+
+static bool is_name_character(uint32_t codepoint)
+{
+    if (codepoint < 128)
+        return (codepoint >= 'a' && codepoint <= 'z') || (codepoint >= 'A' && codepoint <= 'Z') ||
+               (codepoint >= '0' && codepoint <= '9') || codepoint == '_';
+    return character_classes(codepoint) & (CHARACTER_IDENTIFIER | CHARACTER_ALPHA | CHARACTER_NUMERIC);
+}
+
+static enum status lex_name(struct lexer *lexer, size_t stop, struct token *token)
+{
+    token->kind = TOKEN_NAME;
+    token->text = (struct text){lexer->source.data + lexer->position, stop - lexer->position};
+    for (size_t i = 0; i < token->text.size;) {
+        uint32_t wanted = i ? CHARACTER_IDENTIFIER : CHARACTER_IDENTIFIER_START;
+        if (!(character_classes(codepoints_next(token->text, &i)) & wanted))
+            return fail(lexer, "invalid character in identifier");
+    }
+    lexer->position = stop;
+    return STATUS_OK;
+}
+
+static enum status lex_string(struct lexer *lexer, size_t stop, struct token *token)
+{
+    struct text body = {lexer->source.data + lexer->position + 1, stop - lexer->position - 2};
+    const char *problem = NULL;
+    token->kind = TOKEN_STRING;
+    if (!literal_unescape(body, lexer->arena, &token->text, &problem)) {
+        if (!problem)
+            return error_set(lexer->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                             "no memory for a chat template");
+        return fail(lexer, problem);
+    }
+    advance(lexer, stop);
+    return STATUS_OK;
+}
+
+static enum status balance(struct lexer *lexer, enum token_kind kind)
+{
+    static const char closing[] = {
+        [TOKEN_LEFT_BRACKET] = ']', [TOKEN_LEFT_PARENTHESIS] = ')', [TOKEN_LEFT_BRACE] = '}'};
+    const char *text = token_kind_name(kind);
+    if (kind == TOKEN_LEFT_BRACKET || kind == TOKEN_LEFT_PARENTHESIS || kind == TOKEN_LEFT_BRACE) {
+        if (lexer->n_brackets == TEMPLATE_NESTING_MAX)
+            return error_set(lexer->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "line %u: nested more than %d levels deep", lexer->line, TEMPLATE_NESTING_MAX);
+        lexer->brackets[lexer->n_brackets++] = closing[kind];
+    } else if (kind == TOKEN_RIGHT_BRACKET || kind == TOKEN_RIGHT_PARENTHESIS || kind == TOKEN_RIGHT_BRACE) {
+        char expected = lexer->n_brackets ? lexer->brackets[--lexer->n_brackets] : '\0';
+        if (!expected)
+            return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: unexpected '%s'",
+                             lexer->line, text);
+        if (expected != text[0])
+            return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE,
+                             "line %u: unexpected '%s', expected '%c'", lexer->line, text, expected);
+    }
+    return STATUS_OK;
+}
+
+static enum status lex_operator(struct lexer *lexer, struct token *token)
+{
+    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
+        if (!at(lexer, lexer->position, operators[i].text))
+            continue;
+        token->kind = operators[i].kind;
+        token->text = (struct text){lexer->source.data + lexer->position, strlen(operators[i].text)};
+        lexer->position += token->text.size;
+        return balance(lexer, token->kind);
+    }
+    size_t stop = lexer->position;
+    codepoints_next(lexer->source, &stop);
+    return error_set(lexer->error, STATUS_REFUSE, ERROR_TEMPLATE, "line %u: unexpected character '%.*s'",
+                     lexer->line, (int)(stop - lexer->position), lexer->source.data + lexer->position);
+}
+
+static size_t string_end(const struct lexer *lexer)
+{
+    char quote = lexer->source.data[lexer->position];
+    for (size_t i = lexer->position + 1; i < lexer->source.size; i++) {
+        if (lexer->source.data[i] == quote)
+            return i + 1;
+        if (lexer->source.data[i] == '\\')
+            i++;
+    }
+    return NOWHERE;
+}
+
+static enum status lex_number(struct lexer *lexer, struct token *token)
+{
+    bool after_dot = lexer->position > 0 && lexer->source.data[lexer->position - 1] == '.';
+    struct text rest = {lexer->source.data + lexer->position, lexer->source.size - lexer->position};
+    struct literal_number number;
+    if (!literal_number(rest, after_dot, &number))
+        return fail(lexer, "a number beyond 64 bits");
+    token->kind = number.is_float ? TOKEN_FLOAT : TOKEN_INTEGER;
+    token->integer = number.integer;
+    token->number = number.number;
+    token->text = (struct text){rest.data, number.size};
+    lexer->position += number.size;
+    return STATUS_OK;
+}
+
+enum status lexer_next(struct lexer *lexer, struct token *token)
+{
+    if (lexer->state == LEXER_DATA)
+        return lex_data(lexer, token);
+    advance(lexer, skip_space(lexer, lexer->position));
+    *token = (struct token){.kind = TOKEN_END, .line = lexer->line};
+    if (lexer->position == lexer->source.size)
+        return STATUS_OK;
+    bool is_block = lexer->state == LEXER_BLOCK;
+    size_t end = NOWHERE;
+    if (!lexer->n_brackets)
+        end = tag_end(lexer, lexer->position, is_block ? "%}" : "}}", is_block);
+    if (end != NOWHERE) {
+        token->kind = is_block ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END;
+        advance(lexer, end);
+        lexer->state = LEXER_DATA;
+        return STATUS_OK;
+    }
+    char first = lexer->source.data[lexer->position];
+    if (first >= '0' && first <= '9')
+        return lex_number(lexer, token);
+    size_t stop = lexer->position;
+    for (size_t next = stop; next < lexer->source.size; stop = next)
+        if (!is_name_character(codepoints_next(lexer->source, &next)))
+            break;
+    if (stop > lexer->position)
+        return lex_name(lexer, stop, token);
+    if ((first == '\'' || first == '"') && string_end(lexer) != NOWHERE)
+        return lex_string(lexer, string_end(lexer), token);
+    return lex_operator(lexer, token);
+}

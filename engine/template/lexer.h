@@ -1,0 +1,74 @@
+// A template's source as tokens, with jinja's rules of whitespace: trim_blocks (the newline behind a block
+// goes), lstrip_blocks (blanks before a block at the start of a line go), - and + against either.
+#pragma once
+
+#include "engine/template/template.h"
+#include "schemas/arena.h"
+
+#include <stdbool.h>
+
+enum token_kind {
+    TOKEN_END, // of the template
+    TOKEN_DATA,
+    TOKEN_VARIABLE_BEGIN,
+    TOKEN_VARIABLE_END,
+    TOKEN_BLOCK_BEGIN,
+    TOKEN_BLOCK_END,
+    TOKEN_NAME,
+    TOKEN_STRING,
+    TOKEN_INTEGER,
+    TOKEN_FLOAT,
+    TOKEN_ADD,
+    TOKEN_SUBTRACT,
+    TOKEN_DIVIDE,
+    TOKEN_FLOOR_DIVIDE,
+    TOKEN_MULTIPLY,
+    TOKEN_MODULO,
+    TOKEN_POWER,
+    TOKEN_TILDE,
+    TOKEN_LEFT_BRACKET,
+    TOKEN_RIGHT_BRACKET,
+    TOKEN_LEFT_PARENTHESIS,
+    TOKEN_RIGHT_PARENTHESIS,
+    TOKEN_LEFT_BRACE,
+    TOKEN_RIGHT_BRACE,
+    TOKEN_EQUAL,
+    TOKEN_NOT_EQUAL,
+    TOKEN_GREATER,
+    TOKEN_GREATER_EQUAL,
+    TOKEN_LESS,
+    TOKEN_LESS_EQUAL,
+    TOKEN_ASSIGN,
+    TOKEN_DOT,
+    TOKEN_COLON,
+    TOKEN_PIPE,
+    TOKEN_COMMA,
+    TOKEN_SEMICOLON,
+};
+
+struct token {
+    enum token_kind kind;
+    uint32_t line;
+    struct text text; // data, name, string (unescaped); others: as written
+    int64_t integer;
+    double number;
+};
+
+enum lexer_state { LEXER_DATA, LEXER_BLOCK, LEXER_VARIABLE };
+
+struct lexer {
+    struct text source; // newlines are \n, the last one is gone
+    size_t position;
+    uint32_t line;
+    enum lexer_state state;
+    char brackets[TEMPLATE_NESTING_MAX]; // the closing ones awaited
+    size_t n_brackets;
+    struct arena *arena; // of unescaped strings
+    struct error *error;
+};
+
+// Errors here and below: STATUS_REFUSE, ERROR_TEMPLATE or ERROR_LIMIT_EXCEEDED, with the line.
+enum status lexer_start(struct lexer *lexer, struct text source, struct arena *arena,
+                        struct error *error) WARN_UNUSED;
+enum status lexer_next(struct lexer *lexer, struct token *token) WARN_UNUSED;
+const char *token_kind_name(enum token_kind kind);

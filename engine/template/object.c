@@ -1,0 +1,440 @@
+#include "engine/template/object.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/container.h"
+#include "engine/template/loop.h"
+#include "engine/template/rendering.h"
+#include "engine/template/represent.h"
+#include "schemas/hash.h"
+
+#include <math.h>
+#include <string.h>
+
+struct object object_undefined_hint(const char *hint)
+{
+    return object_undefined(UNDEFINED_HINT, text_from_string(hint));
+}
+
+static const char *const view_names[] = {
+    [VIEW_KEYS] = "dict_keys", [VIEW_VALUES] = "dict_values", [VIEW_ITEMS] = "dict_items"};
+
+const char *object_type_name(const struct object *object)
+{
+    static const char *const names[] = {
+        [OBJECT_MISSING] = "Undefined",
+        [OBJECT_UNDEFINED] = "Undefined",
+        [OBJECT_NONE] = "NoneType",
+        [OBJECT_BOOL] = "bool",
+        [OBJECT_INTEGER] = "int",
+        [OBJECT_FLOAT] = "float",
+        [OBJECT_STRING] = "str",
+        [OBJECT_LIST] = "list",
+        [OBJECT_TUPLE] = "tuple",
+        [OBJECT_DICT] = "dict",
+        [OBJECT_RANGE] = "range",
+        [OBJECT_VIEW] = "dict_keys",
+        [OBJECT_GENERATOR] = "generator",
+        [OBJECT_NAMESPACE] = "Namespace",
+        [OBJECT_LOOP] = "LoopContext",
+        [OBJECT_MACRO] = "Macro",
+        [OBJECT_FUNCTION] = "builtin_function_or_method",
+        [OBJECT_CYCLER] = "Cycler",
+        [OBJECT_JOINER] = "Joiner",
+    };
+    if (object->kind == OBJECT_VIEW)
+        return view_names[object->detail];
+    return names[object->kind];
+}
+
+const char *object_owner_name(enum object_kind kind, enum view_kind view)
+{
+    static const char *const names[] = {
+        [OBJECT_NAMESPACE] = "jinja2.utils.Namespace object",
+        [OBJECT_LOOP] = "jinja2.runtime.LoopContext object",
+        [OBJECT_MACRO] = "jinja2.runtime.Macro object",
+        [OBJECT_CYCLER] = "jinja2.utils.Cycler object",
+        [OBJECT_JOINER] = "jinja2.utils.Joiner object",
+        [OBJECT_NONE] = "None",
+        [OBJECT_BOOL] = "bool object",
+        [OBJECT_INTEGER] = "int object",
+        [OBJECT_FLOAT] = "float object",
+        [OBJECT_STRING] = "str object",
+        [OBJECT_LIST] = "list object",
+        [OBJECT_TUPLE] = "tuple object",
+        [OBJECT_DICT] = "dict object",
+        [OBJECT_RANGE] = "range object",
+        [OBJECT_GENERATOR] = "generator object",
+        [OBJECT_FUNCTION] = "builtin_function_or_method object",
+    };
+    if (kind == OBJECT_VIEW)
+        return view_names[view];
+    return names[kind] ? names[kind] : "object";
+}
+
+bool object_truth(const struct object *object)
+{
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_MISSING:
+    case OBJECT_UNDEFINED:
+    case OBJECT_NONE:
+        return false;
+    case OBJECT_BOOL:
+        return object->boolean;
+    case OBJECT_INTEGER:
+        return object->integer != 0;
+    case OBJECT_FLOAT:
+        return object->number != 0;
+    case OBJECT_STRING:
+        return object->text.size > 0;
+    case OBJECT_LIST:
+    case OBJECT_TUPLE:
+        return object->sequence->n_items > 0;
+    case OBJECT_DICT:
+    case OBJECT_VIEW:
+        return object->dict->n_entries > 0;
+    case OBJECT_RANGE:
+        return object->range->n_items > 0;
+    case OBJECT_GENERATOR:
+    case OBJECT_NAMESPACE:
+    case OBJECT_LOOP: // its length is at least 1 while it exists
+    case OBJECT_MACRO:
+    case OBJECT_FUNCTION:
+    case OBJECT_CYCLER:
+    case OBJECT_JOINER:
+        break;
+    }
+    return true;
+}
+
+bool object_length(struct rendering *rendering, const struct object *object, int64_t *length,
+                   bool *has_length)
+{
+    *has_length = true;
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_UNDEFINED:
+        *length = 0;
+        return true;
+    case OBJECT_STRING:
+        *length = (int64_t)codepoints_count(object->text);
+        return rendering_spend_bytes(rendering, object->text.size);
+    case OBJECT_LIST:
+    case OBJECT_TUPLE:
+        *length = (int64_t)object->sequence->n_items;
+        return true;
+    case OBJECT_DICT:
+    case OBJECT_VIEW:
+        *length = object->dict->n_entries;
+        return true;
+    case OBJECT_RANGE:
+        *length = object->range->n_items;
+        return true;
+    case OBJECT_LOOP:
+        return loop_length(rendering, object->loop, length);
+    default:
+        *has_length = false;
+        return true;
+    }
+}
+
+// Exact, as Python compares: a large integer is not rounded to a double first.
+static int compare_numbers(const struct object *a, const struct object *b)
+{
+    if (object_is_integral(a) && object_is_integral(b)) {
+        int64_t x = object_to_integer(a), y = object_to_integer(b);
+        return (x > y) - (x < y);
+    }
+    double x = object_to_double(a), y = object_to_double(b);
+    if (x != y || a->kind == b->kind)
+        return (x > y) - (x < y);
+    // Equal after rounding, and below 2^63 in magnitude or exactly there.
+    bool a_is_float = a->kind == OBJECT_FLOAT;
+    double number = a_is_float ? x : y;
+    int64_t integer = object_to_integer(a_is_float ? b : a);
+    int order; // of the integer against the float
+    if (number >= 0x1p63)
+        order = -1;
+    else
+        order = (integer > (int64_t)number) - (integer < (int64_t)number);
+    return a_is_float ? -order : order;
+}
+
+static bool is_nan(const struct object *object)
+{
+    return object->kind == OBJECT_FLOAT && isnan(object->number);
+}
+
+static bool same_pointer(const struct object *a, const struct object *b)
+{
+    return a->kind == b->kind && a->sequence == b->sequence;
+}
+
+static bool sequences_equal(struct rendering *rendering, const struct sequence *a, const struct sequence *b,
+                            bool *equal)
+{
+    *equal = a->n_items == b->n_items;
+    for (size_t i = 0; *equal && i < a->n_items; i++)
+        if (!object_equal(rendering, &a->items[i], &b->items[i], equal))
+            return false;
+    return true;
+}
+
+static bool dicts_equal(struct rendering *rendering, struct dict *a, struct dict *b, bool *equal)
+{
+    *equal = a->n_entries == b->n_entries;
+    for (size_t i = 0; *equal && i < a->n_entries; i++) {
+        const struct object *other;
+        if (!dict_find(rendering, b, &a->entries[i].key, &other))
+            return false;
+        if (!other)
+            *equal = false;
+        else if (!object_equal(rendering, &a->entries[i].value, other, equal))
+            return false;
+    }
+    return true;
+}
+
+static bool ranges_equal(const struct range *a, const struct range *b)
+{
+    if (a->n_items != b->n_items)
+        return false;
+    if (a->n_items == 0)
+        return true;
+    return a->start == b->start && (a->n_items == 1 || a->step == b->step);
+}
+
+static bool containers_equal(struct rendering *rendering, const struct object *a, const struct object *b,
+                             bool *equal)
+{
+    if (!rendering_spend(rendering, 1) || !rendering_enter(rendering))
+        return false;
+    bool ok;
+    if (a->kind == OBJECT_DICT)
+        ok = dicts_equal(rendering, a->dict, b->dict, equal);
+    else
+        ok = sequences_equal(rendering, a->sequence, b->sequence, equal);
+    rendering_leave(rendering);
+    return ok;
+}
+
+bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b, bool *equal)
+{
+    if (object_is_number(a) && object_is_number(b)) {
+        *equal = !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
+        return true;
+    }
+    *equal = a->kind == b->kind;
+    if (!*equal)
+        return true;
+    switch ((enum object_kind)a->kind) {
+    case OBJECT_STRING:
+        *equal = text_equal(a->text, b->text);
+        return true;
+    case OBJECT_LIST:
+    case OBJECT_TUPLE:
+    case OBJECT_DICT:
+        return same_pointer(a, b) || containers_equal(rendering, a, b, equal);
+    case OBJECT_RANGE:
+        *equal = ranges_equal(a->range, b->range);
+        return true;
+    case OBJECT_VIEW:
+        if (a->detail != b->detail || a->detail == VIEW_VALUES)
+            *equal = a->dict == b->dict && a->detail == b->detail;
+        else
+            return dicts_equal(rendering, a->dict, b->dict, equal);
+        return true;
+    case OBJECT_FUNCTION:
+        *equal = a->function->function == b->function->function;
+        return true;
+    case OBJECT_GENERATOR:
+    case OBJECT_NAMESPACE:
+    case OBJECT_LOOP:
+    case OBJECT_MACRO:
+    case OBJECT_CYCLER:
+    case OBJECT_JOINER:
+        *equal = same_pointer(a, b);
+        return true;
+    default: // none; any two undefined values
+        return true;
+    }
+}
+
+static int compare_texts(struct text a, struct text b)
+{
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common ? memcmp(a.data, b.data, common) : 0; // the order of bytes is that of codepoints
+    return order ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+static bool compare_sequences(struct rendering *rendering, const struct sequence *a, const struct sequence *b,
+                              const char *symbol, int *order)
+{
+    if (!rendering_enter(rendering))
+        return false;
+    size_t i = 0;
+    bool ok = true, equal = true;
+    while (ok && i < a->n_items && i < b->n_items) {
+        ok = rendering_spend(rendering, 1) && object_equal(rendering, &a->items[i], &b->items[i], &equal);
+        if (!equal)
+            break;
+        i++;
+    }
+    *order = (a->n_items > b->n_items) - (a->n_items < b->n_items);
+    if (ok && !equal)
+        ok = object_compare(rendering, &a->items[i], &b->items[i], symbol, order);
+    rendering_leave(rendering);
+    return ok;
+}
+
+bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
+                    const char *symbol, int *order)
+{
+    if (object_is_number(a) && object_is_number(b)) {
+        *order = compare_numbers(a, b);
+        return true;
+    }
+    if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
+    if (a->kind == OBJECT_STRING && b->kind == OBJECT_STRING) {
+        *order = compare_texts(a->text, b->text);
+        return rendering_spend_bytes(rendering, a->text.size);
+    }
+    if (a->kind == b->kind && object_is_sequence(a))
+        return compare_sequences(rendering, a->sequence, b->sequence, symbol, order);
+    return rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
+                          object_type_name(a), object_type_name(b));
+}
+
+static uint64_t hash_number(const struct object *object)
+{
+    double number = object_to_double(object);
+    if (object->kind == OBJECT_FLOAT && (number != floor(number) || fabs(number) >= 0x1p63))
+        return hash_bytes(&number, sizeof number, 1);
+    int64_t integer = object->kind == OBJECT_FLOAT ? (int64_t)number : object_to_integer(object);
+    return hash_bytes(&integer, sizeof integer, 2); // equal numbers hash alike
+}
+
+static bool hash_tuple(struct rendering *rendering, const struct sequence *sequence, uint64_t *hash)
+{
+    if (!rendering_enter(rendering))
+        return false;
+    uint64_t seed = sequence->n_items;
+    bool ok = true;
+    for (size_t i = 0; ok && i < sequence->n_items; i++) {
+        uint64_t item;
+        ok = rendering_spend(rendering, 1) && object_hash(rendering, &sequence->items[i], &item);
+        if (ok)
+            seed = hash_bytes(&item, sizeof item, seed);
+    }
+    *hash = seed;
+    rendering_leave(rendering);
+    return ok;
+}
+
+bool object_hash(struct rendering *rendering, const struct object *object, uint64_t *hash)
+{
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_BOOL:
+    case OBJECT_INTEGER:
+    case OBJECT_FLOAT:
+        *hash = hash_number(object);
+        return true;
+    case OBJECT_STRING:
+        *hash = hash_bytes(object->text.data, object->text.size, 3);
+        return rendering_spend_bytes(rendering, object->text.size);
+    case OBJECT_TUPLE:
+        return hash_tuple(rendering, object->sequence, hash);
+    case OBJECT_LIST:
+    case OBJECT_DICT:
+    case OBJECT_VIEW:
+        return rendering_fail(rendering, "unhashable type: '%s'", object_type_name(object));
+    case OBJECT_MISSING:
+    case OBJECT_UNDEFINED:
+    case OBJECT_NONE:
+    case OBJECT_RANGE:
+    case OBJECT_FUNCTION: // equal ones need not be the same object
+        *hash = object->kind;
+        return true;
+    default:
+        *hash = hash_bytes(&object->sequence, sizeof object->sequence, 4);
+        return true;
+    }
+}
+
+bool object_fail_undefined(struct rendering *rendering, const struct object *undefined)
+{
+    int size = undefined->text.size > 200 ? 200 : (int)undefined->text.size;
+    const char *data = undefined->text.data ? undefined->text.data : "";
+    const char *owner = object_owner_name(undefined->owner, VIEW_KEYS);
+    switch ((enum undefined_reason)undefined->detail) {
+    case UNDEFINED_NAME:
+        return rendering_fail(rendering, "'%.*s' is undefined", size, data);
+    case UNDEFINED_ATTRIBUTE:
+        return rendering_fail(rendering, "'%s' has no attribute '%.*s'", owner, size, data);
+    case UNDEFINED_ELEMENT:
+        return rendering_fail(rendering, "%s has no element %.*s", owner, size, data);
+    case UNDEFINED_UNSAFE:
+        return rendering_fail(rendering, "access to attribute '%.*s' of '%s' is unsafe", size, data, owner);
+    case UNDEFINED_HINT:
+        break;
+    }
+    return rendering_fail(rendering, "%.*s", size, data);
+}
+
+static bool array_from_value(struct rendering *rendering, const struct value *value, struct object *object)
+{
+    struct object *items;
+    if (!list_allocate(rendering, value->array.n_items, OBJECT_LIST, &items, object))
+        return false;
+    for (size_t i = 0; i < value->array.n_items; i++)
+        if (!object_from_value(rendering, &value->array.items[i], &items[i]))
+            return false;
+    return true;
+}
+
+static bool object_from_object(struct rendering *rendering, const struct value *value, struct object *object)
+{
+    struct dict *dict = dict_create(rendering, value->object.n_members);
+    if (!dict)
+        return false;
+    for (size_t i = 0; i < value->object.n_members; i++) {
+        const struct value_member *member = &value->object.members[i];
+        struct dict_entry *entry = &dict->entries[i];
+        entry->key = object_string(member->key); // unique: see value.h
+        if (!object_from_value(rendering, &member->value, &entry->value))
+            return false;
+        dict->n_entries++;
+    }
+    *object = dict_object(dict);
+    return true;
+}
+
+bool object_from_value(struct rendering *rendering, const struct value *value, struct object *object)
+{
+    switch (value->kind) {
+    case VALUE_NULL:
+        *object = OBJECT_NONE_VALUE;
+        return true;
+    case VALUE_BOOL:
+        *object = object_bool(value->boolean);
+        return true;
+    case VALUE_INTEGER:
+        *object = object_integer(value->integer);
+        return true;
+    case VALUE_FLOAT:
+        *object = object_float(value->number);
+        return true;
+    case VALUE_STRING:
+        *object = object_string(value->text);
+        return true;
+    case VALUE_BYTES:
+        return rendering_fail(rendering, "a variable holds bytes; templates read text only");
+    case VALUE_ARRAY:
+    case VALUE_OBJECT:
+        break;
+    }
+    if (!rendering_enter(rendering))
+        return false;
+    bool ok = value->kind == VALUE_ARRAY ? array_from_value(rendering, value, object)
+                                         : object_from_object(rendering, value, object);
+    rendering_leave(rendering);
+    return ok;
+}

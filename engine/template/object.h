@@ -1,0 +1,185 @@
+// The interpreter's values: what a Python value is to a template. Objects are small and copied; what they
+// point to lives in the rendering's arena, or in the template or the caller's variables, and is immutable,
+// except for namespaces, cyclers, joiners, loops and generators. So lists and dicts never form cycles; only a
+// namespace can.
+#pragma once
+
+#include "schemas/text.h"
+#include "schemas/value.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rendering;
+struct function;
+
+enum object_kind {
+    OBJECT_MISSING, // no value: an unset variable, an argument left out
+    OBJECT_UNDEFINED,
+    OBJECT_NONE,
+    OBJECT_BOOL,
+    OBJECT_INTEGER,
+    OBJECT_FLOAT,
+    OBJECT_STRING,
+    OBJECT_LIST,
+    OBJECT_TUPLE,
+    OBJECT_DICT,
+    OBJECT_RANGE,
+    OBJECT_VIEW, // of a dict: keys(), values(), items()
+    OBJECT_GENERATOR,
+    OBJECT_NAMESPACE,
+    OBJECT_LOOP,
+    OBJECT_MACRO,
+    OBJECT_FUNCTION, // global, or a method with its object
+    OBJECT_CYCLER,
+    OBJECT_JOINER,
+};
+
+// Why a value is undefined: the text of the error that using it raises.
+enum undefined_reason {
+    UNDEFINED_NAME,      // text: the variable's name
+    UNDEFINED_ATTRIBUTE, // text: the attribute; `owner`: what lacks it
+    UNDEFINED_ELEMENT,   // text: how the index prints; `owner`: what lacks it
+    UNDEFINED_HINT,      // text: the whole message
+    UNDEFINED_UNSAFE,    // text: the attribute that the sandbox keeps; `owner`
+};
+
+enum view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
+
+struct object {
+    uint8_t kind;   // enum object_kind
+    uint8_t detail; // enum undefined_reason, enum view_kind
+    uint8_t owner;  // enum object_kind, of an undefined attribute's owner
+    bool markup;    // a string that `escape` leaves alone
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        struct text text; // UTF-8
+        const struct sequence *sequence;
+        struct dict *dict; // of a dict, a view, a namespace
+        const struct range *range;
+        struct generator *generator;
+        struct loop *loop;
+        const struct macro *macro;
+        const struct bound_function *function;
+        struct cycler *cycler;
+        struct joiner *joiner;
+    };
+};
+
+struct sequence {
+    size_t n_items;
+    const struct object *items;
+};
+
+// Of a namespace the entries change; of a dict they don't once it is in use.
+struct dict_entry {
+    struct object key, value;
+};
+
+struct dict {
+    struct dict_entry *entries; // in order of insertion
+    uint32_t n_entries, capacity;
+    uint32_t *index; // open addressing: entry number + 1; made when a larger dict is first searched
+    uint32_t index_mask;
+};
+
+struct range {
+    int64_t start, stop, step; // step is not 0
+    int64_t n_items;
+};
+
+struct bound_function {
+    const struct function *function;
+    struct object self; // MISSING for a global function
+};
+
+struct cycler {
+    const struct object *items;
+    size_t n_items, position;
+};
+
+struct joiner {
+    struct object separator;
+    bool used;
+};
+
+#define OBJECT_NONE_VALUE ((struct object){.kind = OBJECT_NONE})
+
+static inline struct object object_bool(bool boolean)
+{
+    return (struct object){.kind = OBJECT_BOOL, .boolean = boolean};
+}
+
+static inline struct object object_integer(int64_t integer)
+{
+    return (struct object){.kind = OBJECT_INTEGER, .integer = integer};
+}
+
+static inline struct object object_float(double number)
+{
+    return (struct object){.kind = OBJECT_FLOAT, .number = number};
+}
+
+static inline struct object object_string(struct text text)
+{
+    return (struct object){.kind = OBJECT_STRING, .text = text};
+}
+
+static inline struct object object_undefined(enum undefined_reason reason, struct text text)
+{
+    return (struct object){.kind = OBJECT_UNDEFINED, .detail = (uint8_t)reason, .text = text};
+}
+
+struct object object_undefined_hint(const char *hint); // a literal
+
+static inline bool object_is_sequence(const struct object *object)
+{
+    return object->kind == OBJECT_LIST || object->kind == OBJECT_TUPLE;
+}
+
+// True and False are the integers 1 and 0 to Python's arithmetic, comparison and indexing.
+static inline bool object_is_integral(const struct object *object)
+{
+    return object->kind == OBJECT_INTEGER || object->kind == OBJECT_BOOL;
+}
+
+static inline bool object_is_number(const struct object *object)
+{
+    return object_is_integral(object) || object->kind == OBJECT_FLOAT;
+}
+
+static inline int64_t object_to_integer(const struct object *integral)
+{
+    return integral->kind == OBJECT_BOOL ? integral->boolean : integral->integer;
+}
+
+static inline double object_to_double(const struct object *number)
+{
+    return number->kind == OBJECT_FLOAT ? number->number : (double)object_to_integer(number);
+}
+
+const char *object_type_name(const struct object *object); // as Python's type(x).__name__
+// As jinja's messages name an owner: "dict object", "None".
+const char *object_owner_name(enum object_kind kind, enum view_kind view);
+bool object_truth(const struct object *object);
+// len(x); *has_length is false where Python raises TypeError.
+bool object_length(struct rendering *rendering, const struct object *object, int64_t *length,
+                   bool *has_length);
+
+// The functions below fail (false, the rendering's error set) when the nesting is too deep or Python would
+// raise.
+bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b, bool *equal);
+// *order: negative, 0, positive. Fails for kinds that have no order; `symbol` is the operator for the
+// message.
+bool object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
+                    const char *symbol, int *order);
+bool object_hash(struct rendering *rendering, const struct object *object, uint64_t *hash);
+
+// Fails with the message of jinja's UndefinedError for that value, or SecurityError's.
+bool object_fail_undefined(struct rendering *rendering, const struct object *undefined);
+
+// A JSON-like value as an object. Strings are shared with `value`, which must outlive the rendering.
+bool object_from_value(struct rendering *rendering, const struct value *value, struct object *object);

@@ -1,0 +1,421 @@
+#include "engine/template/operators.h"
+#include "engine/template/container.h"
+#include "engine/template/format.h"
+#include "engine/template/iterator.h"
+#include "engine/template/markup.h"
+#include "engine/template/rendering.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const symbols[] = {
+    [OPERATOR_ADD] = "+",
+    [OPERATOR_SUBTRACT] = "-",
+    [OPERATOR_MULTIPLY] = "*",
+    [OPERATOR_DIVIDE] = "/",
+    [OPERATOR_FLOOR_DIVIDE] = "//",
+    [OPERATOR_MODULO] = "%",
+    [OPERATOR_POWER] = "**",
+    [OPERATOR_EQUAL] = "==",
+    [OPERATOR_NOT_EQUAL] = "!=",
+    [OPERATOR_LESS] = "<",
+    [OPERATOR_LESS_EQUAL] = "<=",
+    [OPERATOR_GREATER] = ">",
+    [OPERATOR_GREATER_EQUAL] = ">=",
+    [OPERATOR_IN] = "in",
+    [OPERATOR_NOT_IN] = "not in",
+};
+
+static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object * a,
+                          const struct object *b)
+{
+    if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
+    if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING)
+        return rendering_fail(rendering, "can only concatenate str (not \"%s\") to str", object_type_name(b));
+    return rendering_fail(rendering, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator],
+                          object_type_name(a), object_type_name(b));
+}
+
+static bool fail_overflow(struct rendering *rendering)
+{
+    return rendering_fail_limit(rendering, "an integer beyond 64 bits");
+}
+
+static bool fail_zero(struct rendering *rendering)
+{
+    return rendering_fail(rendering, "division by zero");
+}
+
+static bool power_integers(struct rendering *rendering, int64_t base, int64_t exponent, struct object *result)
+{
+    int64_t power = 1;
+    while (exponent > 0) {
+        if (exponent & 1 && __builtin_mul_overflow(power, base, &power))
+            return fail_overflow(rendering);
+        exponent >>= 1;
+        if (exponent && __builtin_mul_overflow(base, base, &base))
+            return fail_overflow(rendering);
+    }
+    *result = object_integer(power);
+    return true;
+}
+
+static bool power_floats(struct rendering *rendering, double base, double exponent, struct object *result)
+{
+    if (base == 0 && exponent < 0)
+        return rendering_fail(rendering, "0.0 cannot be raised to a negative power");
+    double power = pow(base, exponent);
+    if (isnan(power) && !isnan(base) && !isnan(exponent))
+        return rendering_fail(rendering, "a complex number is not supported");
+    if (isinf(power) && isfinite(base) && isfinite(exponent))
+        return rendering_fail(rendering, "numerical result out of range");
+    *result = object_float(power);
+    return true;
+}
+
+// Quotient rounded down and the remainder that goes with it, both as Python defines them.
+static bool divide_integers(struct rendering *rendering, bool want_quotient, int64_t a, int64_t b,
+                            struct object *result)
+{
+    if (b == 0)
+        return fail_zero(rendering);
+    if (b == -1) { // INT64_MIN / -1 traps
+        int64_t quotient;
+        if (want_quotient && __builtin_sub_overflow(0, a, &quotient))
+            return fail_overflow(rendering);
+        *result = object_integer(want_quotient ? quotient : 0);
+        return true;
+    }
+    int64_t quotient = a / b, remainder = a % b;
+    if (remainder != 0 && (remainder < 0) != (b < 0)) {
+        remainder += b;
+        quotient--;
+    }
+    *result = object_integer(want_quotient ? quotient : remainder);
+    return true;
+}
+
+// a / b rounded once, also where a or b has more digits than a double.
+static double divide_exactly(int64_t a, int64_t b)
+{
+    uint64_t rest = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, divisor = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    const uint64_t exact = 1ull << 53;
+    if (rest <= exact && divisor <= exact)
+        return (double)a / (double)b;
+    uint64_t quotient = rest / divisor;
+    int exponent = 0;
+    rest %= divisor;
+    for (; quotient < 1ull << 62 && divisor <= 1ull << 63; exponent--) { // 63 digits, and rest doubles safely
+        rest *= 2;
+        quotient = quotient * 2 + (rest >= divisor);
+        rest -= rest >= divisor ? divisor : 0;
+    }
+    double magnitude = ldexp((double)(quotient | (rest != 0)), exponent);
+    return (a < 0) != (b < 0) ? -magnitude : magnitude;
+}
+
+static bool divide_floats(struct rendering *rendering, bool want_quotient, double a, double b,
+                          struct object *result)
+{
+    if (b == 0)
+        return fail_zero(rendering);
+    double remainder = fmod(a, b), quotient = (a - remainder) / b;
+    if (remainder != 0) {
+        if ((b < 0) != (remainder < 0)) {
+            remainder += b;
+            quotient -= 1;
+        }
+    } else {
+        remainder = copysign(0, b);
+    }
+    double whole = floor(quotient);
+    if (quotient != 0 && quotient - whole > 0.5)
+        whole += 1;
+    else if (quotient == 0)
+        whole = copysign(0, a / b);
+    *result = object_float(want_quotient ? whole : remainder);
+    return true;
+}
+
+static bool calculate_integers(struct rendering *rendering, enum operator operator, int64_t a, int64_t b,
+                               struct object *result)
+{
+    int64_t integer;
+    bool overflow;
+    switch (operator) {
+    case OPERATOR_ADD:
+        overflow = __builtin_add_overflow(a, b, &integer);
+        break;
+    case OPERATOR_SUBTRACT:
+        overflow = __builtin_sub_overflow(a, b, &integer);
+        break;
+    case OPERATOR_MULTIPLY:
+        overflow = __builtin_mul_overflow(a, b, &integer);
+        break;
+    case OPERATOR_DIVIDE:
+        *result = object_float(b ? divide_exactly(a, b) : 0);
+        return b != 0 || fail_zero(rendering);
+    case OPERATOR_POWER:
+        if (b >= 0)
+            return power_integers(rendering, a, b, result);
+        return power_floats(rendering, (double)a, (double)b, result);
+    default:
+        return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
+    }
+    *result = object_integer(integer);
+    return !overflow || fail_overflow(rendering);
+}
+
+static bool calculate_floats(struct rendering *rendering, enum operator operator, double a, double b,
+                             struct object *result)
+{
+    switch (operator) {
+    case OPERATOR_ADD:
+        *result = object_float(a + b);
+        return true;
+    case OPERATOR_SUBTRACT:
+        *result = object_float(a - b);
+        return true;
+    case OPERATOR_MULTIPLY:
+        *result = object_float(a * b);
+        return true;
+    case OPERATOR_DIVIDE:
+        *result = object_float(b == 0 ? 0 : a / b);
+        return b != 0 || fail_zero(rendering);
+    case OPERATOR_POWER:
+        return power_floats(rendering, a, b, result);
+    default:
+        return divide_floats(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
+    }
+}
+
+static bool join_sequences(struct rendering *rendering, const struct object *a, const struct object *b,
+                           struct object *result)
+{
+    const struct sequence *left = a->sequence, *right = b->sequence;
+    struct object *items;
+    size_t n = left->n_items + right->n_items; // both are in memory: no overflow
+    if (!list_allocate(rendering, n, (enum object_kind)a->kind, &items, result))
+        return false;
+    if (left->n_items)
+        memcpy(items, left->items, left->n_items * sizeof *items);
+    if (right->n_items)
+        memcpy(items + left->n_items, right->items, right->n_items * sizeof *items);
+    return true;
+}
+
+bool operator_repeat_text(struct rendering *rendering, struct text text, int64_t n, struct object *result)
+{
+    size_t start = rendering->text.size;
+    if (n > 0 && text.size > 0 && (size_t)n > TEMPLATE_OUTPUT_BYTES_MAX / text.size)
+        return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
+    for (int64_t i = 0; text.size && i < n; i++)
+        buffer_add_text(&rendering->text, text);
+    return rendering_take(rendering, start, result);
+}
+
+static bool repeat_sequence(struct rendering *rendering, const struct object *sequence, int64_t n,
+                            struct object *result)
+{
+    const struct sequence *one = sequence->sequence;
+    struct object *items;
+    size_t total;
+    if (n < 0)
+        n = 0;
+    if (__builtin_mul_overflow(one->n_items, (size_t)n, &total))
+        total = SIZE_MAX;
+    if (!list_allocate(rendering, total, (enum object_kind)sequence->kind, &items, result))
+        return false;
+    for (size_t i = 0; i < total; i++)
+        items[i] = one->items[i % one->n_items];
+    return rendering_spend(rendering, total);
+}
+
+static bool repeat(struct rendering *rendering, const struct object *a, const struct object *b,
+                   struct object *result)
+{
+    const struct object *repeated = object_is_integral(b) ? a : b, *times = object_is_integral(b) ? b : a;
+    if (object_is_integral(times)) {
+        int64_t n = object_to_integer(times);
+        if (object_is_sequence(repeated))
+            return repeat_sequence(rendering, repeated, n, result);
+        if (repeated->kind == OBJECT_STRING)
+            return operator_repeat_text(rendering, repeated->text, n, result);
+    }
+    return fail_operands(rendering, OPERATOR_MULTIPLY, a, b);
+}
+
+static bool add_strings(struct rendering *rendering, const struct object *a, const struct object *b,
+                        struct object *result)
+{
+    struct object left = *a, right = *b;
+    bool markup = a->markup || b->markup; // then the other side is escaped
+    if (markup && (!markup_escape(rendering, a, &left) || !markup_escape(rendering, b, &right)))
+        return false;
+    if (!rendering_concatenate(rendering, left.text, right.text, result))
+        return false;
+    result->markup = markup;
+    return true;
+}
+
+bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object * a,
+                         const struct object *b, struct object *result)
+{
+    if (object_is_integral(a) && object_is_integral(b))
+        return calculate_integers(rendering, operator, object_to_integer(a), object_to_integer(b), result);
+    if (object_is_number(a) && object_is_number(b))
+        return calculate_floats(rendering, operator, object_to_double(a), object_to_double(b), result);
+    switch (operator) {
+    case OPERATOR_ADD:
+        if (a->kind == OBJECT_STRING && b->kind == OBJECT_STRING)
+            return add_strings(rendering, a, b, result);
+        if (a->kind == b->kind && object_is_sequence(a))
+            return join_sequences(rendering, a, b, result);
+        break;
+    case OPERATOR_MULTIPLY:
+        return repeat(rendering, a, b, result);
+    case OPERATOR_MODULO:
+        if (a->kind == OBJECT_STRING)
+            return format_percent(rendering, a->text, b, result);
+        break;
+    default:
+        break;
+    }
+    return fail_operands(rendering, operator, a, b);
+}
+
+static bool contains_text(struct rendering *rendering, const struct object *item, struct text container,
+                          bool *result)
+{
+    if (item->kind != OBJECT_STRING)
+        return rendering_fail(rendering, "'in <string>' requires string as left operand, not %s",
+                              object_type_name(item));
+    *result = !item->text.size ||
+              (container.size && memmem(container.data, container.size, item->text.data, item->text.size));
+    return rendering_spend_bytes(rendering, container.size);
+}
+
+static bool is_multiple(int64_t from, int64_t to, int64_t step)
+{
+    uint64_t distance = step > 0 ? (uint64_t)to - (uint64_t)from : (uint64_t)from - (uint64_t)to;
+    return distance % (step > 0 ? (uint64_t)step : 0 - (uint64_t)step) == 0;
+}
+
+static bool contains_number(const struct range *range, const struct object *item)
+{
+    double number = object_to_double(item);
+    if (number != floor(number) || fabs(number) >= 0x1p63)
+        return false;
+    int64_t integer = item->kind == OBJECT_FLOAT ? (int64_t)number : object_to_integer(item);
+    bool inside = range->step > 0 ? integer >= range->start && integer < range->stop
+                                  : integer <= range->start && integer > range->stop;
+    return inside && is_multiple(range->start, integer, range->step);
+}
+
+static bool contains_by_search(struct rendering *rendering, const struct object *item,
+                               const struct object *container, bool *result)
+{
+    struct iterator iterator;
+    *result = false;
+    if (!iterator_start(rendering, container, &iterator))
+        return false;
+    for (;;) {
+        struct object candidate;
+        bool more;
+        if (!iterator_next(rendering, &iterator, &candidate, &more))
+            return false;
+        if (!more)
+            return true;
+        if (!object_equal(rendering, item, &candidate, result))
+            return false;
+        if (*result)
+            return true;
+    }
+}
+
+bool operator_contains(struct rendering *rendering, const struct object *item, const struct object *container,
+                       bool *result)
+{
+    const struct object *value;
+    if (container->kind == OBJECT_STRING)
+        return contains_text(rendering, item, container->text, result);
+    if (container->kind == OBJECT_DICT ||
+        (container->kind == OBJECT_VIEW && container->detail == VIEW_KEYS)) {
+        if (!dict_find(rendering, container->dict, item, &value))
+            return false;
+        *result = value;
+        return true;
+    }
+    if (container->kind == OBJECT_RANGE && object_is_number(item)) {
+        *result = contains_number(container->range, item);
+        return true;
+    }
+    if (!iterator_possible(container))
+        return rendering_fail(rendering, "argument of type '%s' is not iterable",
+                              object_type_name(container));
+    return contains_by_search(rendering, item, container, result);
+}
+
+bool operator_compare(struct rendering *rendering, enum operator operator, const struct object * a,
+                      const struct object *b, bool *result)
+{
+    int order;
+    switch (operator) {
+    case OPERATOR_EQUAL:
+        return object_equal(rendering, a, b, result);
+    case OPERATOR_NOT_EQUAL:
+        if (!object_equal(rendering, a, b, result))
+            return false;
+        *result = !*result;
+        return true;
+    case OPERATOR_IN:
+        return operator_contains(rendering, a, b, result);
+    case OPERATOR_NOT_IN:
+        if (!operator_contains(rendering, a, b, result))
+            return false;
+        *result = !*result;
+        return true;
+    default:
+        break;
+    }
+    if (!object_compare(rendering, a, b, symbols[operator], &order))
+        return false;
+    bool nan = (a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number));
+    *result = !nan && (operator== OPERATOR_LESS       ? order < 0 :
+                       operator== OPERATOR_LESS_EQUAL ? order <= 0
+                       :
+                       operator== OPERATOR_GREATER ? order > 0
+                                                   : order >= 0);
+    return true;
+}
+
+static bool fail_operand(struct rendering *rendering, const char *symbol, const struct object *a)
+{
+    if (a->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, a);
+    return rendering_fail(rendering, "bad operand type for unary %s: '%s'", symbol, object_type_name(a));
+}
+
+bool operator_negative(struct rendering *rendering, const struct object *a, struct object *result)
+{
+    if (!object_is_number(a))
+        return fail_operand(rendering, "-", a);
+    if (a->kind == OBJECT_FLOAT) {
+        *result = object_float(-a->number);
+        return true;
+    }
+    int64_t integer;
+    if (__builtin_sub_overflow(0, object_to_integer(a), &integer))
+        return fail_overflow(rendering);
+    *result = object_integer(integer);
+    return true;
+}
+
+bool operator_positive(struct rendering *rendering, const struct object *a, struct object *result)
+{
+    if (!object_is_number(a))
+        return fail_operand(rendering, "+", a);
+    *result = a->kind == OBJECT_FLOAT ? *a : object_integer(object_to_integer(a));
+    return true;
+}

@@ -1,0 +1,85 @@
+// Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes live in the template's
+// arena. Functions return NULL or false with the error set (STATUS_REFUSE, with the line).
+#pragma once
+
+#include "engine/template/lexer.h"
+#include "engine/template/syntax.h"
+
+// By enum macro_special.
+extern const char *const parser_special_names[MACRO_SPECIAL_COUNT];
+
+struct parser {
+    struct lexer lexer;
+    struct token token; // the current one
+    struct token ahead; // the next, once looked at
+    bool has_ahead;
+    struct template *template;
+    struct arena *arena;
+    struct error *error;
+    unsigned depth;
+    unsigned n_special[MACRO_SPECIAL_COUNT]; // how often each of these names was read so far
+    uint32_t *name_index;                    // open addressing: name number + 1
+    uint32_t name_index_mask, names_capacity;
+};
+
+// Arrays that grow in the arena while their number of items is not known.
+struct expression_list {
+    struct expression **items;
+    size_t n_items, capacity;
+};
+
+void parser_set_error(struct parser *parser, uint32_t line, const char *format, ...) PRINTF_LIKE(3, 4);
+#define parser_fail(...) (parser_set_error(__VA_ARGS__), false)
+void *parser_allocate(struct parser *parser, size_t size);
+// Brackets a recursion; fails beyond TEMPLATE_NESTING_MAX.
+bool parser_enter(struct parser *parser);
+void parser_leave(struct parser *parser);
+
+bool parser_advance(struct parser *parser);
+bool parser_look_ahead(struct parser *parser); // fills parser->ahead
+bool parser_is_name(const struct parser *parser, const char *name);
+bool parser_expect(struct parser *parser, enum token_kind kind);
+bool parser_expect_name(struct parser *parser, const char *name);
+// *skipped: the current token was of that kind, or that name, and is gone.
+bool parser_skip(struct parser *parser, enum token_kind kind, bool *skipped);
+bool parser_skip_name(struct parser *parser, const char *name, bool *skipped);
+// How the current token reads in a message. Valid until the parser moves on.
+struct text parser_token_text(const struct parser *parser);
+// The name's number.
+bool parser_name(struct parser *parser, struct text name, uint32_t *number);
+// An array with room for one more element of `size` bytes: the same, or a larger copy. NULL: no memory.
+void *parser_grow(struct parser *parser, void *items, size_t n_items, size_t *capacity, size_t size);
+
+struct expression *expression_create(struct parser *parser, enum expression_kind kind, uint32_t line);
+// Raises the parent's height above the child's (NULL: none); fails beyond TEMPLATE_NESTING_MAX.
+bool expression_cover(struct parser *parser, struct expression *parent, const struct expression *child);
+struct expression *expression_create_binary(struct parser *parser, enum expression_kind kind,
+                                            enum operator operator, uint32_t line, struct expression *left,
+                                            struct expression *right);
+bool expression_list_add(struct parser *parser, struct expression_list *list, struct expression *expression);
+struct expression *expression_create_items(struct parser *parser, enum expression_kind kind, uint32_t line,
+                                           const struct expression_list *list);
+
+enum {                          // how expression_parse_tuple reads
+    TUPLE_SIMPLE = 1,           // names and literals only
+    TUPLE_NO_CONDITION = 2,     // `a if b` is not part of an element
+    TUPLE_PARENTHESISED = 4,    // may be empty
+    TUPLE_NAMESPACES = 8,       // ns.attribute is a target
+    TUPLE_UNTIL_IN = 16,        // ends before `in`
+    TUPLE_UNTIL_RECURSIVE = 32, // ends before `recursive`
+};
+
+struct expression *expression_parse(struct parser *parser);
+struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
+// A target of `set`, `for`, `with`. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
+struct expression *expression_parse_target(struct parser *parser, unsigned how);
+struct expression *expression_parse_name_target(struct parser *parser);
+// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's
+// text; then *filter may be NULL with success.
+bool expression_parse_filters(struct parser *parser, struct expression *input, bool at_name,
+                              struct expression **filter);
+
+struct expression *primary_parse(struct parser *parser, bool namespaces);
+struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
+
+bool statements_parse_template(struct parser *parser, struct statements *body);

@@ -1,0 +1,84 @@
+// The state of one rendering: memory, output, limits, error. One thread's, for one call of template_render.
+//
+// `text` holds the output and, behind it, whatever string is being built: a builder notes text.size, adds,
+// and takes the tail off again. Nested builders nest like calls do.
+#pragma once
+
+#include "engine/template/container.h"
+#include "engine/template/object.h"
+#include "engine/template/template.h"
+#include "schemas/arena.h"
+
+enum { RENDERING_GROWING_COUNT = 4 };
+
+// The newest results of concatenations, with room behind them: `s = s ~ x` in a loop then costs what x costs.
+// Extending one in place is safe since a string that ends earlier never sees the bytes behind it.
+struct growing_text {
+    char *data;
+    size_t size, capacity;
+};
+
+struct rendering {
+    const struct template *template;
+    const struct value *variables;
+    const struct template_environment *environment;
+    struct arena arena;
+    struct arena large; // strings that would waste the rest of a small chunk
+    struct buffer text;
+    struct error *error;
+    uint32_t error_line; // 0: no error yet, or none known
+    bool failed;
+    int64_t steps_left;
+    unsigned depth;         // nested evaluations
+    unsigned calls;         // nested calls of macros and recursive loops
+    struct object *globals; // by name: what a name is outside the template, once asked for
+    bool *globals_known;
+    struct activation **spare_activations; // by procedure: finished ones to be used again
+    struct activation *root;
+    struct growing_text growing[RENDERING_GROWING_COUNT];
+    unsigned growing_next;
+};
+
+// Each sets the error (the first one stays). The macros give false: what the caller returns, as the compiler
+// sees.
+void rendering_set_error(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
+void rendering_set_limit_error(struct rendering *rendering, const char *format, ...) PRINTF_LIKE(2, 3);
+#define rendering_fail(...)       (rendering_set_error(__VA_ARGS__), false)
+#define rendering_fail_limit(...) (rendering_set_limit_error(__VA_ARGS__), false)
+
+// Zeroed memory, or NULL with the error set.
+void *rendering_allocate(struct rendering *rendering, size_t size);
+void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size);
+
+// Counts work against TEMPLATE_STEPS_MAX. rendering_spend_bytes: scanning or copying that many bytes.
+bool rendering_spend_slow(struct rendering *rendering);
+static inline bool rendering_spend(struct rendering *rendering, size_t steps)
+{
+    rendering->steps_left -= (int64_t)(steps & INT64_MAX);
+    return __builtin_expect(rendering->steps_left >= 0, 1) || rendering_spend_slow(rendering);
+}
+static inline bool rendering_spend_bytes(struct rendering *rendering, size_t bytes)
+{
+    return rendering_spend(rendering, bytes / 64);
+}
+
+// Every recursion is bracketed by enter and leave; leave only after a successful enter.
+bool rendering_enter_slow(struct rendering *rendering);
+static inline bool rendering_enter(struct rendering *rendering)
+{
+    if (__builtin_expect(rendering->depth >= TEMPLATE_DEPTH_MAX, 0))
+        return rendering_enter_slow(rendering);
+    rendering->depth++;
+    return true;
+}
+static inline void rendering_leave(struct rendering *rendering)
+{
+    rendering->depth--;
+}
+
+// Moves text from `start` on into a string.
+bool rendering_take(struct rendering *rendering, size_t start, struct object *string);
+// Fails when what was added did not fit.
+bool rendering_check_text(struct rendering *rendering);
+bool rendering_copy(struct rendering *rendering, struct text text, struct object *string);
+bool rendering_concatenate(struct rendering *rendering, struct text a, struct text b, struct object *string);

@@ -1,0 +1,263 @@
+#include "engine/template/represent.h"
+#include "engine/template/call.h"
+#include "engine/template/character.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/container.h"
+#include "engine/template/loop.h"
+#include "engine/template/rendering.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point)
+{
+    char text[40];
+    for (int n = 1; n <= REPRESENT_DIGITS_MAX; n++) {
+        snprintf(text, sizeof text, "%.*e", n - 1, number);
+        if (n == REPRESENT_DIGITS_MAX || strtod(text, NULL) == number)
+            break;
+    }
+    size_t n_digits = 0;
+    char *c = text;
+    for (; *c != 'e'; c++)
+        if (*c != '.')
+            digits[n_digits++] = *c;
+    *point = atoi(c + 1) + 1;
+    while (n_digits > 1 && digits[n_digits - 1] == '0')
+        n_digits--;
+    digits[n_digits] = '\0';
+    return n_digits;
+}
+
+void represent_add_float(struct buffer *buffer, double number)
+{
+    if (isnan(number)) {
+        buffer_add_string(buffer, "nan");
+        return;
+    }
+    if (signbit(number))
+        buffer_add_byte(buffer, '-');
+    number = fabs(number);
+    if (isinf(number) || number == 0) {
+        buffer_add_string(buffer, number == 0 ? "0.0" : "inf");
+        return;
+    }
+    char digits[REPRESENT_DIGITS_MAX + 1];
+    int point;
+    int n_digits = (int)represent_digits(number, digits, &point);
+    if (point > 16 || point < -3) {
+        buffer_add_byte(buffer, digits[0]);
+        if (n_digits > 1)
+            buffer_add_format(buffer, ".%s", digits + 1);
+        buffer_add_format(buffer, "e%c%02d", point < 1 ? '-' : '+', abs(point - 1));
+    } else if (point <= 0) {
+        buffer_add_format(buffer, "0.%.*s%s", -point, "000", digits);
+    } else if (point >= n_digits) {
+        buffer_add_format(buffer, "%s%.*s.0", digits, point - n_digits, "0000000000000000");
+    } else {
+        buffer_add_format(buffer, "%.*s.%s", point, digits, digits + point);
+    }
+}
+
+static void add_escaped(struct buffer *buffer, uint32_t codepoint, char quote)
+{
+    if (codepoint == (uint32_t)quote || codepoint == '\\')
+        buffer_add_format(buffer, "\\%c", (int)codepoint);
+    else if (codepoint == '\n')
+        buffer_add_string(buffer, "\\n");
+    else if (codepoint == '\r')
+        buffer_add_string(buffer, "\\r");
+    else if (codepoint == '\t')
+        buffer_add_string(buffer, "\\t");
+    else if (codepoint < ' ' || codepoint == 127)
+        buffer_add_format(buffer, "\\x%02x", codepoint);
+    else if (codepoint < 127 || character_classes(codepoint) & CHARACTER_PRINTABLE)
+        codepoints_add(buffer, codepoint);
+    else if (codepoint < 0x100)
+        buffer_add_format(buffer, "\\x%02x", codepoint);
+    else if (codepoint < 0x10000)
+        buffer_add_format(buffer, "\\u%04x", codepoint);
+    else
+        buffer_add_format(buffer, "\\U%08x", codepoint);
+}
+
+static bool add_string_repr(struct rendering *rendering, const struct object *object)
+{
+    struct text text = object->text;
+    struct buffer *buffer = &rendering->text;
+    bool single = text.size && memchr(text.data, '\'', text.size);
+    bool both = single && memchr(text.data, '"', text.size);
+    char quote = single && !both ? '"' : '\'';
+    if (object->markup)
+        buffer_add_string(buffer, "Markup(");
+    buffer_add_byte(buffer, quote);
+    for (size_t i = 0; i < text.size;)
+        add_escaped(buffer, codepoints_next(text, &i), quote);
+    buffer_add_byte(buffer, quote);
+    if (object->markup)
+        buffer_add_byte(buffer, ')');
+    return rendering_spend_bytes(rendering, text.size * 4);
+}
+
+static bool add_items_repr(struct rendering *rendering, const struct sequence *sequence, bool tuple)
+{
+    struct buffer *buffer = &rendering->text;
+    buffer_add_byte(buffer, tuple ? '(' : '[');
+    for (size_t i = 0; i < sequence->n_items; i++) {
+        if (i)
+            buffer_add_string(buffer, ", ");
+        if (!represent_add_repr(rendering, &sequence->items[i]))
+            return false;
+    }
+    if (tuple && sequence->n_items == 1)
+        buffer_add_byte(buffer, ',');
+    buffer_add_byte(buffer, tuple ? ')' : ']');
+    return true;
+}
+
+static bool add_dict_repr(struct rendering *rendering, const struct dict *dict)
+{
+    struct buffer *buffer = &rendering->text;
+    buffer_add_byte(buffer, '{');
+    for (uint32_t i = 0; i < dict->n_entries; i++) {
+        if (i)
+            buffer_add_string(buffer, ", ");
+        if (!represent_add_repr(rendering, &dict->entries[i].key))
+            return false;
+        buffer_add_string(buffer, ": ");
+        if (!represent_add_repr(rendering, &dict->entries[i].value))
+            return false;
+    }
+    buffer_add_byte(buffer, '}');
+    return true;
+}
+
+static bool add_view_repr(struct rendering *rendering, const struct object *view)
+{
+    struct buffer *buffer = &rendering->text;
+    buffer_add_format(buffer, "%s([", object_type_name(view));
+    for (uint32_t i = 0; i < view->dict->n_entries; i++) {
+        struct object item;
+        if (i)
+            buffer_add_string(buffer, ", ");
+        if (!dict_view_item(rendering, view->dict, (enum view_kind)view->detail, i, &item) ||
+            !represent_add_repr(rendering, &item))
+            return false;
+    }
+    buffer_add_string(buffer, "])");
+    return true;
+}
+
+static bool add_namespace_repr(struct rendering *rendering, const struct object *object)
+{
+    buffer_add_string(&rendering->text, "<Namespace ");
+    if (!add_dict_repr(rendering, object->dict))
+        return false;
+    buffer_add_byte(&rendering->text, '>');
+    return true;
+}
+
+static bool add_loop_repr(struct rendering *rendering, struct loop *loop)
+{
+    int64_t length;
+    if (!loop_length(rendering, loop, &length))
+        return false;
+    buffer_add_format(&rendering->text, "<LoopContext %" PRId64 "/%" PRId64 ">", loop->index0 + 1, length);
+    return true;
+}
+
+static void add_range_repr(struct buffer *buffer, const struct range *range)
+{
+    buffer_add_format(buffer, "range(%" PRId64 ", %" PRId64, range->start, range->stop);
+    if (range->step != 1)
+        buffer_add_format(buffer, ", %" PRId64, range->step);
+    buffer_add_byte(buffer, ')');
+}
+
+static bool add_nested_repr(struct rendering *rendering, const struct object *object)
+{
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_LIST:
+        return add_items_repr(rendering, object->sequence, false);
+    case OBJECT_TUPLE:
+        return add_items_repr(rendering, object->sequence, true);
+    case OBJECT_DICT:
+        return add_dict_repr(rendering, object->dict);
+    case OBJECT_VIEW:
+        return add_view_repr(rendering, object);
+    case OBJECT_NAMESPACE:
+        return add_namespace_repr(rendering, object);
+    case OBJECT_LOOP:
+        return add_loop_repr(rendering, object->loop);
+    case OBJECT_MACRO:
+        call_add_macro_repr(&rendering->text, object->macro);
+        return true;
+    case OBJECT_FUNCTION: // Python adds an address
+        buffer_add_format(&rendering->text, "<built-in %s>", object->function->function->name);
+        return true;
+    default:
+        buffer_add_format(&rendering->text, "<%s object>", object_type_name(object));
+        return true;
+    }
+}
+
+bool represent_add_repr(struct rendering *rendering, const struct object *object)
+{
+    struct buffer *buffer = &rendering->text;
+    if (!rendering_spend(rendering, 1) || !rendering_check_text(rendering))
+        return false;
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_MISSING:
+    case OBJECT_UNDEFINED:
+        buffer_add_string(buffer, "Undefined");
+        return true;
+    case OBJECT_NONE:
+        buffer_add_string(buffer, "None");
+        return true;
+    case OBJECT_BOOL:
+        buffer_add_string(buffer, object->boolean ? "True" : "False");
+        return true;
+    case OBJECT_INTEGER:
+        buffer_add_format(buffer, "%" PRId64, object->integer);
+        return true;
+    case OBJECT_FLOAT:
+        represent_add_float(buffer, object->number);
+        return true;
+    case OBJECT_STRING:
+        return add_string_repr(rendering, object);
+    case OBJECT_RANGE:
+        add_range_repr(buffer, object->range);
+        return true;
+    default:
+        break;
+    }
+    if (!rendering_enter(rendering))
+        return false;
+    bool ok = add_nested_repr(rendering, object);
+    rendering_leave(rendering);
+    return ok;
+}
+
+bool represent_add_str(struct rendering *rendering, const struct object *object)
+{
+    if (object->kind == OBJECT_STRING) {
+        buffer_add_text(&rendering->text, object->text);
+        return rendering_spend_bytes(rendering, object->text.size);
+    }
+    if (object->kind == OBJECT_UNDEFINED)
+        return true;
+    return represent_add_repr(rendering, object);
+}
+
+bool represent_str(struct rendering *rendering, const struct object *object, struct object *string)
+{
+    if (object->kind == OBJECT_STRING) {
+        *string = *object;
+        return true;
+    }
+    size_t start = rendering->text.size;
+    return represent_add_str(rendering, object) && rendering_take(rendering, start, string);
+}

@@ -1,0 +1,15 @@
+// str() and repr() as Python prints them. Functions fail only with the rendering's error set.
+#pragma once
+
+#include "engine/template/object.h"
+
+bool represent_str(struct rendering *rendering, const struct object *object, struct object *string);
+bool represent_add_str(struct rendering *rendering, const struct object *object); // to rendering->text
+bool represent_add_repr(struct rendering *rendering, const struct object *object);
+// The shortest decimal that reads back as the same double, in Python's layout ("1.0", "1e-05", "inf").
+void represent_add_float(struct buffer *buffer, double number);
+
+// Decimal digits of the shortest such decimal, without point: number = 0.d1d2d3... x 10^*point. Finite, not 0
+// or less.
+enum { REPRESENT_DIGITS_MAX = 17 };
+size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point);

@@ -1,0 +1,82 @@
+#include "engine/template/template.h"
+#include "engine/template/evaluate.h"
+#include "engine/template/execute.h"
+#include "engine/template/parser.h"
+#include "engine/template/rendering.h"
+#include "engine/template/scope.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { TEXT_BYTES_FIRST = 4096 };
+
+enum status template_parse(struct template **template, struct text source, struct error *error)
+{
+    *template = NULL;
+    struct template *parsed = calloc(1, sizeof *parsed);
+    if (!parsed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+    struct parser parser = {.template = parsed, .arena = &parsed->arena, .error = error};
+    if (lexer_start(&parser.lexer, source, &parsed->arena, error) != STATUS_OK ||
+        !statements_parse_template(&parser, &parsed->body) || !scope_resolve(&parser)) {
+        template_destroy(parsed);
+        return error->status;
+    }
+    *template = parsed;
+    return STATUS_OK;
+}
+
+void template_destroy(struct template *template)
+{
+    if (!template)
+        return;
+    arena_finish(&template->arena);
+    free(template);
+}
+
+static bool start(struct rendering *rendering)
+{
+    const struct template *template = rendering->template;
+    rendering->globals = rendering_allocate_array(rendering, template->n_names, sizeof *rendering->globals);
+    rendering->globals_known =
+        rendering_allocate_array(rendering, template->n_names, sizeof *rendering->globals_known);
+    rendering->spare_activations =
+        rendering_allocate_array(rendering, template->n_procedures, sizeof *rendering->spare_activations);
+    if (!rendering->globals || !rendering->globals_known || !rendering->spare_activations)
+        return false;
+    struct activation *root = call_activation_create(rendering, &template->procedure, NULL);
+    if (!root || !evaluate_enter_scope(rendering, root, &template->scope))
+        return false;
+    rendering->root = root;
+    buffer_reserve(&rendering->text, TEXT_BYTES_FIRST);
+    return execute(rendering, root, &template->body) == FLOW_NEXT && rendering_check_text(rendering);
+}
+
+enum status template_render(const struct template *template, const struct value *variables,
+                            const struct template_environment *environment, struct buffer *out,
+                            struct error *error)
+{
+    static const struct value none = {.kind = VALUE_OBJECT};
+    assert(!variables || variables->kind == VALUE_OBJECT);
+    struct rendering rendering = {
+        .template = template,
+        .variables = variables ? variables : &none,
+        .environment = environment,
+        .text = {.size_max = TEMPLATE_OUTPUT_BYTES_MAX},
+        .error = error,
+        .steps_left = TEMPLATE_STEPS_MAX,
+    };
+    enum status status = STATUS_OK;
+    if (start(&rendering)) {
+        buffer_add(out, rendering.text.data, rendering.text.size);
+        if (out->failed)
+            status =
+                error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "the rendered template has no room");
+    } else {
+        status = rendering.error_line ? error_prefix(error, "line %u", rendering.error_line) : error->status;
+    }
+    buffer_finish(&rendering.text);
+    arena_finish(&rendering.arena);
+    arena_finish(&rendering.large);
+    return status;
+}

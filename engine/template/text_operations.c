@@ -1,0 +1,314 @@
+#include "engine/template/text_operations.h"
+#include "engine/template/character.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/container.h"
+#include "engine/template/rendering.h"
+
+#include <string.h>
+
+enum { FINAL_SIGMA = 0x3C2, CAPITAL_SIGMA = 0x3A3 };
+
+// Unicode standard, section 3.13, Final_Sigma: behind a cased letter and not before one, whatever ignorable
+// characters are between.
+static bool is_final_sigma(struct text text, size_t start, size_t stop)
+{
+    bool cased_before = false;
+    while (start > 0) {
+        uint32_t classes = character_classes(codepoints_previous(text, &start));
+        if (classes & CHARACTER_CASE_IGNORABLE)
+            continue;
+        cased_before = classes & CHARACTER_CASED;
+        break;
+    }
+    while (cased_before && stop < text.size) {
+        uint32_t classes = character_classes(codepoints_next(text, &stop));
+        if (!(classes & CHARACTER_CASE_IGNORABLE))
+            return !(classes & CHARACTER_CASED);
+    }
+    return cased_before;
+}
+
+static size_t lower(struct text text, size_t start, size_t stop, uint32_t codepoint, uint32_t *mapped)
+{
+    if (codepoint == CAPITAL_SIGMA && is_final_sigma(text, start, stop)) {
+        mapped[0] = FINAL_SIGMA;
+        return 1;
+    }
+    return character_lower(codepoint, mapped);
+}
+
+static void add_changed(struct buffer *buffer, struct text text, enum text_case to)
+{
+    bool after_cased = false;
+    for (size_t i = 0; i < text.size;) {
+        size_t start = i;
+        uint32_t codepoint = codepoints_next(text, &i), mapped[CHARACTER_EXPANSION_MAX];
+        uint32_t classes = to == CASE_TITLE || to == CASE_SWAP ? character_classes(codepoint) : 0;
+        size_t n;
+        if (to == CASE_UPPER || (to == CASE_SWAP && classes & CHARACTER_LOWER))
+            n = character_upper(codepoint, mapped);
+        else if (to == CASE_FOLD)
+            n = character_fold(codepoint, mapped);
+        else if ((to == CASE_TITLE && !after_cased) || (to == CASE_CAPITAL && start == 0))
+            n = character_title(codepoint, mapped);
+        else if (to == CASE_SWAP && !(classes & CHARACTER_UPPER))
+            n = (size_t)(mapped[0] = codepoint, 1);
+        else
+            n = lower(text, start, i, codepoint, mapped);
+        after_cased = classes & CHARACTER_CASED;
+        for (size_t k = 0; k < n; k++)
+            codepoints_add(buffer, mapped[k]);
+    }
+}
+
+bool text_change_case(struct rendering *rendering, struct text text, enum text_case to, struct object *result)
+{
+    size_t start = rendering->text.size;
+    add_changed(&rendering->text, text, to);
+    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
+}
+
+bool text_has_case(struct rendering *rendering, struct text text, uint32_t wanted, struct object *result)
+{
+    bool found = false, other = false;
+    for (size_t i = 0; i < text.size && !other;) {
+        uint32_t classes = character_classes(codepoints_next(text, &i));
+        found = found || (classes & wanted);
+        other = classes & CHARACTER_CASED & ~wanted;
+    }
+    *result = object_bool(found && !other);
+    return rendering_spend_bytes(rendering, text.size * 8);
+}
+
+static bool is_stripped(uint32_t codepoint, struct text chars)
+{
+    if (!chars.data)
+        return character_is_space(codepoint);
+    for (size_t i = 0; i < chars.size;)
+        if (codepoints_next(chars, &i) == codepoint)
+            return true;
+    return false;
+}
+
+struct text text_strip(struct text text, struct text chars, bool left, bool right)
+{
+    size_t start = 0, stop = text.size;
+    while (left && start < stop) {
+        size_t next = start;
+        if (!is_stripped(codepoints_next(text, &next), chars))
+            break;
+        start = next;
+    }
+    while (right && stop > start) {
+        size_t before = stop;
+        if (!is_stripped(codepoints_previous(text, &before), chars))
+            break;
+        stop = before;
+    }
+    return (struct text){text.data + start, stop - start};
+}
+
+// An empty `from` stands between all characters, and at both ends.
+static void replace_between(struct buffer *buffer, struct text text, struct text to, int64_t count)
+{
+    size_t i = 0;
+    for (; count != 0 && !buffer->failed; count--) {
+        buffer_add_text(buffer, to);
+        if (i == text.size)
+            return;
+        size_t start = i;
+        codepoints_next(text, &i);
+        buffer_add(buffer, text.data + start, i - start);
+    }
+    buffer_add(buffer, text.data + i, text.size - i);
+}
+
+bool text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
+                  int64_t count, struct object *result)
+{
+    struct buffer *buffer = &rendering->text;
+    size_t start = buffer->size;
+    if (!rendering_spend_bytes(rendering, text.size))
+        return false;
+    if (from.size == 0) {
+        replace_between(buffer, text, to, count);
+        return rendering_take(rendering, start, result);
+    }
+    size_t found = text_find(text, from, false);
+    if (found == SIZE_MAX || count == 0) {
+        *result = object_string(text);
+        return true;
+    }
+    while (found != SIZE_MAX && count != 0 && !buffer->failed) {
+        buffer_add(buffer, text.data, found);
+        buffer_add_text(buffer, to);
+        text = (struct text){text.data + found + from.size, text.size - found - from.size};
+        found = text_find(text, from, false);
+        count--;
+    }
+    buffer_add_text(buffer, text);
+    return rendering_take(rendering, start, result);
+}
+
+size_t text_find(struct text text, struct text part, bool last)
+{
+    if (part.size > text.size)
+        return SIZE_MAX;
+    if (part.size == 0)
+        return last ? text.size : 0;
+    if (!last) {
+        const char *found = memmem(text.data, text.size, part.data, part.size);
+        return found ? (size_t)(found - text.data) : SIZE_MAX;
+    }
+    for (size_t i = text.size - part.size + 1; i-- > 0;)
+        if (text.data[i] == part.data[0] && memcmp(text.data + i, part.data, part.size) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static bool add_part(struct rendering *rendering, struct list_builder *list, struct text text, size_t start,
+                     size_t stop)
+{
+    struct object part = object_string((struct text){text.data ? text.data + start : NULL, stop - start});
+    return list_add(rendering, list, &part);
+}
+
+bool text_split_lines(struct rendering *rendering, struct text text, bool keep_ends, struct object *lines)
+{
+    struct list_builder list = {0};
+    size_t start = 0;
+    for (size_t i = 0; i < text.size;) {
+        size_t stop = i;
+        uint32_t codepoint = codepoints_next(text, &i);
+        if (!character_is_line_break(codepoint))
+            continue;
+        if (codepoint == '\r' && i < text.size && text.data[i] == '\n')
+            i++;
+        if (!add_part(rendering, &list, text, start, keep_ends ? i : stop))
+            return false;
+        start = i;
+    }
+    if (start < text.size && !add_part(rendering, &list, text, start, text.size))
+        return false;
+    return rendering_spend_bytes(rendering, text.size) && list_finish(rendering, &list, OBJECT_LIST, lines);
+}
+
+// The next run of non-space characters from `position` on; false when there is none.
+static bool next_word(struct text text, size_t position, size_t *start, size_t *stop)
+{
+    bool in_word = false;
+    while (position < text.size) {
+        size_t at = position;
+        bool space = character_is_space(codepoints_next(text, &position));
+        if (!in_word && !space) {
+            *start = at;
+            in_word = true;
+        } else if (in_word && space) {
+            *stop = at;
+            return true;
+        }
+    }
+    *stop = text.size;
+    return in_word;
+}
+
+static bool previous_word(struct text text, size_t position, size_t *start, size_t *stop)
+{
+    bool in_word = false;
+    while (position > 0) {
+        size_t behind = position;
+        bool space = character_is_space(codepoints_previous(text, &position));
+        if (!in_word && !space) {
+            *stop = behind;
+            in_word = true;
+        } else if (in_word && space) {
+            *start = behind;
+            return true;
+        }
+    }
+    *start = 0;
+    return in_word;
+}
+
+static bool split_words(struct rendering *rendering, struct text text, int64_t max_splits, bool from_right,
+                        struct list_builder *list)
+{
+    size_t start = 0, stop = 0, position = from_right ? text.size : 0;
+    while (from_right ? previous_word(text, position, &start, &stop)
+                      : next_word(text, position, &start, &stop)) {
+        bool rest = max_splits-- == 0;
+        if (rest && from_right)
+            start = 0; // blanks at the far end stay
+        else if (rest)
+            stop = text.size;
+        if (!add_part(rendering, list, text, start, stop))
+            return false;
+        if (rest)
+            break;
+        position = from_right ? start : stop;
+    }
+    return true;
+}
+
+static bool split_at(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
+                     bool from_right, struct list_builder *list)
+{
+    size_t start = 0, stop = text.size;
+    for (; max_splits != 0; max_splits--) {
+        struct text rest = {text.data ? text.data + start : NULL, stop - start};
+        size_t found = text_find(rest, separator, from_right);
+        if (found == SIZE_MAX)
+            break;
+        found += start;
+        if (from_right ? !add_part(rendering, list, text, found + separator.size, stop)
+                       : !add_part(rendering, list, text, start, found))
+            return false;
+        if (from_right)
+            stop = found;
+        else
+            start = found + separator.size;
+    }
+    return add_part(rendering, list, text, start, stop);
+}
+
+bool text_split(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
+                bool from_right, struct object *parts)
+{
+    struct list_builder list = {0};
+    if (separator.data && separator.size == 0)
+        return rendering_fail(rendering, "empty separator");
+    if (!rendering_spend_bytes(rendering, text.size))
+        return false;
+    if (separator.data ? !split_at(rendering, text, separator, max_splits, from_right, &list)
+                       : !split_words(rendering, text, max_splits, from_right, &list))
+        return false;
+    for (size_t i = 0; from_right && i < list.n_items / 2; i++) {
+        struct object swapped = list.items[i];
+        list.items[i] = list.items[list.n_items - 1 - i];
+        list.items[list.n_items - 1 - i] = swapped;
+    }
+    return list_finish(rendering, &list, OBJECT_LIST, parts);
+}
+
+bool text_pad(struct rendering *rendering, struct text text, int64_t width, char align, struct text fill,
+              struct object *result)
+{
+    int64_t length = (int64_t)codepoints_count(text), padding = width > length ? width - length : 0;
+    // str.center puts the odd one left when the width is odd.
+    int64_t left = align == '>' ? padding : align == '^' ? padding / 2 + (padding & width & 1) : 0;
+    if (codepoints_count(fill) != 1)
+        return rendering_fail(rendering, "the fill character must be exactly one character long");
+    if (padding > TEMPLATE_OUTPUT_BYTES_MAX)
+        return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
+    if (padding == 0) {
+        *result = object_string(text);
+        return true;
+    }
+    size_t start = rendering->text.size;
+    for (int64_t i = 0; i < left; i++)
+        buffer_add_text(&rendering->text, fill);
+    buffer_add_text(&rendering->text, text);
+    for (int64_t i = left; i < padding; i++)
+        buffer_add_text(&rendering->text, fill);
+    return rendering_take(rendering, start, result);
+}

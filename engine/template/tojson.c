@@ -1,0 +1,179 @@
+#include "engine/template/tojson.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/rendering.h"
+#include "engine/template/represent.h"
+#include "engine/template/sort.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static bool add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+                unsigned level);
+
+static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure_ascii)
+{
+    static const char short_names[] = "btn.fr"; // for 8 to 13; 11 has none
+    if (codepoint == '"' || codepoint == '\\') {
+        buffer_add_format(buffer, "\\%c", (int)codepoint);
+    } else if (codepoint >= 8 && codepoint <= 13 && codepoint != 11) {
+        buffer_add_format(buffer, "\\%c", short_names[codepoint - 8]);
+    } else if (codepoint < ' ' || (ensure_ascii && codepoint > '~' && codepoint < 0x10000)) {
+        buffer_add_format(buffer, "\\u%04x", codepoint);
+    } else if (ensure_ascii && codepoint >= 0x10000) {
+        codepoint -= 0x10000;
+        buffer_add_format(buffer, "\\u%04x\\u%04x", 0xD800 | codepoint >> 10, 0xDC00 | (codepoint & 0x3FF));
+    } else {
+        codepoints_add(buffer, codepoint);
+    }
+}
+
+static bool is_plain(char byte, bool ensure_ascii)
+{
+    unsigned char c = (unsigned char)byte;
+    return c >= ' ' && c != '"' && c != '\\' && !(ensure_ascii && c > '~');
+}
+
+static bool add_string(struct rendering *rendering, struct text text, const struct tojson_style *style)
+{
+    struct buffer *buffer = &rendering->text;
+    buffer_add_byte(buffer, '"');
+    for (size_t i = 0; i < text.size;) {
+        size_t start = i;
+        while (i < text.size && is_plain(text.data[i], style->ensure_ascii))
+            i++;
+        buffer_add(buffer, text.data + start, i - start);
+        if (i < text.size)
+            add_character(buffer, codepoints_next(text, &i), style->ensure_ascii);
+    }
+    buffer_add_byte(buffer, '"');
+    return rendering_spend_bytes(rendering, text.size) && rendering_check_text(rendering);
+}
+
+static void add_float(struct buffer *buffer, double number)
+{
+    if (isnan(number))
+        buffer_add_string(buffer, "NaN");
+    else if (isinf(number))
+        buffer_add_string(buffer, number < 0 ? "-Infinity" : "Infinity");
+    else
+        represent_add_float(buffer, number);
+}
+
+static void add_line(struct buffer *buffer, const struct tojson_style *style, unsigned level)
+{
+    if (!style->indent.data)
+        return;
+    buffer_add_byte(buffer, '\n');
+    for (unsigned i = 0; i < level; i++)
+        buffer_add_text(buffer, style->indent);
+}
+
+static bool add_items(struct rendering *rendering, const struct sequence *sequence,
+                      const struct tojson_style *style, unsigned level)
+{
+    struct buffer *buffer = &rendering->text;
+    buffer_add_byte(buffer, '[');
+    for (size_t i = 0; i < sequence->n_items; i++) {
+        if (i)
+            buffer_add_text(buffer, style->item_separator);
+        add_line(buffer, style, level + 1);
+        if (!add(rendering, &sequence->items[i], style, level + 1))
+            return false;
+    }
+    if (sequence->n_items)
+        add_line(buffer, style, level);
+    buffer_add_byte(buffer, ']');
+    return true;
+}
+
+static bool add_key(struct rendering *rendering, const struct object *key, const struct tojson_style *style)
+{
+    switch ((enum object_kind)key->kind) {
+    case OBJECT_STRING:
+        return add_string(rendering, key->text, style);
+    case OBJECT_NONE:
+    case OBJECT_BOOL:
+    case OBJECT_INTEGER:
+    case OBJECT_FLOAT:
+        buffer_add_byte(&rendering->text, '"');
+        if (!add(rendering, key, style, 0))
+            return false;
+        buffer_add_byte(&rendering->text, '"');
+        return true;
+    default:
+        return rendering_fail(rendering, "keys must be str, int, float, bool or None, not %s",
+                              object_type_name(key));
+    }
+}
+
+static bool add_dict(struct rendering *rendering, const struct dict *dict, const struct tojson_style *style,
+                     unsigned level)
+{
+    struct buffer *buffer = &rendering->text;
+    size_t *order = NULL;
+    if (style->sort_keys && !sort_entries_by_key(rendering, dict, &order))
+        return false;
+    buffer_add_byte(buffer, '{');
+    for (uint32_t i = 0; i < dict->n_entries; i++) {
+        const struct dict_entry *entry = &dict->entries[order ? order[i] : i];
+        if (i)
+            buffer_add_text(buffer, style->item_separator);
+        add_line(buffer, style, level + 1);
+        if (!add_key(rendering, &entry->key, style))
+            return false;
+        buffer_add_text(buffer, style->key_separator);
+        if (!add(rendering, &entry->value, style, level + 1))
+            return false;
+    }
+    if (dict->n_entries)
+        add_line(buffer, style, level);
+    buffer_add_byte(buffer, '}');
+    return true;
+}
+
+static bool add_nested(struct rendering *rendering, const struct object *object,
+                       const struct tojson_style *style, unsigned level)
+{
+    if (!rendering_enter(rendering))
+        return false;
+    bool ok = object->kind == OBJECT_DICT ? add_dict(rendering, object->dict, style, level)
+                                          : add_items(rendering, object->sequence, style, level);
+    rendering_leave(rendering);
+    return ok;
+}
+
+static bool add(struct rendering *rendering, const struct object *object, const struct tojson_style *style,
+                unsigned level)
+{
+    struct buffer *buffer = &rendering->text;
+    if (!rendering_spend(rendering, 1) || !rendering_check_text(rendering))
+        return false;
+    switch ((enum object_kind)object->kind) {
+    case OBJECT_NONE:
+        buffer_add_string(buffer, "null");
+        return true;
+    case OBJECT_BOOL:
+        buffer_add_string(buffer, object->boolean ? "true" : "false");
+        return true;
+    case OBJECT_INTEGER:
+        buffer_add_format(buffer, "%" PRId64, object->integer);
+        return true;
+    case OBJECT_FLOAT:
+        add_float(buffer, object->number);
+        return true;
+    case OBJECT_STRING:
+        return add_string(rendering, object->text, style);
+    case OBJECT_LIST:
+    case OBJECT_TUPLE:
+    case OBJECT_DICT:
+        return add_nested(rendering, object, style, level);
+    default:
+        return rendering_fail(rendering, "Object of type %s is not JSON serializable",
+                              object_type_name(object));
+    }
+}
+
+bool tojson_add(struct rendering *rendering, const struct object *object, const struct tojson_style *style)
+{
+    return add(rendering, object, style, 0);
+}
