@@ -341,6 +341,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->prefill_tokens = b->prefill_rows;
     figures->decode_tokens = b->decode_rows;
     figures->n_generated = b->step.n_outputs;
+    figures->n_preempted = b->n_preempted;
     figures->n_waiting = b->window.n_waiting;
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);

@@ -26,7 +26,7 @@ struct batcher {
     struct sequence **drawing;        // [n_outputs] who gets which result
     struct sample_request *samples;
     struct sample_result *results;
-    int32_t prefill_rows, decode_rows;
+    int32_t prefill_rows, decode_rows, n_preempted;
 };
 
 // Fills b->step with the running sequences' rows, then with those of newly admitted ones. planner.c.

@@ -140,6 +140,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 
 static void preempt(struct batcher *b, struct sequence *sequence)
 {
+    b->n_preempted++;
     sequence->prompt->job->figures.cached_tokens -= sequence->n_shared;
     sequence->n_shared = 0;
     remove_running(b, sequence);
@@ -291,7 +292,7 @@ void planner_plan(struct batcher *b)
                             .sequences = b->sequences,
                             .output_rows = b->output_rows,
                             .samples = b->samples};
-    b->prefill_rows = b->decode_rows = 0;
+    b->prefill_rows = b->decode_rows = b->n_preempted = 0;
     plan_running(b);
     plan_admissions(b);
 }

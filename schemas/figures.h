@@ -13,6 +13,7 @@ struct step_figures {
     int32_t prefill_tokens;   // rows of prompts
     int32_t decode_tokens;    // rows of answers
     int32_t n_generated;      // tokens drawn
+    int32_t n_preempted;      // sequences that gave their pages back and start over
     int32_t n_waiting;        // sequences in the window
     int32_t pages_used, pages_total;
     int64_t prepare_us;       // rendering and tokenizing newcomers

@@ -110,6 +110,7 @@ CREATE TABLE batches (
   prefill_tokens INTEGER NOT NULL,
   decode_tokens  INTEGER NOT NULL,
   generated      INTEGER NOT NULL,
+  preempted      INTEGER NOT NULL,                 -- sequences that gave their pages back to start over
   waiting        INTEGER NOT NULL,                 -- sequences in the window
   pages_used     INTEGER NOT NULL,
   prepare_ms     REAL NOT NULL,

@@ -37,19 +37,21 @@ static enum status insert_step(struct store *store, const struct step_figures *s
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO batches (worker, finished_at, size, n_rows, prefill_tokens, decode_tokens, generated, waiting,"
-        " pages_used, prepare_ms, plan_ms, compute_ms, finish_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO batches (worker, finished_at, size, n_rows, prefill_tokens, decode_tokens, generated, preempted,"
+        " waiting, pages_used, prepare_ms, plan_ms, compute_ms, finish_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
         return error->status;
     const int64_t values[] = {store->worker,        step->finished_us,  step->n_sequences,
                               step->n_rows,         step->prefill_tokens, step->decode_tokens,
-                              step->n_generated,    step->n_waiting,    step->pages_used};
-    for (int i = 0; i < 9; i++)
+                              step->n_generated,    step->n_preempted,  step->n_waiting,
+                              step->pages_used};
+    for (int i = 0; i < 10; i++)
         sqlite3_bind_int64(insert, i + 1, values[i]);
     const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
     for (int i = 0; i < 4; i++)
-        sqlite3_bind_double(insert, i + 10, (double)phases[i] / 1000);
+        sqlite3_bind_double(insert, i + 11, (double)phases[i] / 1000);
     return database_run(&store->database, insert, error);
 }
 

@@ -16,7 +16,7 @@ struct bench {
     struct pool *pool;
     struct batcher *batcher;
     struct job_list finished;
-    int64_t prefill, decode;
+    int64_t prefill, decode, preempted;
 };
 
 static struct bench bench_open(struct batch_limits limits)
@@ -64,6 +64,7 @@ static void run_to_end(struct bench *bench)
         assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
         bench->prefill += figures.prefill_tokens;
         bench->decode += figures.decode_tokens;
+        bench->preempted += figures.n_preempted;
         assert_true(round < 200000);
     }
 }
@@ -149,6 +150,37 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
                 check_answer(job);
             bench_close(&bench);
         }
+}
+
+// Most answers are short, so the batcher takes in more than it can hold when a long one comes.
+static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        random_state = seed;
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 12,
+                                                              .n_rows_max = 12 + (int32_t)random_below(40),
+                                                              .n_jobs_max = 300,
+                                                              .n_pages = 75,
+                                                              .page_positions = 4});
+        int32_t tokens[100];
+        for (int j = 0; j < 300; j++) {
+            int32_t n = j % 7 == 0 ? 60 + (int32_t)random_below(40) : 1 + (int32_t)random_below(12);
+            for (int32_t i = 0; i < n; i++)
+                tokens[i] = i < 24 && j % 2 ? 20 + i : 10 + (int32_t)random_below(200);
+            char id[32];
+            snprintf(id, sizeof id, "job-%d", j);
+            struct job *job = job_of(tokens, n, j % 9 == 0 ? 150 : 1 + j % 4, id);
+            job->request.ignore_eos = true;
+            batcher_take(bench.batcher, job);
+        }
+        run_to_end(&bench);
+        assert_int_equal(bench.finished.n_jobs, 300);
+        for (const struct job *job = bench.finished.first; job; job = job->next)
+            check_answer(job);
+        assert_true(bench.preempted > 10);
+        bench_close(&bench);
+    }
 }
 
 static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **state)
@@ -369,6 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
+        cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),
         cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
