@@ -158,19 +158,20 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         random_state = seed;
-        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 12,
-                                                              .n_rows_max = 12 + (int32_t)random_below(40),
+        int32_t n = 4 + 4 * (int32_t)(seed % 3); // few rows: a prompt takes many steps, and gives its pages back in the middle
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = n,
+                                                              .n_rows_max = n + (int32_t)random_below(6),
                                                               .n_jobs_max = 300,
-                                                              .n_pages = 75,
+                                                              .n_pages = 64,
                                                               .page_positions = 4});
         int32_t tokens[100];
         for (int j = 0; j < 300; j++) {
-            int32_t n = j % 7 == 0 ? 60 + (int32_t)random_below(40) : 1 + (int32_t)random_below(12);
-            for (int32_t i = 0; i < n; i++)
+            int32_t n_prompt = j % 7 == 0 ? 60 + (int32_t)random_below(40) : 1 + (int32_t)random_below(12);
+            for (int32_t i = 0; i < n_prompt; i++)
                 tokens[i] = i < 24 && j % 2 ? 20 + i : 10 + (int32_t)random_below(200);
             char id[32];
             snprintf(id, sizeof id, "job-%d", j);
-            struct job *job = job_of(tokens, n, j % 9 == 0 ? 150 : 1 + j % 4, id);
+            struct job *job = job_of(tokens, n_prompt, j % 5 == 0 ? 150 : 1 + j % 4, id);
             job->request.ignore_eos = true;
             batcher_take(bench.batcher, job);
         }
@@ -181,6 +182,35 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
         assert_true(bench.preempted > 10);
         bench_close(&bench);
     }
+}
+
+// Three long answers grow until the prompt that came last, one row a step, has to give its pages back in its middle.
+static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 4, .n_rows_max = 4, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
+    int32_t tokens[100];
+    for (int32_t i = 0; i < 100; i++)
+        tokens[i] = 30 + i;
+    for (int j = 0; j < 200; j++) // answers of one token: that is what the batcher comes to expect
+        batcher_take(bench.batcher, job_of((int32_t[]){150 + j % 50, 160 + j / 50}, 2, 1, "short"));
+    run_to_end(&bench);
+    int64_t prefill_before = bench.prefill;
+    for (int j = 0; j < 3; j++) {
+        struct job *job = job_of((int32_t[]){11 + j, 12, 13, 14}, 4, 150, "long answer");
+        job->request.ignore_eos = true;
+        batcher_take(bench.batcher, job);
+    }
+    batcher_take(bench.batcher, job_of(tokens, 100, 5, "long prompt"));
+    batcher_take(bench.batcher, job_of(tokens, 90, 5, "shares it"));
+    run_to_end(&bench);
+    assert_true(bench.preempted > 0);
+    assert_true(bench.prefill - prefill_before > 3 * 4 + 100); // part of the prompt was computed twice
+    for (const struct job *job = bench.finished.first; job; job = job->next)
+        if (!text_equals_string(job->job_id, "short"))
+            check_answer(job);
+    bench_close(&bench);
 }
 
 static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **state)
@@ -402,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
         cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
+        cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),
         cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
