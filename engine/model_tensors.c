@@ -269,10 +269,23 @@ static enum status take_fused(struct search *search, int32_t index, const struct
     return STATUS_OK;
 }
 
-static bool layer_has(const struct search *search, int32_t index, const char *slot)
+// Whether the layer has that tensor with as many rows as the parts together.
+static bool is_fused(const struct search *search, int32_t index, const struct fused *fused)
 {
     char name[NAME_BYTES];
-    layer_name(name, index, slot, "weight");
+    layer_name(name, index, fused->name, "weight");
+    const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
+    int64_t n_rows = 0;
+    for (int i = 0; i < fused->n_parts; i++)
+        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
+    return tensor && tensor->dims[1] == (uint64_t)n_rows;
+}
+
+// A name of its own, so that a wrong shape is the fused tensor's fault, not three missing ones'.
+static bool has_qkv(const struct search *search, int32_t index)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, fused_qkv.name, "weight");
     return gguf_tensor(search->model->gguf, name) != NULL;
 }
 
@@ -302,11 +315,11 @@ static enum status take_layer(struct search *search, int32_t index)
         }
     }
     enum status status = STATUS_OK;
-    if (layer_has(search, index, fused_qkv.name)) {
+    if (has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);
     }
-    if (status == STATUS_OK && (required & GATE_UP) == GATE_UP && !layer_has(search, index, "ffn_gate")) {
+    if (status == STATUS_OK && (required & GATE_UP) == GATE_UP && is_fused(search, index, &fused_gate_up)) {
         required &= ~(uint32_t)GATE_UP;
         status = take_fused(search, index, &fused_gate_up);
     }

@@ -207,6 +207,8 @@ static struct subject subjects[] = {
     TYPE(Q6_K),
     TYPE(IQ4_NL),
     TYPE(IQ4_XS),
+    {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 70},
+    {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 70},
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},
     {"longer than a segment, half precision, windows",
      {.family = "mistral", .seed = 24, .window = 270},

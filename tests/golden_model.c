@@ -68,7 +68,7 @@ static void logits_agree_with_double_precision(void **state)
 // int8 in products.
 #define EXACT     1e-10
 #define HALF_GELU 1e-6
-#define INT8      1e-2
+#define INT8      3e-3
 
 #define FAMILY(label, bound)                                                                                 \
     {                                                                                                        \
@@ -116,6 +116,16 @@ static struct golden goldens[] = {
     TYPE(Q6_K, INT8),
     TYPE(IQ4_NL, INT8),
     TYPE(IQ4_XS, INT8),
+    {"two norms of falcon", {.family = "falcon", .seed = 3, .larger = true}, KV_F32, HALF_GELU},
+    {"head norms and parallel residual of stablelm",
+     {.family = "stablelm", .seed = 3, .larger = true},
+     KV_F32,
+     EXACT},
+    {"long rope factors of phi3", {.family = "phi3", .seed = 3, .larger = true}, KV_F32, EXACT},
+    {"gptneox in series",
+     {.family = "gptneox", .seed = 3, .keys = {{"gptneox.use_parallel_residual", GGUF_BOOL, 0, NULL}}},
+     KV_F32,
+     HALF_GELU},
     {"pages in half precision", {.seed = 3}, KV_F16, 1e-5},
     {"an output matrix tied to the embedding", {.seed = 3, .tied = true}, KV_F32, EXACT},
     {"as many key-value heads as heads", {.seed = 3, .n_kv_heads = 4}, KV_F32, EXACT},

@@ -90,6 +90,8 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "attn_logit_softcapping", GGUF_F32, 50.0);
         add_key(maker, "final_logit_softcapping", GGUF_F32, 30.0);
     }
+    if (is(maker, "phi3") && r->larger)
+        add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
     if (is(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
     if (is(maker, "granite")) {
@@ -257,6 +259,14 @@ static void add_matrix(struct maker *maker, const char *prefix, const char *name
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n_rows);
 }
 
+// One norm for each head.
+static void add_head_norms(struct maker *maker, const char *prefix, const char *name, int32_t n_heads)
+{
+    char whole[NAME_BYTES];
+    snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
+    add_tensor(maker, whole, MADE_NORM, (uint64_t)maker->head_dim, (uint64_t)n_heads, 1);
+}
+
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -265,6 +275,8 @@ static void add_attention(struct maker *maker, const char *prefix)
          bias = is(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom");
     if (!full_norm)
         add_norm(maker, prefix, "attn_norm", r->n_embd);
+    if (is(maker, "falcon") && r->larger)
+        add_norm(maker, prefix, "attn_norm_2", r->n_embd);
     if (is(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
@@ -275,6 +287,10 @@ static void add_attention(struct maker *maker, const char *prefix)
     if (full_norm || is(maker, "qwen3 qwen3moe gemma3")) {
         add_norm(maker, prefix, "attn_q_norm", full_norm ? q : d);
         add_norm(maker, prefix, "attn_k_norm", full_norm ? kv : d);
+    }
+    if (is(maker, "stablelm") && r->larger) {
+        add_head_norms(maker, prefix, "attn_q_norm", r->n_heads);
+        add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
     add_matrix(maker, prefix, "attn_output", r->n_embd, q, is(maker, "phi2 gpt2 starcoder2 gptneox bloom"));
     if (is(maker, "gemma2 gemma3 olmo2"))
@@ -306,7 +322,7 @@ static void add_mlp(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
     bool gated = !maker->layer_norm || is(maker, "stablelm"), bias = !gated && !is(maker, "falcon");
-    if (!is(maker, "phi2 falcon olmo2"))
+    if (!is(maker, "phi2 falcon olmo2") && !(is(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     if (is(maker, "mixtral qwen2moe qwen3moe")) {
         add_experts(maker, prefix);
@@ -332,6 +348,10 @@ static void add_tensors(struct maker *maker)
         add_norm(maker, "", "token_embd_norm", r->n_embd);
     if (is(maker, "llama3"))
         add_tensor(maker, "rope_freqs.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
+    if (is(maker, "phi3") && r->larger) {
+        add_tensor(maker, "rope_factors_short.weight", MADE_NORM, (uint64_t)maker->head_dim / 2, 1, 1);
+        add_tensor(maker, "rope_factors_long.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
+    }
     add_norm(maker, "", "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is(maker, "phi2"));
@@ -447,6 +467,12 @@ static void put_matrix(struct buffer *out, struct stream *stream, const struct m
     }
 }
 
+static void poison_row(char *data, const struct made_tensor *tensor, int32_t row)
+{
+    assert(tensor->type == TENSOR_F32);
+    memset(data + (size_t)row * tensor->dims[0] * 4, 0xFF, tensor->dims[0] * 4); // all ones: a NaN
+}
+
 static void put_weights(struct buffer *out, const struct maker *maker, int index)
 {
     const struct made_tensor *tensor = &maker->tensors[index];
@@ -457,7 +483,10 @@ static void put_weights(struct buffer *out, const struct maker *maker, int index
     if (strcmp(tensor->name, "position_embd.weight") == 0)
         deviation = 0.1f;
     if (tensor->kind == MADE_MATRIX || tensor->kind == MADE_PLAIN_MATRIX) {
+        size_t start = out->size;
         put_matrix(out, &stream, tensor, deviation);
+        if (maker->recipe.poisoned_token > 0 && strcmp(tensor->name, "token_embd.weight") == 0)
+            poison_row(out->data + start, tensor, maker->recipe.poisoned_token);
         return;
     }
     uint64_t n_items = tensor->size / 4;

@@ -28,9 +28,12 @@ struct model_recipe {
     int32_t window;                                // sliding window [24] in the families that have one
     float gain;                                    // [2] scales the weights: larger makes sharper logits
     bool tied;                                     // no output matrix of its own
-    bool tokenizer;                                // vocabulary of bytes and ChatML marks, and the template
+    bool larger;    // as the family's larger models: Falcon 40B's second norm, StableLM 2 12B's norms of each
+                    // head and parallel residual, Phi-3 128k's rope factors beyond the first 16 positions
+    bool tokenizer; // vocabulary of bytes and ChatML marks, and the template
     struct made_key keys[MADE_KEYS_MAX];
-    const char *drop_key; // left out
+    const char *drop_key;   // left out
+    int32_t poisoned_token; // above 0: its embedding is NaN
     // Faults in one tensor each, by name:
     const char *drop_tensor;   // left out
     const char *widen_tensor;  // gets one row too many

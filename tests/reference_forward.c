@@ -10,7 +10,8 @@
 struct reference {
     struct gguf *gguf;
     char family[32];
-    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_experts, n_experts_used, window;
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_experts, n_experts_used, window,
+        n_context;
     bool layer_norm, parallel;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
         logit_cap;
@@ -107,9 +108,10 @@ static double *multiply(const struct reference *r, int layer, const char *name, 
     return y;
 }
 
-// Vectors of `width` items, one after the other, each normalised by itself. A missing norm does nothing.
-static void normalise(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
-                      int width)
+// Vectors of `width` items, one after the other, each normalised by itself; `n_weights` different weights in
+// turn. A missing norm does nothing.
+static void normalise_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+                         int width, int n_weights)
 {
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
@@ -122,10 +124,24 @@ static void normalise(const struct reference *r, int layer, const char *name, do
         for (int i = 0; i < width; i++)
             square += (x[i] - mean) * (x[i] - mean) / width;
         for (int i = 0; i < width; i++)
-            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[i] + (bias ? bias[i] : 0.0);
+            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[v % n_weights * width + i] +
+                   (bias ? bias[i] : 0.0);
     }
     free(weight);
     free(bias);
+}
+
+static void normalise(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+                      int width)
+{
+    normalise_by(r, layer, name, x, n_vectors, width, 1);
+}
+
+static bool has(const struct reference *r, int layer, const char *name)
+{
+    double *items = load(r, layer, name);
+    free(items);
+    return items != NULL;
 }
 
 static double *copy(const double *x, size_t n)
@@ -136,14 +152,16 @@ static double *copy(const double *x, size_t n)
 static void rotate(const struct reference *r, double *x, int n_heads, double base, const double *divisors)
 {
     bool halves = !is(r, "llama granite");
+    double original = key(r, "rope.scaling.original_context_length", r->n_context);
+    double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < n_heads; h++, x += r->head_dim)
             for (int i = 0; i < r->n_rope / 2; i++) {
                 double angle = p * pow(base, -2.0 * i / r->n_rope) / (divisors ? divisors[i] : 1.0);
                 double *a = halves ? x + i : x + 2 * i, *b = halves ? x + i + r->n_rope / 2 : x + 2 * i + 1,
                        old = *a;
-                *a = old * cos(angle) - *b * sin(angle);
-                *b = old * sin(angle) + *b * cos(angle);
+                *a = (old * cos(angle) - *b * sin(angle)) * size;
+                *b = (old * sin(angle) + *b * cos(angle)) * size;
             }
 }
 
@@ -193,7 +211,10 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
 static double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
+    bool lengthened = n > key(r, "rope.scaling.original_context_length", r->n_context);
     double *fused = load(r, layer, "attn_qkv.weight"), *divisors = load(r, -1, "rope_freqs.weight");
+    if (!divisors)
+        divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
     const char *names[] = {"attn_q", "attn_k", "attn_v"};
     double *q = multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, q_width);
     double *k =
@@ -201,8 +222,11 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
     bool full = is(r, "olmo2");
-    normalise(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim);
-    normalise(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim);
+    bool each = is(r, "stablelm");
+    normalise_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
+                 each ? r->n_heads : 1);
+    normalise_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
+                 each ? r->n_kv_heads : 1);
     if (!is(r, "gpt2 bloom")) {
         double base = is(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
         rotate(r, q, r->n_heads, base, divisors);
@@ -296,22 +320,20 @@ static void run_layer(const struct reference *r, int layer, double *x)
 {
     int n_items = r->n * r->n_embd;
     double *input = copy(x, (size_t)n_items), *before = copy(x, (size_t)n_items);
-    normalise(r, layer, "attn_norm", input, r->n, r->n_embd);
+    normalise(r, layer, has(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
+              r->n_embd);
     double *branch = attention(r, layer, input);
     normalise(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
-    double *own_norm = load(r, layer, "ffn_norm.weight");
-    if (own_norm || !r->parallel) { // else it reads what attention read
-        memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
-        normalise(r, layer, "ffn_norm", input, r->n, r->n_embd);
-    }
+    memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
+    normalise(r, layer, r->parallel && !has(r, layer, "ffn_norm.weight") ? "attn_norm" : "ffn_norm", input,
+              r->n, r->n_embd);
     branch = r->n_experts ? experts(r, layer, input)
                           : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, 0);
     normalise(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
-    free(own_norm);
     free(input);
     free(before);
 }
@@ -341,7 +363,9 @@ static void open_reference(struct reference *r, const char *path)
     r->layer_norm = r->epsilon >= 0.0;
     if (!r->layer_norm)
         r->epsilon = key(r, "attention.layer_norm_rms_epsilon", 0.0);
-    r->parallel = is(r, "phi2 falcon gptneox");
+    r->n_context = (int)key(r, "context_length", 0);
+    r->parallel = is(r, "phi2 falcon") || key(r, "use_parallel_residual", 0.0) != 0.0 ||
+                  (is(r, "stablelm") && !has(r, 0, "ffn_norm.weight"));
     r->rope_base = key(r, "rope.freq_base", 10000.0);
     r->attention_scale = key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
     r->residual_scale = key(r, "residual_scale", 1.0);

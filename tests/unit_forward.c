@@ -1,0 +1,301 @@
+// The forward pass as its callers use it: steps without outputs, draws inside a step, a poisoned neighbour,
+// and evaluate's errors.
+#include "engine/cpu/backend.h"
+#include "engine/evaluate.h"
+#include "engine/sampler.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_VOCAB = 320, PAGE_POSITIONS = 16, N_PAGES = 64, ROWS_MAX = 512, POISON = 17 };
+
+// One model on one backend.
+struct bench {
+    char directory[64], path[96];
+    struct model *model;
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+    uint64_t done_bytes, total_bytes;
+    int32_t pages[N_PAGES];
+};
+
+static void note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct bench *bench = context;
+    assert_true(done_bytes >= bench->done_bytes && done_bytes <= total_bytes);
+    bench->done_bytes = done_bytes;
+    bench->total_bytes = total_bytes;
+}
+
+static const struct forward_limits usual_limits = {.n_rows_max = ROWS_MAX,
+                                                   .n_outputs_max = ROWS_MAX,
+                                                   .n_sequences_max = 4,
+                                                   .page_positions = PAGE_POSITIONS,
+                                                   .n_pages = N_PAGES,
+                                                   .kv_type = KV_F16};
+
+static void bench_init(struct bench *bench, const struct model_recipe *recipe)
+{
+    struct error error = {0};
+    *bench = (struct bench){0};
+    make_directory(bench->directory);
+    snprintf(bench->path, sizeof bench->path, "%s/model.gguf", bench->directory);
+    make_model(bench->path, recipe);
+    if (model_open(&bench->model, bench->path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(pool_create(&bench->pool, 2, &error), STATUS_OK);
+    assert_int_equal(cpu_backend_create(&bench->backend, bench->pool, CPU_AVX512, &error), STATUS_OK);
+    for (int32_t i = 0; i < N_PAGES; i++)
+        bench->pages[i] = i;
+}
+
+static void bench_load(struct bench *bench)
+{
+    struct error error = {0};
+    assert_int_equal(forward_create(&bench->forward, bench->model, bench->backend, &usual_limits,
+                                    note_progress, bench, &error),
+                     STATUS_OK);
+}
+
+static void bench_finish(struct bench *bench)
+{
+    forward_destroy(bench->forward);
+    bench->backend->impl->destroy(bench->backend);
+    pool_destroy(bench->pool);
+    model_close(bench->model);
+    remove_directory(bench->directory);
+}
+
+// One sequence's ids [first, first + n) from the pages that begin at `page`; outputs of the last `n_outputs`
+// rows.
+static void run_part(struct bench *bench, const int32_t *ids, int32_t first, int32_t n, int32_t page,
+                     int32_t n_outputs, float *logits)
+{
+    struct error error = {0};
+    int32_t positions[ROWS_MAX], rows[ROWS_MAX];
+    for (int32_t i = 0; i < n; i++)
+        positions[i] = first + i;
+    for (int32_t i = 0; i < n_outputs; i++)
+        rows[i] = n - n_outputs + i;
+    struct step_sequence sequence = {.n_rows = n, .position = first, .pages = bench->pages + page};
+    struct step step = {.n_rows = n,
+                        .tokens = ids + first,
+                        .positions = positions,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = n_outputs,
+                        .output_rows = rows};
+    if (forward_step(bench->forward, &step, NULL, logits, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state)
+{
+    (void)state;
+    static const char *const families[] = {"llama", "gemma2", "phi2", "qwen2moe", "gpt2"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        struct bench bench;
+        int32_t ids[50];
+        static float whole[50 * N_VOCAB], last[N_VOCAB];
+        for (int i = 0; i < 50; i++)
+            ids[i] = (i * 37 + 5) % N_VOCAB;
+        bench_init(&bench, &(struct model_recipe){.family = families[f], .seed = 1});
+        bench_load(&bench);
+        run_part(&bench, ids, 0, 50, 0, 50, whole);
+        run_part(&bench, ids, 0, 30, 8, 0, NULL);
+        run_part(&bench, ids, 30, 19, 8, 0, NULL);
+        run_part(&bench, ids, 49, 1, 8, 1, last);
+        assert_memory_equal(last, whole + 49 * N_VOCAB, sizeof last);
+        bench_finish(&bench);
+    }
+}
+
+static void loading_tells_its_progress_up_to_all_bytes(void **state)
+{
+    (void)state;
+    struct model_recipe recipes[] = {{.seed = 1}, {.seed = 1, .tied = true}};
+    for (int i = 0; i < 2; i++) {
+        struct bench bench;
+        bench_init(&bench, &recipes[i]);
+        bench_load(&bench);
+        assert_int_equal(bench.total_bytes, model_weight_bytes(bench.model));
+        assert_int_equal(bench.done_bytes, bench.total_bytes);
+        bench_finish(&bench);
+    }
+}
+
+static void memory_is_foretold(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_init(&bench, &(struct model_recipe){.seed = 1});
+    // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items
+    assert_int_equal(forward_page_bytes(bench.model, 16, KV_F16), 2 * 16 * 2 * 32 * 2);
+    assert_int_equal(forward_page_bytes(bench.model, 16, KV_F32), 2 * 16 * 2 * 32 * 4);
+    struct forward_limits limits = {.n_rows_max = 10, .n_outputs_max = 3};
+    // x, normed, branch, q, k, v, heads, gate, up by row; x, normed, heads, logits by output
+    uint64_t rows = 10 * (3 * 64 + 64 + 32 + 32 + 64 + 96 + 96), outputs = 3 * (3 * 64 + 320);
+    assert_int_equal(forward_matrix_bytes(bench.model, &limits), 4 * (rows + outputs));
+    bench_finish(&bench);
+}
+
+// Two sequences in one step: `ids` of 8 each, the last rows drawn.
+static void run_pair(struct bench *bench, const int32_t ids[2][8], const struct sampling *sampling,
+                     struct sample_result results[2], float *logits)
+{
+    struct error error = {0};
+    int32_t tokens[16], positions[16], rows[] = {7, 15};
+    struct step_sequence sequences[2];
+    struct sample_request requests[2];
+    for (int s = 0; s < 2; s++) {
+        sequences[s] = (struct step_sequence){.first_row = 8 * s, .n_rows = 8, .pages = bench->pages + s};
+        requests[s] = (struct sample_request){.sampling = sampling, .index = (uint32_t)s};
+        for (int i = 0; i < 8; i++) {
+            tokens[8 * s + i] = ids[s][i];
+            positions[8 * s + i] = i;
+        }
+    }
+    struct step step = {.n_rows = 16,
+                        .tokens = tokens,
+                        .positions = positions,
+                        .n_sequences = 2,
+                        .sequences = sequences,
+                        .n_outputs = 2,
+                        .output_rows = rows,
+                        .samples = logits ? NULL : requests};
+    if (forward_step(bench->forward, &step, results, logits, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static const int32_t pair_ids[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12, 13, 14, 15, 16}};
+
+static void a_draw_in_a_step_is_the_samplers_draw_from_its_logits(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct error error;
+    struct sampler *sampler;
+    struct sample_result results[2], expected;
+    static float logits[2 * N_VOCAB];
+    struct sampling sampling = {.temperature = 0.9f,
+                                .top_p = 0.9f,
+                                .repetition_penalty = 1.0f,
+                                .seed = 4,
+                                .logprobs = true,
+                                .top_logprobs = 3};
+    bench_init(&bench, &(struct model_recipe){.seed = 2});
+    bench_load(&bench);
+    run_pair(&bench, pair_ids, &sampling, NULL, logits);
+    run_pair(&bench, pair_ids, &sampling, results, NULL);
+    assert_int_equal(sampler_create(&sampler, N_VOCAB, &error), STATUS_OK);
+    for (int s = 0; s < 2; s++) {
+        struct sample_request request = {.sampling = &sampling, .index = (uint32_t)s};
+        sampler_draw(sampler, logits + s * N_VOCAB, &request, &expected);
+        assert_int_equal(results[s].token, expected.token);
+        assert_true(results[s].logprob == expected.logprob);
+        assert_int_equal(results[s].n_top, 3);
+        assert_int_equal(results[s].top[2].token, expected.top[2].token);
+    }
+    sampler_destroy(sampler);
+    bench_finish(&bench);
+}
+
+static void a_poisoned_sequence_gets_no_token_and_harms_no_other(void **state)
+{
+    (void)state;
+    static const char *const families[] = {"llama", "qwen2moe", "gpt2", "phi2"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        struct bench bench;
+        struct sample_result results[2];
+        static float healthy[2 * N_VOCAB], poisoned[2 * N_VOCAB];
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        int32_t ids[2][8];
+        memcpy(ids, pair_ids, sizeof ids);
+        ids[1][3] = POISON;
+        bench_init(&bench,
+                   &(struct model_recipe){.family = families[f], .seed = 2, .poisoned_token = POISON});
+        bench_load(&bench);
+        run_pair(&bench, pair_ids, &sampling, NULL, healthy);
+        run_pair(&bench, ids, &sampling, NULL, poisoned);
+        assert_memory_equal(poisoned, healthy, N_VOCAB * sizeof *healthy);
+        assert_true(isnan(poisoned[N_VOCAB]));
+        run_pair(&bench, ids, &sampling, results, NULL);
+        assert_true(results[0].token >= 0);
+        assert_int_equal(results[1].token, -1);
+        run_pair(&bench, pair_ids, &sampling, NULL, poisoned); // and nothing stays behind
+        assert_memory_equal(poisoned, healthy, sizeof healthy);
+        bench_finish(&bench);
+    }
+}
+
+static void evaluate_cuts_long_texts_without_a_trace(void **state)
+{
+    (void)state;
+    enum { LONG = EVALUATE_CHUNK_ROWS + 44 };
+    static float whole[LONG * N_VOCAB], part[EVALUATE_CHUNK_ROWS * N_VOCAB];
+    struct bench bench;
+    struct error error = {0};
+    int32_t ids[LONG];
+    for (int i = 0; i < LONG; i++)
+        ids[i] = (i * 53 + 1) % N_VOCAB;
+    struct model_recipe recipe = {.seed = 6, .n_layers = 1, .n_context = LONG};
+    bench_init(&bench, &recipe);
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, LONG, whole, &error),
+                     STATUS_OK);
+    bench_finish(&bench);
+    bench_init(&bench, &recipe);
+    assert_int_equal(
+        evaluate_tokens(bench.model, bench.backend, KV_F32, ids, EVALUATE_CHUNK_ROWS - 3, part, &error),
+        STATUS_OK);
+    assert_memory_equal(part, whole, (EVALUATE_CHUNK_ROWS - 3) * N_VOCAB * sizeof *part);
+    bench_finish(&bench);
+}
+
+static void evaluate_rejects_what_does_not_fit_the_model(void **state)
+{
+    (void)state;
+    static float logits[8 * N_VOCAB];
+    struct bench bench;
+    struct error error = {0};
+    int32_t ids[9] = {0};
+    bench_init(&bench, &(struct model_recipe){.seed = 6, .n_context = 8});
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 0, logits, &error),
+                     STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_EMPTY_PROMPT);
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 9, logits, &error),
+                     STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_CONTEXT_LENGTH);
+    assert_string_equal(error.text, "9 tokens: the model's context has 8");
+    ids[3] = N_VOCAB;
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
+                     STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_TOKEN_RANGE);
+    assert_string_equal(error.text, "token 320 at 3: the vocabulary has 320");
+    ids[3] = -1;
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
+                     STATUS_REJECT);
+    ids[3] = N_VOCAB - 1;
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, 8, logits, &error), STATUS_OK);
+    bench_finish(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_computed_without_outputs_leaves_the_same_pages),
+        cmocka_unit_test(loading_tells_its_progress_up_to_all_bytes),
+        cmocka_unit_test(memory_is_foretold),
+        cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),
+        cmocka_unit_test(a_poisoned_sequence_gets_no_token_and_harms_no_other),
+        cmocka_unit_test(evaluate_cuts_long_texts_without_a_trace),
+        cmocka_unit_test(evaluate_rejects_what_does_not_fit_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
