@@ -46,8 +46,9 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     float *logits = malloc((n ? n : 1) * sizeof *logits);
     if (!logits)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
-    // KV_F32: what is compared here is the arithmetic, not the cache's rounding.
-    enum status status = evaluate_tokens(runtime->model, runtime->backend, KV_F32, ids->ids, (int32_t)ids->n_ids, logits,
+    // What is compared here is the arithmetic, not the cache's rounding.
+    enum kv_type kv_type = evaluate_kv_type(runtime->model);
+    enum status status = evaluate_tokens(runtime->model, runtime->backend, kv_type, ids->ids, (int32_t)ids->n_ids, logits,
                                          error);
     if (status == STATUS_OK)
         status = write_logits(path, logits, n, error);
