@@ -134,6 +134,7 @@ static struct golden goldens[] = {
      {.seed = 3, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
      KV_F32,
      EXACT},
+    {"six heads of bloom", {.family = "bloom", .seed = 3, .n_embd = 96, .n_heads = 6}, KV_F32, HALF_GELU},
     {"a window shorter than a page", {.family = "mistral", .seed = 3, .window = 5}, KV_F32, EXACT},
     {"seven layers of gemma3", {.family = "gemma3", .seed = 3, .n_layers = 7, .window = 9}, KV_F32, EXACT},
 };

@@ -77,6 +77,11 @@ static void add_string(struct maker *maker, const char *key, const char *string)
         put_made_key(maker, &(struct made_key){.key = key, .kind = GGUF_STRING, .string = string});
 }
 
+static int32_t expert_width(const struct maker *maker)
+{
+    return is(maker, "mixtral") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
+}
+
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -105,7 +110,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
     if (is(maker, "qwen2moe qwen3moe"))
-        add_key(maker, "expert_feed_forward_length", GGUF_U32, r->n_ff);
+        add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
     if (is(maker, "qwen2moe"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
@@ -301,7 +306,7 @@ static void add_experts(struct maker *maker, const char *prefix)
 {
     static const char *const names[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
     const struct model_recipe *r = &maker->recipe;
-    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)r->n_ff, n = (uint64_t)r->n_experts;
+    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)expert_width(maker), n = (uint64_t)r->n_experts;
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%sffn_gate_inp.weight", prefix);
     add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, n, 1);

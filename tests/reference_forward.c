@@ -10,8 +10,8 @@
 struct reference {
     struct gguf *gguf;
     char family[32];
-    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_experts, n_experts_used, window,
-        n_context;
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
+        n_experts_used, window, n_context;
     bool layer_norm, parallel;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
         logit_cap;
@@ -172,10 +172,16 @@ static double activate(const struct reference *r, double x)
     return x / (1.0 + exp(-x));
 }
 
-static double alibi_slope(const struct reference *r,
-                          int head) // Press et al. 2021, arXiv:2108.12409, heads a power of 2
+// Press et al. 2021, arXiv:2108.12409, and its authors' code for other numbers of heads.
+static double alibi_slope(const struct reference *r, int head)
 {
-    return is(r, "bloom") ? pow(2.0, -8.0 * (head + 1) / r->n_heads) : 0.0;
+    int power = 1; // of 2, not above n_heads; the heads beyond it take every second slope of twice as many
+    while (2 * power <= r->n_heads)
+        power *= 2;
+    if (!is(r, "bloom"))
+        return 0.0;
+    return head < power ? pow(2.0, -8.0 * (head + 1) / power)
+                        : pow(2.0, -4.0 * (2 * (head - power) + 1) / power);
 }
 
 static bool is_windowed(const struct reference *r, int layer)
@@ -250,18 +256,17 @@ static double *attention(const struct reference *r, int layer, const double *x)
 
 // Gated, fused or plain; of an expert when the matrices hold several.
 static double *mlp(const struct reference *r, int layer, const char *gate, const char *up, const char *down,
-                   const double *x, int n, int expert)
+                   const double *x, int n, int n_ff, int expert)
 {
     char gate_weight[64];
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
     bool fused = is(r, "phi3"), plain = !gated && !fused;
-    double *g =
-        plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * r->n_ff, r->n_ff);
-    double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? r->n_ff : expert * r->n_ff, r->n_ff);
-    for (int i = 0; i < n * r->n_ff; i++)
+    double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
+    double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
+    for (int i = 0; i < n * n_ff; i++)
         u[i] = plain ? activate(r, u[i]) : activate(r, g[i]) * u[i];
-    double *out = multiply(r, layer, down, u, n, r->n_ff, expert * r->n_embd, r->n_embd);
+    double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
     free(u);
@@ -297,14 +302,15 @@ static double *experts(const struct reference *r, int layer, const double *x)
             used += route[chosen[i]];
         }
         for (int i = 0; i < r->n_experts_used; i++) {
-            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, chosen[i]);
+            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, r->n_ff_expert,
+                            chosen[i]);
             add_expert(out + p * r->n_embd, y, route[chosen[i]] / (is(r, "qwen2moe") ? sum : used),
                        r->n_embd);
             free(y);
         }
         if (shared_gate) {
-            double gate = 0.0,
-                   *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1, 0);
+            double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
+                                        r->n_ff_shared, 0);
             for (int i = 0; i < r->n_embd; i++)
                 gate += shared_gate[i] * row[i];
             add_expert(out + p * r->n_embd, y, 1.0 / (1.0 + exp(-gate)), r->n_embd);
@@ -330,7 +336,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
     normalise(r, layer, r->parallel && !has(r, layer, "ffn_norm.weight") ? "attn_norm" : "ffn_norm", input,
               r->n, r->n_embd);
     branch = r->n_experts ? experts(r, layer, input)
-                          : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, 0);
+                          : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
     normalise(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
@@ -356,6 +362,8 @@ static void open_reference(struct reference *r, const char *path)
     r->head_dim = (int)key(r, "attention.key_length", r->n_embd / r->n_heads);
     r->n_rope = (int)key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)key(r, "feed_forward_length", 0);
+    r->n_ff_expert = (int)key(r, "expert_feed_forward_length", r->n_ff);
+    r->n_ff_shared = (int)key(r, "expert_shared_feed_forward_length", 0);
     r->n_experts = (int)key(r, "expert_count", 0);
     r->n_experts_used = (int)key(r, "expert_used_count", 0);
     r->window = (int)key(r, "attention.sliding_window", 0);
