@@ -11,6 +11,7 @@ struct engine_thread {
     struct batcher *batcher;
     struct queue *inbox, *outbox;
     pthread_t thread;
+    struct round *spare; // for the last news when memory has run out
     bool leaving, aborting;
     int64_t prefixes_reported_ms;
 };
@@ -61,12 +62,15 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-// Running out of memory for a message of a few bytes leaves the jobs without an owner: nothing is left but to stop.
-static struct round *round_create(void)
+// Without memory for a message of a few bytes the engine ends; the spare one carries the jobs back.
+static struct round *round_create(struct engine_thread *thread)
 {
     struct round *round = calloc(1, sizeof *round);
-    if (!round)
-        abort();
+    if (round)
+        return round;
+    round = thread->spare;
+    thread->spare = NULL;
+    (void)error_set(&round->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
     return round;
 }
 
@@ -113,40 +117,46 @@ static void add_prefixes(struct engine_thread *thread, struct round *round)
     thread->prefixes_reported_ms = now_ms();
 }
 
+// Orders that come after the end: their jobs go back.
+static void end(struct engine_thread *thread, struct round *last)
+{
+    queue_close(thread->inbox);
+    for (struct order *order; (order = queue_try_pop(thread->inbox)); order_destroy(order))
+        for (struct job *job; (job = job_list_take(&order->jobs));)
+            job_list_append(&last->released, job);
+}
+
+static void compute(struct engine_thread *thread, struct round *round)
+{
+    if (batcher_is_empty(thread->batcher))
+        return;
+    enum status status = round->error.status;
+    if (status == STATUS_OK)
+        status = batcher_round(thread->batcher, &round->finished, &round->figures, &round->error);
+    if (status != STATUS_OK)
+        batcher_release(thread->batcher, true, &round->released);
+    add_prefixes(thread, round);
+}
+
 static void *run(void *context)
 {
     struct engine_thread *thread = context;
-    bool failed = false;
-    while (!failed) {
+    for (bool ended = false; !ended;) {
         take_orders(thread);
-        struct round *round = round_create();
+        struct round *round = round_create(thread);
         if (thread->leaving || thread->aborting)
             batcher_release(thread->batcher, thread->aborting, &round->released);
-        bool had_jobs = !batcher_is_empty(thread->batcher);
-        if (had_jobs)
-            failed = batcher_round(thread->batcher, &round->finished, &round->figures, &round->error) != STATUS_OK;
-        if (failed)
-            batcher_release(thread->batcher, true, &round->released);
-        if (had_jobs)
-            add_prefixes(thread, round);
-        bool has_news = round->figures.n_rows || round->finished.n_jobs || round->released.n_jobs || failed;
-        if (!has_news)
+        compute(thread, round);
+        bool failed = round->error.status != STATUS_OK;
+        ended = failed || (batcher_is_empty(thread->batcher) &&
+                           (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)));
+        if (ended)
+            end(thread, round);
+        if (round->figures.n_rows == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 && !failed)
             round_destroy(round);
         else if (!queue_push(thread->outbox, round))
             assert(!"only this thread closes the outbox");
-        if (batcher_is_empty(thread->batcher) &&
-            (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)))
-            break;
     }
-    queue_close(thread->inbox);
-    struct round *leftover = round_create(); // orders that came after the end
-    for (struct order *order; (order = queue_try_pop(thread->inbox)); order_destroy(order))
-        for (struct job *job; (job = job_list_take(&order->jobs));)
-            job_list_append(&leftover->released, job);
-    if (leftover->released.n_jobs == 0)
-        round_destroy(leftover);
-    else if (!queue_push(thread->outbox, leftover))
-        assert(!"only this thread closes the outbox");
     queue_close(thread->outbox);
     return NULL;
 }
@@ -157,7 +167,12 @@ enum status engine_thread_start(struct engine_thread **thread, struct batcher *b
     if (!t)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
     t->batcher = batcher;
-    enum status status = queue_create(&t->inbox, ENGINE_ORDERS_MAX, error);
+    t->spare = calloc(1, sizeof *t->spare);
+    enum status status = STATUS_OK;
+    if (!t->spare)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
+    if (status == STATUS_OK)
+        status = queue_create(&t->inbox, ENGINE_ORDERS_MAX, error);
     if (status == STATUS_OK)
         status = queue_create(&t->outbox, ENGINE_ROUNDS_MAX, error);
     int code = status == STATUS_OK ? pthread_create(&t->thread, NULL, run, t) : 0;
@@ -166,6 +181,7 @@ enum status engine_thread_start(struct engine_thread **thread, struct batcher *b
     if (status != STATUS_OK) {
         queue_destroy(t->inbox);
         queue_destroy(t->outbox);
+        round_destroy(t->spare);
         free(t);
         return status;
     }
@@ -192,5 +208,6 @@ void engine_thread_join(struct engine_thread *thread)
     pthread_join(thread->thread, NULL);
     queue_destroy(thread->inbox);
     queue_destroy(thread->outbox);
+    round_destroy(thread->spare);
     free(thread);
 }

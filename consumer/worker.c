@@ -26,6 +26,7 @@ struct worker {
     size_t n_steps;
     struct prefix_report prefixes;
     bool has_prefixes, paused, engine_ended, out_of_memory;
+    bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     int64_t retry_at_ms, retry_delay_ms;
@@ -74,6 +75,12 @@ static void receive(void *context, const struct record *record)
     }
     worker->n_in_flight++;
     worker->idle_since_ms = 0;
+    struct transport *transport = worker->config->transport;
+    if (job->result.status == RESULT_NONE && transport->impl->is_cancelled && transport->impl->is_cancelled(transport, job)) {
+        struct error error;
+        (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+        job_fail(job, &error);
+    }
     if (job->result.status == RESULT_NONE) {
         job_list_append(&worker->incoming, job);
     } else {
@@ -236,6 +243,7 @@ static enum status commit(struct worker *worker, struct error *error)
             job_destroy(job);
         worker->n_in_flight--;
     }
+    worker->has_room_again = true;
     worker->finished_since_ms = now_ms();
     struct error projection;
     if (record(worker, worker->group, n_committed, &projection) != STATUS_OK)
@@ -374,8 +382,9 @@ static enum status loop(struct worker *worker, struct error *error)
         enum status status = turn(worker, error);
         if (status != STATUS_OK)
             return status;
-        if (!is_done(worker))
+        if (!is_done(worker) && !worker->has_room_again)
             wait_for_news(worker);
+        worker->has_room_again = false;
         // A store or broker that stays away must not keep a worker that was told to go.
         if (worker->mode >= LEAVING && worker->engine_ended &&
             now_ms() - worker->leaving_since_ms > 3 * WORKER_GRACE_MS)

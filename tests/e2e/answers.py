@@ -1,0 +1,141 @@
+"""A result is a pure function of model and request: the same bytes however it was computed."""
+from session import Skip, case, text_of, varied_jobs
+
+N_JOBS = 48
+
+
+def same_as_reference(test, *options):
+    """Runs the same jobs plainly and with these options: every byte must be equal."""
+    test.write("in.jsonl", varied_jobs(N_JOBS))
+    test.run_file("in.jsonl", "reference.jsonl", "--threads", "2")
+    test.run_file("in.jsonl", "out.jsonl", *options)
+    assert len(test.answers()) == N_JOBS
+    assert all(answer["error"] is None for answer in test.answers()), test.read("out.jsonl")[:2000]
+    assert test.comparable() == test.comparable("reference.jsonl")
+
+
+@case
+def every_line_has_its_answer_in_the_order_of_the_input(test):
+    test.write("in.jsonl", varied_jobs(N_JOBS))
+    test.run_file()
+    assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(N_JOBS)]
+    for i, answer in enumerate(test.answers()):
+        body = answer["response"]["body"]
+        assert len(body["choices"]) == (3 if i % 5 == 0 else 1)
+        assert body["usage"]["completion_tokens"] <= (3 + i * 5 % 29) * len(body["choices"])
+        assert body["object"] == ("chat.completion" if i % 3 == 0 else "text_completion")
+
+
+@case
+def one_thread_gives_the_bytes_of_two(test):
+    same_as_reference(test, "--threads", "1")
+
+
+@case
+def three_threads_give_the_bytes_of_two(test):
+    same_as_reference(test, "--threads", "3")
+
+
+@case
+def a_batch_of_one_gives_the_bytes_of_a_full_batch(test):
+    same_as_reference(test, "--max-batch", "1")
+
+
+@case
+def a_batch_of_sixty_four_gives_the_same_bytes(test):
+    same_as_reference(test, "--max-batch", "64")
+
+
+@case
+def steps_of_few_rows_cut_prompts_into_chunks_and_give_the_same_bytes(test):
+    same_as_reference(test, "--max-rows", "7", "--max-batch", "5")
+
+
+@case
+def steps_of_one_row_give_the_same_bytes(test):
+    same_as_reference(test, "--max-rows", "1", "--max-batch", "1")
+
+
+@case
+def steps_of_many_rows_give_the_same_bytes(test):
+    same_as_reference(test, "--max-rows", "4096")
+
+
+@case
+def a_window_of_one_job_gives_the_same_bytes(test):
+    same_as_reference(test, "--window", "1")
+
+
+@case
+def memory_for_few_pages_gives_the_same_bytes(test):
+    same_as_reference(test, "--kv-memory", "300K")
+
+
+def with_kernels(test, level):
+    test.write("one.jsonl", [{"prompt": "the", "max_tokens": 1}])
+    told = test.run_file("one.jsonl", "one-out.jsonl", "--backend", f"cpu:{level}").err
+    if f"cpu/{level}" not in told:
+        raise Skip(f"this processor has no {level}")
+    same_as_reference(test, "--backend", f"cpu:{level}")
+
+
+@case
+def plain_c_gives_the_same_bytes(test):
+    with_kernels(test, "plain")
+
+
+@case
+def avx2_gives_the_same_bytes(test):
+    with_kernels(test, "avx2")
+
+
+@case
+def avx512_gives_the_same_bytes(test):
+    with_kernels(test, "avx512")
+
+
+@case
+def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
+    jobs = varied_jobs(N_JOBS)
+    test.write("in.jsonl", jobs)
+    test.run_file()
+    among = test.comparable().splitlines()
+    for i in (0, 1, 2, 15, 25, 36):
+        job_id = f"run-{i}".encode()
+        test.write("one.jsonl", [jobs[i]])
+        test.run_file("one.jsonl", f"alone-{i}.jsonl")
+        alone = test.comparable(f"alone-{i}.jsonl").strip().replace(b"run-0", job_id)
+        assert alone == among[i], (alone, among[i])
+
+
+@case
+def a_prefix_found_in_the_cache_gives_the_bytes_of_a_fresh_one(test):
+    prompt = text_of(3, 40)
+    jobs = [{"custom_id": f"{i}", "prompt": prompt, "temperature": 0, "max_tokens": 12, "logprobs": 1} for i in range(40)]
+    test.write("in.jsonl", jobs)
+    # One at a time: the first is computed fresh, the others after it find its pages.
+    test.run_file("in.jsonl", "out.jsonl", "--max-batch", "1", "--window", "1")
+    hits = test.query("SELECT prefix_hits FROM workers", "out.jsonl.db")[0][0]
+    assert hits > 0, hits
+    choices = [answer["response"]["body"]["choices"] for answer in test.answers()]
+    assert all(choice == choices[0] for choice in choices)
+
+
+@case
+def the_same_seed_gives_the_same_draws_and_another_seed_others(test):
+    job = {"prompt": "the winter", "temperature": 1.5, "max_tokens": 20}
+    test.write("in.jsonl", [dict(job, seed=1), dict(job, seed=1), dict(job, seed=2)])
+    test.run_file()
+    first, second, third = [answer["response"]["body"]["choices"] for answer in test.answers()]
+    assert first == second
+    assert first != third
+
+
+@case
+def choices_of_one_job_differ_when_drawn_and_agree_when_greedy(test):
+    job = {"prompt": "the winter", "n": 3, "max_tokens": 20, "seed": 5}
+    test.write("in.jsonl", [dict(job, temperature=1.5), dict(job, temperature=0)])
+    test.run_file()
+    drawn, greedy = [[choice["text"] for choice in answer["response"]["body"]["choices"]] for answer in test.answers()]
+    assert len(set(drawn)) == 3, drawn
+    assert len(set(greedy)) == 1, greedy

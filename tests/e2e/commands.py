@@ -1,0 +1,303 @@
+"""The commands on the embedded queue: several processes submit, work, watch, cancel and collect at once."""
+import json
+import os
+import signal
+import sqlite3
+
+from session import case, text_of, varied_jobs
+
+
+def slow_jobs(n, n_tokens=200):
+    """Jobs that keep a worker busy for a while."""
+    return [{"custom_id": f"line {i}", "prompt": text_of(i, 3), "max_tokens": n_tokens, "n": 8, "temperature": 0.9,
+             "ignore_eos": True} for i in range(n)]
+
+
+def short_jobs(n, first=0):
+    return [{"custom_id": f"line {i}", "prompt": text_of(i, 5), "max_tokens": 4, "temperature": 0.7, "seed": i}
+            for i in range(first, first + n)]
+
+
+def work(test, *options):
+    return test.start("work", "--model", test.model, "--threads", "1", *options)
+
+
+@case
+def submit_work_and_collect_give_the_answers_of_run(test):
+    test.write("in.jsonl", varied_jobs(30))
+    test.run_file("in.jsonl", "reference.jsonl")
+    test.run("submit", "in.jsonl", "--dataset", "run")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl")
+    assert test.comparable() == test.comparable("reference.jsonl")
+
+
+@case
+def standard_input_and_output_take_the_place_of_files(test):
+    lines = "".join(json.dumps(job) + "\n" for job in short_jobs(5))
+    finished = test.run("run", "-", "-o", "-", "--model", test.model, stdin=lines)
+    answers = [json.loads(line) for line in finished.out.splitlines()]
+    assert [answer["custom_id"] for answer in answers] == [f"line {i}" for i in range(5)]
+    test.run("submit", "-", "--dataset", "d", stdin=lines)
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    collected = test.run("collect", "--dataset", "d", "-o", "-").out
+    assert [json.loads(line)["custom_id"] for line in collected.splitlines()] == [f"line {i}" for i in range(5)]
+
+
+@case
+def failed_jobs_go_to_the_file_of_errors(test):
+    jobs = short_jobs(6)
+    jobs[2]["max_tokens"] = "many"
+    jobs[4] = "{no json"
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl", "--errors", "errors.jsonl")
+    assert [answer["custom_id"] for answer in test.answers()] == ["line 0", "line 1", "line 3", "line 5"]
+    assert [answer["error"]["code"] for answer in test.answers("errors.jsonl")] == ["invalid_field", "invalid_encoding"]
+
+
+@case
+def a_run_done_before_writes_its_output_again_without_work(test):
+    test.write("in.jsonl", short_jobs(5))
+    test.run_file()
+    before = test.read("out.jsonl")
+    os.remove(test.path("out.jsonl"))
+    test.run_file()
+    assert test.read("out.jsonl") == before
+    assert test.query("SELECT count(*) FROM workers", "out.jsonl.db") == [(1,)]
+
+
+@case
+def a_run_with_changed_input_is_refused_and_keeps_what_is_there(test):
+    test.write("in.jsonl", short_jobs(5))
+    test.run_file()
+    before = test.read("out.jsonl")
+    test.write("in.jsonl", short_jobs(6))
+    finished = test.run_file("in.jsonl", "out.jsonl", status=1)
+    assert "another input" in finished.err and "out.jsonl.db" in finished.err, finished
+    assert test.read("out.jsonl") == before
+
+
+@case
+def a_file_submitted_twice_is_queued_once(test):
+    test.write("in.jsonl", short_jobs(700))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    assert "there already" in test.run("submit", "in.jsonl", "--dataset", "d").err
+    assert test.query("SELECT count(*) FROM queue") == [(700,)]
+    assert test.query("SELECT n_submitted FROM datasets") == [(700,)]
+
+
+@case
+def collect_before_the_end_is_refused_unless_forced(test):
+    test.write("in.jsonl", short_jobs(3))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    finished = test.run("collect", "--dataset", "d", "-o", "out.jsonl", status=1)
+    assert "3 jobs have not finished" in finished.err and not test.exists("out.jsonl"), finished
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force")
+    assert test.read("out.jsonl") == b""
+
+
+@case
+def status_tells_progress_as_text_and_as_json(test):
+    test.write("in.jsonl", short_jobs(5) + ["{no json"])
+    test.run("submit", "in.jsonl", "--dataset", "first")
+    test.write("more.jsonl", short_jobs(4))
+    test.run("submit", "more.jsonl", "--dataset", "second")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0", "--dataset", "first")
+    told = json.loads(test.run("status", "--json").out)
+    first, second = told["datasets"]
+    assert (first["dataset"], first["submitted"], first["done"], first["failed"]) == ("first", 6, 5, 1), told
+    assert (second["dataset"], second["submitted"], second["done"]) == ("second", 4, 0), told
+    assert told["steps"] > 0 and told["workers_alive"] == 0, told
+    only = json.loads(test.run("status", "--json", "--dataset", "second").out)
+    assert [dataset["dataset"] for dataset in only["datasets"]] == ["second"], only
+    text = test.run("status").out
+    assert "first" in text and "second" in text and "100.0%" in text, text
+
+
+@case
+def watching_ends_when_everything_is_finished(test):
+    test.write("in.jsonl", short_jobs(20))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    watcher = test.start("status", "--watch", "--dataset", "d")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    finished = test.wait(watcher)
+    assert finished.status == 0 and "100.0%" in finished.out, finished
+
+
+@case
+def cancelled_jobs_have_one_result_each_and_no_worker_takes_them(test):
+    test.write("in.jsonl", short_jobs(50))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("cancel", "--dataset", "d")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert [answer["error"]["code"] for answer in test.answers()] == ["cancelled"] * 50
+    assert test.query("SELECT n_cancelled, n_done FROM datasets") == [(50, 0)]
+    finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1)
+    assert "was cancelled" in finished.err, finished
+
+
+@case
+def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
+    test.write("slow.jsonl", slow_jobs(300))
+    test.write("other.jsonl", short_jobs(20))
+    test.run("submit", "slow.jsonl", "--dataset", "slow")
+    worker = work(test, "--exit-when-idle", "0", "--max-batch", "16")
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM batches") > [(3,)])
+    test.run("submit", "other.jsonl", "--dataset", "other")
+    test.run("cancel", "--dataset", "slow")
+    assert test.wait(worker).status == 0
+    test.run("collect", "--dataset", "slow", "-o", "slow-out.jsonl")
+    test.run("collect", "--dataset", "other", "-o", "other-out.jsonl")
+    codes = [answer["error"] and answer["error"]["code"] for answer in test.answers("slow-out.jsonl")]
+    assert len(codes) == 300 and codes.count("cancelled") > 0 and set(codes) <= {None, "cancelled"}, codes
+    assert [answer["error"] for answer in test.answers("other-out.jsonl")] == [None] * 20
+
+
+@case
+def several_workers_share_the_queue_while_others_submit_watch_and_collect(test):
+    workers = [work(test, "--window", "32") for _ in range(3)]
+    test.wait_until("they are registered", lambda: test.query("SELECT count(*) FROM workers") == [(3,)])
+    others = []
+    for name, first in (("a", 0), ("b", 1000)):
+        test.write(f"{name}.jsonl", short_jobs(600, first))
+        others.append(test.start("submit", f"{name}.jsonl", "--dataset", name))
+    others += [test.start("status", "--json") for _ in range(3)]
+    test.wait_until("there are jobs", lambda: test.query("SELECT count(*) FROM jobs WHERE dataset = 'a'") > [(0,)])
+    others.append(test.start("collect", "--dataset", "a", "-o", "early.jsonl", "--force"))
+    test.wait_until("all is done", lambda: test.query("SELECT count(*) FROM results") == [(1200,)])
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+    for process in others + workers:
+        finished = test.wait(process)
+        assert finished.status == 0, finished
+    for name, first in (("a", 0), ("b", 1000)):
+        test.run("collect", "--dataset", name, "-o", f"{name}-out.jsonl")
+        test.run_file(f"{name}.jsonl", f"{name}-reference.jsonl")
+        answers, expected = (test.answers(f"{name}-{kind}.jsonl") for kind in ("out", "reference"))
+        assert [answer["custom_id"] for answer in answers] == [f"line {i}" for i in range(first, first + 600)]
+        assert [answer["response"]["body"]["choices"] for answer in answers] == [
+            answer["response"]["body"]["choices"] for answer in expected]
+    shares = dict(test.query("SELECT worker, count(*) FROM jobs GROUP BY worker"))
+    assert sum(shares.values()) == 1200 and len(shares) > 1, shares
+    assert test.query("SELECT max(attempts) FROM jobs") == [(1,)]
+
+
+@case
+def a_worker_told_to_stop_gives_its_waiting_jobs_back_and_another_finishes_them(test):
+    test.write("in.jsonl", slow_jobs(60, 100))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    worker = work(test, "--max-batch", "8")
+    test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results") > [(0,)])
+    worker.send_signal(signal.SIGTERM)
+    finished = test.wait(worker)
+    assert finished.status == 0, finished
+    n_done = test.query("SELECT count(*) FROM results")[0][0]
+    assert 0 < n_done < 60, n_done
+    assert test.query("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status") == [
+        ("done", n_done), ("queued", 60 - n_done)]
+    assert test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(0,)]
+    assert test.query("SELECT count(*) FROM workers WHERE stopped_at IS NULL") == [(0,)]
+    assert test.wait(work(test, "--exit-when-idle", "0")).status == 0
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(60)]
+    # What was given back unstarted counts no attempt.
+    assert test.query("SELECT max(attempts) FROM jobs") == [(1,)]
+
+
+@case
+def a_second_signal_gives_running_jobs_back_too(test):
+    test.write("in.jsonl", slow_jobs(40, 240))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    worker = work(test, "--max-batch", "8")
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM batches") > [(2,)])
+    worker.send_signal(signal.SIGINT)
+    test.wait_until("it hears the first", lambda: "stopping" in test.told_by(worker))
+    worker.send_signal(signal.SIGINT)
+    finished = test.wait(worker)
+    assert finished.status == 0 and finished.seconds < 60, finished
+    assert test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(0,)]
+    assert test.query("SELECT count(*) FROM jobs WHERE status NOT IN ('queued', 'done')") == [(0,)]
+
+
+@case
+def a_run_told_to_stop_says_so_and_the_same_command_goes_on(test):
+    test.write("in.jsonl", slow_jobs(60, 100))
+    run = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--max-batch", "8")
+    test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db") > [(0,)])
+    run.send_signal(signal.SIGTERM)
+    finished = test.wait(run)
+    assert finished.status == 1 and "goes on from here" in finished.err and not test.exists("out.jsonl"), finished
+    test.run_file()
+    assert len(test.answers()) == 60
+
+
+@case
+def a_worker_waits_for_jobs_and_takes_them_when_they_come(test):
+    worker = work(test)
+    test.wait_until("it is registered", lambda: test.query("SELECT count(*) FROM workers") == [(1,)])
+    for name in ("a", "b"):
+        test.write(f"{name}.jsonl", short_jobs(5))
+        test.run("submit", f"{name}.jsonl", "--dataset", name)
+        test.wait_until(f"{name} is done", lambda name=name: test.query(
+            f"SELECT n_done FROM datasets WHERE dataset = '{name}'") == [(5,)])
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+
+
+@case
+def the_store_is_readable_by_its_owner_only(test):
+    test.write("in.jsonl", short_jobs(1))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    assert os.stat(test.path("sheaf.db")).st_mode & 0o777 == 0o600
+
+
+@case
+def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
+    test.write("in.jsonl", varied_jobs(60) + ["{no json"] * 3)
+    test.run_file()
+    assert test.query("PRAGMA integrity_check", "out.jsonl.db") == [("ok",)]
+    assert test.query("PRAGMA foreign_key_check", "out.jsonl.db") == []
+    totals = test.query("SELECT n_submitted, n_done, n_failed, prompt_tokens, completion_tokens, cached_tokens FROM datasets",
+                        "out.jsonl.db")
+    counted = test.query("SELECT count(*), sum(status = 'done'), sum(status = 'failed'), sum(prompt_tokens),"
+                         " sum(completion_tokens), sum(cached_tokens) FROM jobs", "out.jsonl.db")
+    assert totals == counted, (totals, counted)
+    (generated, batches) = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM batches) FROM workers",
+                                      "out.jsonl.db")[0]
+    assert generated == batches, (generated, batches)
+    for view in ("progress", "failures", "throughput_by_minute", "cache_benefit", "lag"):
+        test.query(f"SELECT * FROM {view}", "out.jsonl.db")
+
+
+@case
+def a_reader_of_the_store_sees_whole_transactions_while_a_worker_writes(test):
+    test.write("in.jsonl", short_jobs(800))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    worker = work(test, "--exit-when-idle", "0", "--window", "16")
+    database = sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True, timeout=30)
+    n_reads = 0
+    while worker.poll() is None:
+        row = database.execute("SELECT n_done + n_failed, (SELECT count(*) FROM results), (SELECT count(*) FROM queue)"
+                               " FROM datasets").fetchone()
+        assert row[0] == row[1] == 800 - row[2], row
+        n_reads += 1
+    database.close()
+    assert test.wait(worker).status == 0
+    assert n_reads > 3
+
+
+@case
+def options_of_the_model_can_be_seen_before_work(test):
+    told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
+    assert told["family"] == "llama" and told["context"] == 256 and told["template"] == "yes", told
+    ids = test.run("tokenize", "tiny.gguf", stdin='{"text": "the winter"}\n{"text": ""}\n').out.splitlines()
+    assert len(json.loads(ids[0])) > 0 and json.loads(ids[1]) == [], ids
+    prompt = test.run("template", "tiny.gguf", stdin='{"messages": [{"role": "user", "content": "hi"}],'
+                                                     ' "add_generation_prompt": true}').out
+    assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", prompt
+    test.run("logits", "tiny.gguf", "--tokens", "3 17 9", "-o", "logits.f32")
+    assert len(test.read("logits.f32")) == 3 * told["vocabulary"] * 4
+    sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
+                                "--json").out)
+    assert sizes, sizes

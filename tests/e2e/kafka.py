@@ -1,0 +1,294 @@
+"""The same over a real broker: kcat, a client that knows nothing of sheaf, produces jobs and reads results.
+
+The broker is $SHEAF_TEST_BROKER (HOST:PORT), else one that ops/kafka/start brings up for this suite.
+"""
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+from session import Skip, case, text_of, varied_jobs
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
+N_KILLS = 8
+broker = {}
+
+
+def ops(name, *arguments, timeout=180):
+    return subprocess.run([os.path.join(ROOT, "ops", "kafka", name), *arguments], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=timeout, check=False)
+
+
+def address():
+    """Of the suite's broker; started by the first case that needs it."""
+    if "missing" in broker:
+        raise Skip(broker["missing"])
+    if "address" in broker:
+        return broker["address"]
+    absent = [name for name in ("java", "kcat") if not shutil.which(name)]
+    if absent:
+        broker["missing"] = f"there is no {' and no '.join(absent)}"
+    elif os.environ.get("SHEAF_TEST_BROKER"):
+        broker["address"] = os.environ["SHEAF_TEST_BROKER"]
+    elif not shutil.which("mvn") and not os.path.exists(os.path.expanduser("~/.cache/sheaf")):
+        broker["missing"] = "there is no Kafka, and no Maven to fetch it"
+    else:
+        broker["folder"] = tempfile.mkdtemp(prefix="sheaf-kafka-")
+        started = ops("start", "--dir", broker["folder"], timeout=600)
+        if started.returncode:
+            finish()
+            broker["missing"] = "no broker: " + " ".join(started.stderr.split()[-30:])
+        else:
+            broker["address"] = started.stdout.strip()
+    return address()
+
+
+def finish():
+    folder = broker.pop("folder", None)
+    if folder:
+        ops("stop", "--kill", "--dir", folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Topics:
+    """The four topics of one case, and kcat on them."""
+
+    def __init__(self, test, n_partitions=3):
+        self.prefix = os.path.basename(test.folder) + "-"
+        self.test = test
+        created = ops("topics", "--brokers", address(), "--prefix", self.prefix, "--partitions", str(n_partitions))
+        assert created.returncode == 0, created.stderr
+        self.options = ["--brokers", address()]
+        for name in ("jobs", "results", "dead", "control"):
+            self.options += [f"--{name}", self.prefix + name]
+
+    def produce(self, jobs, name="jobs", *options):
+        """A record a job, its key the custom_id."""
+        lines = "".join(f"{job.get('custom_id', '') if isinstance(job, dict) else 'bad'}\t"
+                        f"{json.dumps(job) if isinstance(job, dict) else job}\n" for job in jobs)
+        subprocess.run(["kcat", "-b", address(), "-P", "-t", self.prefix + name, "-K", "\t", *options], input=lines,
+                       text=True, check=True, timeout=60)
+
+    def read(self, name):
+        """[{key, payload, headers}] of all committed records."""
+        done = subprocess.run(["kcat", "-b", address(), "-C", "-t", self.prefix + name, "-o", "beginning", "-e", "-q", "-J",
+                               "-X", "isolation.level=read_committed"], capture_output=True, check=True, timeout=60)
+        return [json.loads(line.decode(errors="replace")) for line in done.stdout.splitlines()]
+
+    def read_bytes(self, name):
+        """The values of all committed records, one after the other."""
+        return subprocess.run(["kcat", "-b", address(), "-C", "-t", self.prefix + name, "-o", "beginning", "-e", "-q",
+                               "-f", "%s\\n"], capture_output=True, check=True, timeout=60).stdout
+
+    def results(self):
+        """{custom_id: result}, after a look that none is there twice."""
+        values = [json.loads(record["payload"]) for record in self.read("results")]
+        counted = collections.Counter((value["dataset"], value["job_id"]) for value in values)
+        assert max(counted.values(), default=1) == 1, [item for item in counted.items() if item[1] > 1]
+        return {value["custom_id"]: value for value in values}
+
+    def work(self, *options):
+        return self.test.start("work", "--model", self.test.model, "--threads", "1", "--group", self.prefix + "group",
+                               *self.options, *options)
+
+    def work_to_the_end(self, *options):
+        finished = self.test.wait(self.work("--exit-when-idle", "1", *options))
+        assert finished.status == 0, finished
+
+
+def reference(test, jobs):
+    """{custom_id: choices} as the embedded queue gives them."""
+    test.write("reference-in.jsonl", jobs)
+    test.run_file("reference-in.jsonl", "reference.jsonl")
+    return {answer["custom_id"]: [choice_of(choice) for choice in answer["response"]["body"]["choices"]]
+            for answer in test.answers("reference.jsonl")}
+
+
+def choice_of(choice):
+    """What both formats tell of a choice."""
+    message = choice.get("message") or {}
+    return message.get("content", choice.get("text")), choice["finish_reason"]
+
+
+def seeded(jobs):
+    return [dict(job, seed=i) for i, job in enumerate(jobs)]
+
+
+def text_of_result(choice):
+    return choice_of(choice)
+
+
+@case
+def jobs_that_kcat_produces_are_answered_once_and_read_back_by_kcat(test):
+    topics = Topics(test)
+    jobs = seeded(varied_jobs(90))
+    topics.produce(jobs)
+    topics.work_to_the_end()
+    results = topics.results()
+    expected = reference(test, jobs)
+    assert sorted(results) == sorted(expected)
+    for custom_id, result in results.items():
+        assert result["status"] == "done", result
+        assert [text_of_result(choice) for choice in result["choices"]] == expected[custom_id], (result, expected[custom_id])
+    assert topics.read("dead") == []
+
+
+@case
+def a_result_carries_the_key_and_says_where_its_job_came_from(test):
+    topics = Topics(test)
+    topics.produce([{"custom_id": "one", "prompt": "the", "max_tokens": 2}], "jobs", "-H", "traceparent=00-ab-cd-01")
+    topics.work_to_the_end()
+    (record,) = topics.read("results")
+    headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
+    assert record["key"] == "one", record
+    assert headers["content-type"] in ("application/json", "application/msgpack"), headers
+    assert headers["sheaf-source-topic"] == topics.prefix + "jobs", headers
+    assert headers["sheaf-source-offset"] == "0" and headers["traceparent"] == "00-ab-cd-01", headers
+    assert headers["ce_specversion"] == "1.0", headers
+
+
+@case
+def submit_work_and_collect_give_the_answers_of_the_embedded_queue(test):
+    topics = Topics(test)
+    jobs = seeded(varied_jobs(40))
+    jobs[7] = {"custom_id": "line 7", "prompt": text_of(1, 400)}
+    test.write("in.jsonl", jobs + ["{no json"])
+    test.run("submit", "in.jsonl", "--dataset", "run", *topics.options)
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl", *topics.options, deadline_s=60)
+    test.run_file("in.jsonl", "reference.jsonl")
+    assert test.comparable() == test.comparable("reference.jsonl")
+
+
+@case
+def a_record_that_is_no_job_is_a_dead_letter_and_the_others_go_on(test):
+    topics = Topics(test, 1)
+    good = [{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(4)]
+    topics.produce(good[:2] + ["no job at all", '{"custom_id": "named", "prompt": 7}'] + good[2:])
+    topics.work_to_the_end()
+    results = topics.results()
+    assert [results[f"{i}"]["status"] for i in range(4)] == ["done"] * 4
+    assert results["named"]["status"] == "failed" and "prompt" in results["named"]["error"]["message"], results["named"]
+    dead = topics.read("dead")
+    assert [record["payload"] for record in dead] == ["no job at all", '{"custom_id": "named", "prompt": 7}'], dead
+    for record, offset in zip(dead, ("2", "3")):
+        headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
+        assert headers["__sheaf.errors.topic"] == topics.prefix + "jobs", headers
+        assert headers["__sheaf.errors.offset"] == offset and headers["__sheaf.errors.message"], headers
+        assert record["key"] == "bad"
+
+
+@case
+def a_job_in_msgpack_is_answered_like_one_in_json(test):
+    topics = Topics(test, 1)
+
+    def packed(text):
+        return struct.pack("B", 0xa0 | len(text)) + text.encode()
+
+    record = b"\x84" + packed("custom_id") + packed("packed") + packed("prompt") + packed("the winter") + packed(
+        "max_tokens") + b"\x06" + packed("temperature") + b"\x00"
+    with open(test.path("job.msgpack"), "wb") as file:
+        file.write(record)
+    subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "jobs", "-H", "content-type=application/msgpack",
+                    test.path("job.msgpack")], check=True, timeout=60, stdin=subprocess.DEVNULL)
+    plain = {"custom_id": "plain", "prompt": "the winter", "max_tokens": 6, "temperature": 0}
+    topics.produce([plain])
+    topics.work_to_the_end()
+    expected = reference(test, [plain])["plain"][0][0].encode()
+    # The answer to msgpack is msgpack, where the text stands as it is; in JSON it is escaped.
+    values = topics.read_bytes("results")
+    assert values.count(expected) + values.count(json.dumps(expected.decode(), ensure_ascii=False).encode()[1:-1]) >= 2, (
+        expected, values)
+    assert values.count(b"packed") >= 1 and values.count(b"plain") >= 1, values
+
+
+@case
+def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
+    topics = Topics(test)
+    jobs = seeded(varied_jobs(600))
+    expected = reference(test, jobs)
+    topics.produce(jobs)
+    rng = random.Random(SEED)
+    print(f"# seed {SEED}, {N_KILLS} kills")
+    options = ["--window", "48", "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=500"]
+    for _ in range(N_KILLS):
+        worker = topics.work(*options)
+        test.wait_until("it works", lambda worker=worker: worker.poll() is not None or "KV" in test.told_by(worker))
+        time.sleep(rng.random() * 2.5)
+        worker.send_signal(signal.SIGKILL)
+        assert test.wait(worker).status == -signal.SIGKILL, "it ended before it was killed"
+    topics.work_to_the_end(*options)
+    results = topics.results()
+    assert sorted(results) == sorted(expected)
+    for custom_id, result in results.items():
+        assert [text_of_result(choice) for choice in result["choices"]] == expected[custom_id], custom_id
+
+
+@case
+def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
+    topics = Topics(test, 4)
+    first = topics.work("--store", "first.db", "--window", "32")
+    second = topics.work("--store", "second.db", "--window", "32")
+    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "n": 4, "seed": i} for i in range(400)]
+    owned = "SELECT count(*) FROM partitions"
+    topics.produce(jobs[:200])
+    test.wait_until("both own partitions", lambda: test.query(owned, "first.db") > [(0,)] and
+                    test.query(owned, "second.db") > [(0,)])
+    topics.produce(jobs[200:])
+    second.send_signal(signal.SIGTERM)
+    assert test.wait(second).status == 0
+    test.wait_until("all is answered", lambda: len(topics.read("results")) == 400)
+    first.send_signal(signal.SIGTERM)
+    assert test.wait(first).status == 0
+    assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)
+
+
+@case
+def a_cancelled_dataset_has_one_result_for_each_of_its_jobs(test):
+    topics = Topics(test)
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 3}] * 30)
+    test.write("other.jsonl", [{"prompt": "the", "max_tokens": 3}] * 5)
+    test.run("submit", "in.jsonl", "--dataset", "unwanted", *topics.options)
+    test.run("submit", "other.jsonl", "--dataset", "wanted", *topics.options)
+    test.run("cancel", "--dataset", "unwanted", *topics.options)
+    topics.work_to_the_end()
+    statuses = collections.Counter((result["dataset"], result["status"]) for result in topics.results().values())
+    assert statuses == {("unwanted", "cancelled"): 30, ("wanted", "done"): 5}, statuses
+
+
+@case
+def the_store_follows_what_was_committed(test):
+    topics = Topics(test)
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(50)] + ["no job"])
+    topics.work_to_the_end()
+    counted = dict(test.query("SELECT status, count(*) FROM jobs GROUP BY status"))
+    assert counted == {"done": 50, "failed": 1}, counted
+    assert test.query("SELECT sum(jobs_behind), sum(in_flight), count(*) FROM lag") == [(0, 0, 3)]
+    told = json.loads(test.run("status", "--json").out)
+    assert sum(dataset["done"] for dataset in told["datasets"]) == 50, told
+
+
+@case
+def a_broker_that_is_killed_and_comes_back_costs_no_job(test):
+    topics = Topics(test)
+    if "folder" not in broker:
+        raise Skip("the broker is not this suite's own")
+    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 60, "n": 4, "seed": i} for i in range(300)]
+    topics.produce(jobs)
+    worker = topics.work("--window", "32")
+    test.wait_until("some are answered", lambda: len(topics.read("results")) > 20)
+    ops("stop", "--kill", "--dir", broker["folder"])
+    time.sleep(1)
+    started = ops("start", "--dir", broker["folder"])
+    assert started.stdout.strip() == address(), started
+    test.wait_until("all are answered", lambda: len(topics.read("results")) >= 300)
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)

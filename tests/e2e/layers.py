@@ -1,0 +1,130 @@
+"""The folders are layers: who may include whom, and which file alone touches a third-party header or the outside world."""
+import os
+import re
+
+from session import case
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LAYERS = {  # folder: the folders of ours that it may include, besides itself
+    "schemas": set(),
+    "store": {"schemas"},
+    "engine": {"schemas"},
+    "gpu": {"engine", "schemas"},
+    "batching": {"engine", "schemas"},
+    "consumer": {"batching", "engine", "gpu", "schemas", "store"},
+}
+THIRD_PARTY = {  # header: where its including files stand, and how many at most
+    "jansson.h": (r"schemas/json\.c", 1),
+    "msgpack.h": (r"schemas/msgpack\.c", 1),
+    "msgpack/unpack_define.h": (r"schemas/msgpack\.c", 1),
+    "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
+    "xxhash.h": (r"schemas/hash\.c", 1),
+    "pcre2.h": (r"engine/tokenizer/\w+\.c", 1),
+    "sqlite3.h": (r"store/\w+\.[ch]", 9),
+    "librdkafka/rdkafka.h": (r"consumer/kafka\w*\.[ch]", 19),
+    "microhttpd.h": (r"consumer/metrics\.c", 1),
+}
+SYSTEM = set("""assert ctype errno fcntl float inttypes immintrin libgen limits math poll pthread sched signal stdalign
+    stdarg stdatomic stdbool stddef stdint stdio stdlib string strings sys/eventfd sys/file sys/inotify sys/ioctl sys/mman
+    sys/random sys/resource sys/signalfd sys/stat sys/statvfs sys/sysinfo sys/time sys/types sys/uio sys/utsname sys/wait time
+    unistd cpuid x86intrin endian locale""".split())
+LINES_MAX = 800
+TABLES = {"engine/template/character_tables.h", "engine/tokenizer/unicode_ranges.h"}  # generated
+
+
+def sources():
+    for folder in LAYERS:
+        for at, folders, names in os.walk(os.path.join(ROOT, folder)):
+            folders.sort()
+            for name in sorted(names):
+                if name.endswith((".c", ".h", ".cu", ".cuh")):
+                    path = os.path.join(at, name)
+                    with open(path, encoding="utf-8") as file:
+                        yield os.path.relpath(path, ROOT), file.read()
+
+
+def includes(text, kind):
+    opening, closing = ("\"", "\"") if kind == "ours" else ("<", ">")
+    return re.findall(rf"^\s*#\s*include\s*{opening}([^{closing}]+){closing}", text, re.M)
+
+
+def code_of(text):
+    """Without comments and the contents of strings."""
+    text = re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def none(faults):
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@case
+def a_folder_includes_only_the_folders_below_it(test):
+    faults = []
+    for path, text in sources():
+        folder = path.split("/")[0]
+        for header in includes(text, "ours"):
+            other = header.split("/")[0]
+            if other != folder and other not in LAYERS[folder]:
+                faults.append(f"{path} includes {header}")
+    none(faults)
+
+
+@case
+def include_paths_start_at_the_root(test):
+    generated = {"store/store_sql.h"}
+    none([f"{path} includes {header}" for path, text in sources() for header in includes(text, "ours")
+          if not os.path.exists(os.path.join(ROOT, header)) and header not in generated])
+
+
+@case
+def only_consumer_knows_that_a_gpu_exists(test):
+    none([f"{path} includes {header}" for path, text in sources() for header in includes(text, "ours")
+          if header.startswith("gpu/") and not path.startswith(("gpu/", "consumer/"))])
+
+
+@case
+def every_third_party_header_is_included_where_it_belongs_and_nowhere_else(test):
+    found, faults = {}, []
+    for path, text in sources():
+        for header in includes(text, "theirs"):
+            if header.removesuffix(".h") in SYSTEM or path.startswith("gpu/"):
+                continue
+            pattern, _ = THIRD_PARTY.get(header, (None, 0))
+            if pattern is None or not re.fullmatch(pattern, path):
+                faults.append(f"{path} includes <{header}>")
+            found.setdefault(header, []).append(path)
+    for header, paths in found.items():
+        if header in THIRD_PARTY and len(paths) > THIRD_PARTY[header][1]:
+            faults.append(f"<{header}> is included by {', '.join(paths)}")
+    none(faults)
+
+
+@case
+def only_consumer_logs_reads_the_environment_or_exits(test):
+    calls = re.compile(r"\b(printf|puts|putchar|perror|fprintf|vfprintf|syslog|getenv|secure_getenv|setenv|exit|_exit|_Exit|"
+                       r"quick_exit|abort|signal|sigaction)\s*\(|\b(stdout|stderr|stdin|environ)\b")
+    none([f"{path}: {match.group(0)}" for path, text in sources() if not path.startswith("consumer/")
+          for match in calls.finditer(code_of(text))])
+
+
+@case
+def every_header_is_guarded_by_pragma_once(test):
+    none([path for path, text in sources() if path.endswith(".h") and "#pragma once" not in text
+          and path not in TABLES])
+
+
+@case
+def no_file_is_longer_than_its_limit_or_named_after_nothing(test):
+    faults = [f"{path}: {text.count(chr(10))} lines" for path, text in sources()
+              if text.count("\n") > LINES_MAX and path not in TABLES]
+    faults += [path for path, _ in sources()
+               if re.fullmatch(r"(util|utils|common|helper|helpers|misc)\.\w+", os.path.basename(path))]
+    none(faults)
+
+
+@case
+def no_lock_is_taken_outside_the_queue_and_the_pool(test):
+    may = re.compile(r"batching/queue\.[ch]|engine/pool\.[ch]")
+    none([f"{path}: {match.group(0)}" for path, text in sources() if not may.fullmatch(path)
+          for match in re.finditer(r"\bpthread_(mutex|cond|rwlock|spin|barrier)\w*|\bmtx_\w+", code_of(text))])

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Runs the end-to-end cases of one suite and tells in TAP: each case is a sentence.
+
+  run.py SUITE --sheaf build/consumer/sheaf [--only WORD] [--keep]
+
+A suite is a module beside this file; its cases are the functions marked with @case, run in the order of the file,
+each in a folder of its own. Only Python's standard library is used, and sheaf is known by its command line alone.
+"""
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import session  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite")
+    parser.add_argument("--sheaf", required=True, help="the program")
+    parser.add_argument("--only", default="", help="cases with this word in their name")
+    parser.add_argument("--keep", action="store_true", help="leave the folders of failed cases")
+    options = parser.parse_args()
+    module = importlib.import_module(options.suite)
+    cases = [item for item in vars(module).values() if getattr(item, "is_case", False) and options.only in item.__name__]
+    if not cases:
+        parser.error(f"no case of {options.suite} has {options.only!r} in its name")
+    print(f"1..{len(cases)}", flush=True)
+    n_failed = 0
+    with tempfile.TemporaryDirectory(prefix="sheaf-e2e-", ignore_cleanup_errors=True) as root:
+        for number, run in enumerate(cases, 1):
+            n_failed += not run_case(number, run, os.path.abspath(options.sheaf), root, options.keep)
+        if hasattr(module, "finish"):
+            module.finish()
+    return n_failed > 0
+
+
+def run_case(number, run, sheaf, root, keep):
+    name = run.__name__.replace("_", " ")
+    folder = tempfile.mkdtemp(prefix=f"{number:02d}-", dir=None if keep else root)
+    test = session.Session(sheaf, folder)
+    try:
+        run(test)
+        line = f"ok {number} - {name}"
+    except session.Skip as reason:
+        line = f"ok {number} - {name} # SKIP {reason}"
+    except BaseException as fault:
+        line = f"not ok {number} - {name}"
+        for text in traceback.format_exc().splitlines() + test.told():
+            print(f"# {text}")
+        if keep:
+            print(f"# folder: {folder}")
+        if not isinstance(fault, Exception):
+            raise
+    finally:
+        test.end()
+    print(line, flush=True)
+    return line.startswith("ok")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

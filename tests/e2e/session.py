@@ -1,0 +1,177 @@
+"""One test's folder and what it starts in it. Every process has a deadline and none outlives its case."""
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+
+import tiny_model
+
+DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "120"))
+TOLD_LINES = 40
+
+
+class Skip(Exception):
+    pass
+
+
+def case(function):
+    function.is_case = True
+    return function
+
+
+class Finished:
+    def __init__(self, arguments, status, out, err, seconds):
+        self.arguments, self.status, self.out, self.err, self.seconds = arguments, status, out, err, seconds
+
+    def __str__(self):
+        return f"sheaf {' '.join(self.arguments)}: exit {self.status} after {self.seconds:.1f} s\n{self.err}"
+
+
+class Session:
+    def __init__(self, sheaf, folder):
+        self.sheaf, self.folder = sheaf, folder
+        self.processes, self.log = [], []
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+        self.undo = []
+        self.model = self.path("tiny.gguf")
+        tiny_model.write(self.model)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, lines):
+        """A file of lines; what is no text becomes JSON."""
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            for line in lines:
+                file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def exists(self, name):
+        return os.path.exists(self.path(name))
+
+    # ---- processes ----
+
+    def start(self, *arguments, stdin=None, preexec_fn=None):
+        told = tempfile.TemporaryFile(dir=self.folder)
+        process = subprocess.Popen([self.sheaf, *arguments], cwd=self.folder, env=self.environment, text=True,
+                                   errors="replace", stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=told, preexec_fn=preexec_fn)
+        process.input, process.arguments, process.started = stdin, arguments, time.monotonic()
+        process.told = told
+        self.processes.append(process)
+        return process
+
+    def told_by(self, process):
+        """What it has written to standard error so far."""
+        size = os.fstat(process.told.fileno()).st_size
+        return os.pread(process.told.fileno(), size, 0).decode(errors="replace")
+
+    def wait(self, process, deadline_s=DEADLINE_S):
+        late = ""
+        try:
+            out, _ = process.communicate(process.input, timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            late = f"(killed: no end after {deadline_s} s)"
+        err = self.told_by(process) + late
+        finished = Finished(process.arguments, process.returncode, out, err, time.monotonic() - process.started)
+        self.log.append(str(finished))
+        assert finished.status not in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE), finished
+        assert "Sanitizer" not in err and "runtime error:" not in err, finished
+        return finished
+
+    def run(self, *arguments, stdin=None, status=0, deadline_s=DEADLINE_S, preexec_fn=None):
+        """Runs to the end; `status` is the exit status that it must have, None for any."""
+        finished = self.wait(self.start(*arguments, stdin=stdin, preexec_fn=preexec_fn), deadline_s)
+        assert status is None or finished.status == status, f"expected exit {status}: {finished}"
+        return finished
+
+    def wait_until(self, what, condition, deadline_s=DEADLINE_S):
+        deadline = time.monotonic() + deadline_s
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not after {deadline_s} s"
+            time.sleep(0.01)
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        for step in reversed(self.undo):
+            step()
+
+    def told(self):
+        return [line for text in self.log[-6:] for line in text.splitlines()[:TOLD_LINES]]
+
+    # ---- results ----
+
+    def query(self, sql, store="sheaf.db"):
+        """Rows from the store, [] while there is none."""
+        try:
+            database = sqlite3.connect(f"file:{self.path(store)}?mode=ro", uri=True, timeout=30)
+        except sqlite3.OperationalError:
+            return []
+        try:
+            return database.execute(sql).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise
+        finally:
+            database.close()
+
+    def answers(self, name="out.jsonl"):
+        return [json.loads(line) for line in self.read(name).splitlines()]
+
+    def comparable(self, name="out.jsonl"):
+        """The file's bytes without the time of submission, which is the only thing that may differ."""
+        return re.sub(rb'"created":\d+', b'"created":0', self.read(name))
+
+    def run_file(self, source="in.jsonl", output="out.jsonl", *options, **others):
+        return self.run("run", source, "-o", output, "--model", self.model, *options, **others)
+
+
+# ---- jobs ----
+
+WORDS = "the water in there another thing inner other earth rather within then winter finger anther".split()
+SHARED = "You answer in the way the others did, and the answer is in the end within the limit. "
+
+
+def text_of(number, n_words):
+    return " ".join(WORDS[(number * 7 + i * i) % len(WORDS)] for i in range(n_words))
+
+
+def varied_jobs(n):
+    """Jobs of every kind: greedy and drawn, chat and plain, with a shared prefix and without, short and long."""
+    jobs = []
+    for i in range(n):
+        job = {"custom_id": f"line {i}", "max_tokens": 3 + i * 5 % 29}
+        if i % 3 == 0:
+            job["messages"] = [{"role": "system", "content": SHARED}, {"role": "user", "content": text_of(i, 1 + i % 9)}]
+        elif i % 3 == 1:
+            job["prompt"] = SHARED + text_of(i, i % 11)
+        else:
+            job["prompt"] = text_of(i, 1 + i % 23)
+        if i % 4 == 0:
+            job["temperature"] = 0
+        else:
+            job.update(temperature=0.8, seed=i)
+        if i % 5 == 0:
+            job["n"] = 3
+        if i % 6 == 0:
+            job.update(top_p=0.9, top_k=40, min_p=0.01)
+        if i % 7 == 0:
+            job.update(presence_penalty=0.5, frequency_penalty=0.3, repetition_penalty=1.1)
+        if i % 2 == 0:
+            job.update(logprobs=True, top_logprobs=2) if "messages" in job else job.update(logprobs=2)
+        jobs.append(job)
+    return jobs

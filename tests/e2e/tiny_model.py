@@ -1,0 +1,113 @@
+"""A llama of 60,000 seeded random weights as a GGUF file: answers that mean nothing, but the same ones each time.
+
+Written here rather than by the engine's own test code: the end-to-end tests know nothing but the command line and
+the file formats. Format: GGUF version 3 (github.com/ggml-org/ggml, docs/gguf.md). The matrices are Q8_0: blocks of 32
+signed bytes behind a half-precision scale.
+"""
+import random
+import struct
+
+N_CONTEXT, WIDTH, N_LAYERS, N_HEADS, N_KV_HEADS, N_FF = 256, 64, 2, 4, 2, 96
+MERGES = ["t h", "th e", "e r", "Ġ a", "Ġ the", "i n"]
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TEMPLATE = ("{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+UINT32, FLOAT32, STRING, ARRAY, INT32 = 4, 6, 8, 9, 5
+F32, Q8_0 = 0, 8
+NORMAL, CONTROL = 1, 3
+
+
+def byte_alphabet():
+    """The printable character that stands for each byte in byte-level BPE (Radford et al. 2019)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return [chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)]
+
+
+TOKENS = byte_alphabet() + [merge.replace(" ", "") for merge in MERGES] + SPECIALS
+N_VOCAB = len(TOKENS)
+END_OF_TEXT = TOKENS.index("<|endoftext|>")
+IM_END = TOKENS.index("<|im_end|>")
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def value(kind, content):
+    if kind == STRING:
+        return struct.pack("<I", kind) + string(content)
+    if kind == FLOAT32:
+        return struct.pack("<If", kind, content)
+    return struct.pack("<II", kind, content)
+
+
+def array(kind, items):
+    body = b"".join(string(item) if kind == STRING else struct.pack("<i", item) for item in items)
+    return struct.pack("<IIQ", ARRAY, kind, len(items)) + body
+
+
+def keys():
+    return {
+        "general.architecture": value(STRING, "llama"),
+        "general.name": value(STRING, "tiny"),
+        "llama.context_length": value(UINT32, N_CONTEXT),
+        "llama.embedding_length": value(UINT32, WIDTH),
+        "llama.block_count": value(UINT32, N_LAYERS),
+        "llama.feed_forward_length": value(UINT32, N_FF),
+        "llama.attention.head_count": value(UINT32, N_HEADS),
+        "llama.attention.head_count_kv": value(UINT32, N_KV_HEADS),
+        "llama.attention.layer_norm_rms_epsilon": value(FLOAT32, 1e-5),
+        "llama.rope.freq_base": value(FLOAT32, 10000.0),
+        "llama.rope.dimension_count": value(UINT32, WIDTH // N_HEADS),
+        "llama.vocab_size": value(UINT32, N_VOCAB),
+        "tokenizer.ggml.model": value(STRING, "gpt2"),
+        "tokenizer.ggml.pre": value(STRING, "gpt-2"),
+        "tokenizer.ggml.tokens": array(STRING, TOKENS),
+        "tokenizer.ggml.token_type": array(INT32, [NORMAL] * (N_VOCAB - 3) + [CONTROL] * 3),
+        "tokenizer.ggml.merges": array(STRING, MERGES),
+        "tokenizer.ggml.bos_token_id": value(UINT32, END_OF_TEXT),
+        "tokenizer.ggml.eos_token_id": value(UINT32, IM_END),
+        "tokenizer.chat_template": value(STRING, TEMPLATE),
+    }
+
+
+def tensors():
+    """(name, rows, columns, type)"""
+    kv_width = WIDTH // N_HEADS * N_KV_HEADS
+    yield "token_embd.weight", N_VOCAB, WIDTH, Q8_0
+    yield "output_norm.weight", 1, WIDTH, F32
+    yield "output.weight", N_VOCAB, WIDTH, Q8_0
+    for layer in range(N_LAYERS):
+        for name, rows, columns, kind in (
+                ("attn_norm", 1, WIDTH, F32), ("ffn_norm", 1, WIDTH, F32),
+                ("attn_q", WIDTH, WIDTH, Q8_0), ("attn_k", kv_width, WIDTH, Q8_0), ("attn_v", kv_width, WIDTH, Q8_0),
+                ("attn_output", WIDTH, WIDTH, Q8_0), ("ffn_gate", N_FF, WIDTH, Q8_0), ("ffn_up", N_FF, WIDTH, Q8_0),
+                ("ffn_down", WIDTH, N_FF, Q8_0)):
+            yield f"blk.{layer}.{name}.weight", rows, columns, kind
+
+
+def weights(rng, rows, columns, kind):
+    if kind == F32:
+        return struct.pack(f"<{columns}f", *(1 + rng.uniform(-0.2, 0.2) for _ in range(columns)))
+    scale = 2 / 73 / columns ** 0.5  # uniform bytes have a deviation of 73: gain 2
+    return b"".join(struct.pack("<e32b", scale, *(rng.randint(-127, 127) for _ in range(32)))
+                    for _ in range(rows * columns // 32))
+
+
+def write(path, seed=1):
+    rng = random.Random(seed)
+    head, data = b"", b""
+    listed = list(tensors())
+    pairs = keys()
+    for key, content in pairs.items():
+        head += string(key) + content
+    for name, rows, columns, kind in listed:
+        dimensions = (columns,) if rows == 1 else (columns, rows)
+        head += string(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
+        data += weights(rng, rows, columns, kind)
+        data += bytes(-len(data) % 32)
+    start = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(pairs)) + head
+    with open(path, "wb") as file:
+        file.write(start + bytes(-len(start) % 32) + data)
