@@ -429,7 +429,7 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     float *out = random_floats((size_t)(n_sequences * shape->n_rows * stride), 1);
     struct attention_parameters parameters = {.n_heads = shape->n_heads, .scale = 0.125f};
     double best = 1e9;
-    for (int repeat = 0; repeat < 5; repeat++) {
+    for (int repeat = 0; repeat < (level == CPU_PLAIN ? 1 : 10); repeat++) {
         double start = bench_seconds(n_threads);
         for (int32_t layer = 0; layer < n_layers; layer++) {
             parameters.layer = layer;
@@ -457,7 +457,8 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     pool_destroy(pool);
 }
 
-static int bench(void)
+// Only shapes whose name holds `filter`.
+static int bench(const char *filter)
 {
     static const struct shape shapes[] = {
         {"decode 16 x 2048, 32/4 heads of 64", 32, 4, 64, 16, 1, 2048},
@@ -473,6 +474,8 @@ static int bench(void)
     int n_threads_most = bench_n_threads();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         double seconds_plain = 0;
+        if (!strstr(shapes[i].name, filter))
+            continue;
         bench_shape(&shapes[i], CPU_PLAIN, 1, &seconds_plain);
         for (int level = CPU_AVX2; level < CPU_LEVEL_COUNT; level++)
             for (int n_threads = 1; n_threads <= n_threads_most; n_threads *= 2)
@@ -484,7 +487,7 @@ static int bench(void)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
-        return bench();
+        return bench(argc > 2 ? argv[2] : "");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_c_is_near_double_arithmetic),
         cmocka_unit_test(every_level_gives_the_bytes_of_plain_c),

@@ -17,9 +17,10 @@ enum {
 
 // One thread's memory.
 struct scratch {
-    float *queries;  // [key_dim, ATTENTION_QUERIES]: packed for the kernels
-    float *scores;   // [ATTENTION_QUERIES, ATTENTION_SEGMENT]
-    float *out;      // [ATTENTION_QUERIES, width]: one segment's
+    float
+        *queries;  // [ATTENTION_TILE / ATTENTION_QUERIES, key_dim, ATTENTION_QUERIES]: packed for the kernels
+    float *scores; // [ATTENTION_QUERIES, ATTENTION_SEGMENT]
+    float *out;    // [ATTENTION_QUERIES, width]: one segment's
     float *tile_out; // [ATTENTION_TILE, width]
     struct attention_state states[ATTENTION_TILE];
     bool started[ATTENTION_TILE];
@@ -58,6 +59,7 @@ struct run {
     const float *sinks;
     int32_t n_group; // query heads of one key-value head
     int32_t n_kv_heads;
+    int64_t n_tiles;
     int32_t chunk; // segments of one task
     // Dealt out: of each (tile, key-value head), its first task and first kept part.
     int n_dealt;
@@ -76,8 +78,8 @@ struct tile {
 static size_t scratch_floats(const struct pages *pages)
 {
     size_t width = (size_t)pages->value_width;
-    size_t queries = ((size_t)pages->shape.key_dim * ATTENTION_QUERIES + 15) / 16 * 16;
-    return queries + ATTENTION_QUERIES * ATTENTION_SEGMENT + (ATTENTION_QUERIES + ATTENTION_TILE) * width;
+    return (size_t)pages->shape.key_dim * ATTENTION_TILE + ATTENTION_QUERIES * ATTENTION_SEGMENT +
+           (ATTENTION_QUERIES + ATTENTION_TILE) * width;
 }
 
 static bool memory_create(struct attention *attention)
@@ -187,41 +189,6 @@ static struct tile tile_at(const struct run *run, int64_t index)
     return tile;
 }
 
-// The queries of a tile that go through a segment together, with the positions that each sees there.
-struct company {
-    int n;
-    int number[ATTENTION_QUERIES]; // in the tile
-    int32_t position[ATTENTION_QUERIES];
-    int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
-    int begin_least, begin_most, end_least, end_most;
-};
-
-static struct company company_gather(const struct run *run, const struct tile *tile, int first,
-                                     int32_t segment_start)
-{
-    struct company company = {.begin_least = ATTENTION_SEGMENT, .end_least = ATTENTION_SEGMENT};
-    int last = first + ATTENTION_QUERIES < tile->n_queries ? first + ATTENTION_QUERIES : tile->n_queries;
-    for (int number = first; number < last; number++) {
-        int32_t position = tile->sequence->position + (int32_t)((tile->query_begin + number) / run->n_group);
-        int64_t begin = (int64_t)visible_begin(run, position) - segment_start;
-        int64_t end = (int64_t)position + 1 - segment_start;
-        begin = begin > 0 ? begin : 0;
-        end = end < ATTENTION_SEGMENT ? end : ATTENTION_SEGMENT;
-        if (begin >= end)
-            continue;
-        int i = company.n++;
-        company.number[i] = number;
-        company.position[i] = position;
-        company.begin[i] = (int)begin;
-        company.end[i] = (int)end;
-        company.begin_least = begin < company.begin_least ? (int)begin : company.begin_least;
-        company.begin_most = begin > company.begin_most ? (int)begin : company.begin_most;
-        company.end_least = end < company.end_least ? (int)end : company.end_least;
-        company.end_most = end > company.end_most ? (int)end : company.end_most;
-    }
-    return company;
-}
-
 static int32_t head_of(const struct run *run, const struct tile *tile, int number)
 {
     return tile->kv_head * run->n_group + (int32_t)((tile->query_begin + number) % run->n_group);
@@ -232,91 +199,151 @@ static int64_t row_of(const struct run *run, const struct tile *tile, int number
     return tile->sequence->first_row + (tile->query_begin + number) / run->n_group;
 }
 
-static void queries_pack(const struct run *run, const struct tile *tile, const struct company *company,
-                         float *packed)
+static int32_t position_of(const struct run *run, const struct tile *tile, int number)
+{
+    return tile->sequence->position + (int32_t)((tile->query_begin + number) / run->n_group);
+}
+
+// A segment's blocks, as far as the tile sees them; NULL elsewhere, where the block table need not reach.
+struct segment {
+    int32_t index;
+    const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
+};
+
+static void segment_locate(const struct run *run, const struct tile *tile, int32_t index,
+                           struct segment *segment)
+{
+    const struct pages *pages = run->attention->pages;
+    int32_t page_blocks = pages->shape.page_positions / PAGE_BLOCK, layer = run->parameters->layer;
+    int32_t first_row = (int32_t)(tile->query_begin / run->n_group);
+    int32_t last_row = (int32_t)((tile->query_begin + tile->n_queries - 1) / run->n_group);
+    int32_t first_block = visible_begin(run, tile->sequence->position + first_row) / PAGE_BLOCK;
+    int32_t last_block = (tile->sequence->position + last_row) / PAGE_BLOCK;
+    segment->index = index;
+    for (int32_t i = 0; i < SEGMENT_BLOCKS; i++) {
+        int32_t block = index * SEGMENT_BLOCKS + i;
+        segment->keys[i] = segment->values[i] = NULL;
+        if (block < first_block || block > last_block)
+            continue;
+        int32_t page = tile->sequence->pages[block / page_blocks];
+        segment->keys[i] = pages_keys(pages, layer, page, tile->kv_head, block % page_blocks);
+        segment->values[i] = pages_values(pages, layer, page, tile->kv_head, block % page_blocks);
+    }
+}
+
+// Up to ATTENTION_QUERIES of a tile's queries, which go through a segment together, with the positions that
+// each sees there. A query that sees none has begin == end.
+struct company {
+    int first, n; // in the tile
+    int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
+    int begin_least, begin_most, end_least, end_most; // of those that see some
+    int n_seeing;
+};
+
+static struct company company_gather(const struct run *run, const struct tile *tile, int first,
+                                     int32_t segment)
+{
+    struct company company = {
+        .first = first, .begin_least = ATTENTION_SEGMENT, .end_least = ATTENTION_SEGMENT};
+    company.n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
+    for (int i = 0; i < company.n; i++) {
+        int32_t position = position_of(run, tile, first + i);
+        int64_t start = (int64_t)segment * ATTENTION_SEGMENT;
+        int64_t begin = visible_begin(run, position) - start, end = position + 1 - start;
+        begin = begin > 0 ? begin : 0;
+        end = end < ATTENTION_SEGMENT ? end : ATTENTION_SEGMENT;
+        if (begin >= end)
+            continue;
+        company.n_seeing++;
+        company.begin[i] = (int)begin;
+        company.end[i] = (int)end;
+        company.begin_least = begin < company.begin_least ? (int)begin : company.begin_least;
+        company.begin_most = begin > company.begin_most ? (int)begin : company.begin_most;
+        company.end_least = end < company.end_least ? (int)end : company.end_least;
+        company.end_most = end > company.end_most ? (int)end : company.end_most;
+    }
+    return company;
+}
+
+static float *packed_queries(const struct run *run, const struct scratch *scratch, int first)
+{
+    return scratch->queries + (size_t)first * (size_t)run->attention->pages->shape.key_dim;
+}
+
+static void queries_pack(const struct run *run, const struct tile *tile, struct scratch *scratch)
 {
     int32_t key_dim = run->attention->pages->shape.key_dim;
-    for (int i = 0; i < company->n; i++) {
-        int number = company->number[i];
+    for (int number = 0; number < tile->n_queries; number++) {
         const float *query = run->q.items + row_of(run, tile, number) * run->q.stride +
                              (int64_t)head_of(run, tile, number) * key_dim;
+        int place = number % ATTENTION_QUERIES;
+        float *packed = packed_queries(run, scratch, number - place) + place;
         for (int32_t d = 0; d < key_dim; d++)
-            packed[d * ATTENTION_QUERIES + i] = query[d];
+            packed[d * ATTENTION_QUERIES] = query[d];
     }
 }
 
 // Weighs the values: positions that all see together, the ragged ends query by query, each query's in order.
-static void values_weigh(const struct run *run, const struct company *company, const void *const *values,
-                         struct scratch *scratch)
+static void values_weigh(const struct run *run, const struct company *company, struct attention_blocks values,
+                         const float *weights, float *out)
 {
     const struct pages *pages = run->attention->pages;
-    int32_t width = pages->value_width;
-    void (*weigh)(const float *, int, const void *const *, int, int, int32_t, float *) =
+    const size_t width = (size_t)pages->value_width;
+    void (*weigh)(const float *, int, struct attention_blocks, int, int, int32_t, float *) =
         run->attention->kernels->values[pages->shape.type];
-    memset(scratch->out, 0, (size_t)company->n * (size_t)width * sizeof(float));
-    bool together = company->begin_most < company->end_least;
+    bool together = company->n_seeing == company->n && company->begin_most < company->end_least;
     int begin = together ? company->begin_most : ATTENTION_SEGMENT;
     int end = together ? company->end_least : ATTENTION_SEGMENT;
+    memset(out, 0, (size_t)company->n * width * sizeof *out);
     for (int i = 0; i < company->n; i++) {
         int head_end = begin < company->end[i] ? begin : company->end[i];
         if (company->begin[i] < head_end)
-            weigh(scratch->scores + i * ATTENTION_SEGMENT, 1, values, company->begin[i], head_end, width,
-                  scratch->out + (size_t)i * (size_t)width);
+            weigh(weights + i * ATTENTION_SEGMENT, 1, values, company->begin[i], head_end, (int32_t)width,
+                  out + (size_t)i * width);
     }
     if (together)
-        weigh(scratch->scores, company->n, values, begin, end, width, scratch->out);
+        weigh(weights, company->n, values, begin, end, (int32_t)width, out);
     for (int i = 0; i < company->n; i++)
         if (end < company->end[i])
-            weigh(scratch->scores + i * ATTENTION_SEGMENT, 1, values, end, company->end[i], width,
-                  scratch->out + (size_t)i * (size_t)width);
+            weigh(weights + i * ATTENTION_SEGMENT, 1, values, end, company->end[i], (int32_t)width,
+                  out + (size_t)i * width);
 }
 
-// Computes one segment for up to ATTENTION_QUERIES of a tile's queries: states[i] and scratch->out.
-static void segment_attend(const struct run *run, const struct tile *tile, const struct company *company,
-                           int32_t segment, const void *const *keys, const void *const *values,
-                           struct scratch *scratch, struct attention_state *states)
+// One segment's part for a company: states and out [ATTENTION_QUERIES, width]. The first company of a tile
+// has the values fetched while it scores, and `next` segment's keys while it weighs.
+static void company_attend(const struct run *run, const struct tile *tile, const struct company *company,
+                           const struct segment *segment, const struct segment *next, struct scratch *scratch,
+                           struct attention_state *states, float *out)
 {
     const struct attention *attention = run->attention;
-    const struct attention_kernels *kernels = attention->kernels;
-    const struct kv_shape *shape = &attention->pages->shape;
+    const struct pages *pages = attention->pages;
     const struct attention_parameters *parameters = run->parameters;
-    float bias_max = parameters->alibi_bias_max;
-    queries_pack(run, tile, company, scratch->queries);
-    kernels->scores[shape->type](scratch->queries, company->n, keys, company->begin_least / PAGE_BLOCK,
-                                 (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, shape->key_dim,
-                                 scratch->scores);
+    struct attention_scoring scoring = {
+        .scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E,
+        .softcap = parameters->softcap,
+        .cap_scale = parameters->softcap * LOG2_E,
+    };
+    const void *ahead[SEGMENT_BLOCKS];
+    for (int i = 0; i < SEGMENT_BLOCKS; i++)
+        ahead[i] = next && next->keys[i] ? next->keys[i] : segment->values[i];
+    struct attention_blocks keys = {segment->keys, next ? segment->values : segment->keys,
+                                    (int32_t)pages->value_block_bytes};
+    struct attention_blocks values = {segment->values, ahead, (int32_t)pages->key_block_bytes};
+    attention->kernels->scores[pages->shape.type](
+        packed_queries(run, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
+        (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->scores);
     for (int i = 0; i < company->n; i++) {
-        int32_t head = head_of(run, tile, company->number[i]);
-        struct attention_scoring scoring = {
-            .scale = parameters->scale,
-            .softcap = parameters->softcap,
-            .slope = bias_max > 0.0f ? attention_slope(head, parameters->n_heads, bias_max) : 0.0f,
-            .first_distance = (float)(segment * ATTENTION_SEGMENT - company->position[i]),
-        };
-        kernels->soften(scratch->scores + i * ATTENTION_SEGMENT, company->begin[i], company->end[i], &scoring,
-                        &states[i]);
+        if (company->begin[i] == company->end[i])
+            continue;
+        int number = company->first + i;
+        scoring.first_distance = (float)(segment->index * ATTENTION_SEGMENT - position_of(run, tile, number));
+        if (parameters->alibi_bias_max > 0.0f)
+            scoring.slope = LOG2_E * attention_slope(head_of(run, tile, number), parameters->n_heads,
+                                                     parameters->alibi_bias_max);
+        attention->kernels->soften(scratch->scores + i * ATTENTION_SEGMENT, company->begin[i],
+                                   company->end[i], &scoring, &states[i]);
     }
-    values_weigh(run, company, values, scratch);
-}
-
-static void segment_blocks(const struct run *run, const struct tile *tile, int32_t segment, const void **keys,
-                           const void **values)
-{
-    const struct pages *pages = run->attention->pages;
-    int32_t page_blocks = pages->shape.page_positions / PAGE_BLOCK;
-    int32_t last_row = (int32_t)((tile->query_begin + tile->n_queries - 1) / run->n_group);
-    int32_t last_block = (tile->sequence->position + last_row) / PAGE_BLOCK;
-    int32_t first_visible =
-        visible_begin(run, tile->sequence->position + (int32_t)(tile->query_begin / run->n_group));
-    for (int32_t i = 0; i < SEGMENT_BLOCKS; i++) {
-        int32_t block = segment * SEGMENT_BLOCKS + i;
-        keys[i] = values[i] = NULL;
-        if (block > last_block || block < first_visible / PAGE_BLOCK)
-            continue; // the block table need not reach there
-        int32_t page = tile->sequence->pages[block / page_blocks];
-        keys[i] = pages_keys(pages, run->parameters->layer, page, tile->kv_head, block % page_blocks);
-        values[i] = pages_values(pages, run->parameters->layer, page, tile->kv_head, block % page_blocks);
-    }
+    values_weigh(run, company, values, scratch->scores, out);
 }
 
 static void out_write(const struct run *run, const struct tile *tile, int number,
@@ -328,6 +355,27 @@ static void out_write(const struct run *run, const struct tile *tile, int number
     attention->kernels->finish(out, state, state_out, value_dim, run->sinks ? &run->sinks[head] : NULL);
 }
 
+// Takes a company's part of one segment into the tile's states.
+static void company_merge(const struct run *run, const struct company *company, struct scratch *scratch,
+                          const struct attention_state *states, const float *out)
+{
+    const size_t width = (size_t)run->attention->pages->value_width;
+    for (int i = 0; i < company->n; i++) {
+        if (company->begin[i] == company->end[i])
+            continue;
+        int number = company->first + i;
+        float *tile_out = scratch->tile_out + (size_t)number * width;
+        if (scratch->started[number]) {
+            run->attention->kernels->merge(&scratch->states[number], tile_out, &states[i],
+                                           out + (size_t)i * width, (int32_t)width);
+        } else {
+            scratch->states[number] = states[i];
+            memcpy(tile_out, out + (size_t)i * width, width * sizeof *out);
+            scratch->started[number] = true;
+        }
+    }
+}
+
 // A whole tile: its states travel through the segments.
 static void tile_task(void *context, int index, int thread)
 {
@@ -336,29 +384,26 @@ static void tile_task(void *context, int index, int thread)
     struct scratch *scratch = &attention->scratch[thread];
     const size_t width = (size_t)attention->pages->value_width;
     struct tile tile = tile_at(run, index);
+    queries_pack(run, &tile, scratch);
     memset(scratch->started, 0, (size_t)tile.n_queries * sizeof *scratch->started);
-    for (int32_t segment = tile.segment_begin; segment < tile.segment_end; segment++) {
-        const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
-        segment_blocks(run, &tile, segment, keys, values);
+    struct segment segments[2];
+    segment_locate(run, &tile, tile.segment_begin, &segments[0]);
+    for (int32_t i = tile.segment_begin, now = 0; i < tile.segment_end; i++, now ^= 1) {
+        struct segment *next = &segments[now ^ 1];
+        if (i + 1 < tile.segment_end) {
+            segment_locate(run, &tile, i + 1, next);
+        } else if (index + 1 < run->n_tiles) { // the thread's next task, unless it is stolen
+            struct tile next_tile = tile_at(run, index + 1);
+            segment_locate(run, &next_tile, next_tile.segment_begin, next);
+        }
         for (int first = 0; first < tile.n_queries; first += ATTENTION_QUERIES) {
-            struct company company = company_gather(run, &tile, first, segment * ATTENTION_SEGMENT);
-            if (company.n == 0)
-                continue;
+            struct company company = company_gather(run, &tile, first, i);
             struct attention_state states[ATTENTION_QUERIES];
-            segment_attend(run, &tile, &company, segment, keys, values, scratch, states);
-            for (int i = 0; i < company.n; i++) {
-                int number = company.number[i];
-                float *tile_out = scratch->tile_out + (size_t)number * width,
-                      *part = scratch->out + (size_t)i * width;
-                if (scratch->started[number]) {
-                    attention->kernels->merge(&scratch->states[number], tile_out, &states[i], part,
-                                              (int32_t)width);
-                } else {
-                    scratch->states[number] = states[i];
-                    memcpy(tile_out, part, width * sizeof *part);
-                    scratch->started[number] = true;
-                }
-            }
+            if (company.n_seeing == 0)
+                continue;
+            company_attend(run, &tile, &company, &segments[now], first == 0 ? next : NULL, scratch, states,
+                           scratch->out);
+            company_merge(run, &company, scratch, states, scratch->out);
         }
     }
     for (int number = 0; number < tile.n_queries; number++)
@@ -405,24 +450,23 @@ static void dealt_task(void *context, int index, int thread)
     struct tile tile = tile_at(run, dealt);
     int32_t begin = tile.segment_begin + (index - run->first_task[dealt]) * run->chunk;
     int32_t end = begin + run->chunk < tile.segment_end ? begin + run->chunk : tile.segment_end;
-    for (int32_t segment = begin; segment < end; segment++) {
-        const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
-        segment_blocks(run, &tile, segment, keys, values);
-        int64_t slot = run->first_kept[dealt] + (int64_t)(segment - tile.segment_begin) * tile.n_queries;
-        for (int number = 0; number < tile.n_queries; number++)
-            attention->kept[slot + number].present = false;
+    queries_pack(run, &tile, scratch);
+    struct segment segments[2];
+    segment_locate(run, &tile, begin, &segments[0]);
+    for (int32_t i = begin, now = 0; i < end; i++, now ^= 1) {
+        if (i + 1 < end)
+            segment_locate(run, &tile, i + 1, &segments[now ^ 1]);
+        const struct segment *next = i + 1 < end ? &segments[now ^ 1] : &segments[now];
+        int64_t slot = run->first_kept[dealt] + (int64_t)(i - tile.segment_begin) * tile.n_queries;
         for (int first = 0; first < tile.n_queries; first += ATTENTION_QUERIES) {
-            struct company company = company_gather(run, &tile, first, segment * ATTENTION_SEGMENT);
-            struct attention_state states[ATTENTION_QUERIES];
-            if (company.n == 0)
-                continue;
-            segment_attend(run, &tile, &company, segment, keys, values, scratch, states);
-            for (int i = 0; i < company.n; i++) {
-                int64_t own = slot + company.number[i];
-                attention->kept[own] = (struct kept){states[i], true};
-                memcpy(attention->kept_out + (size_t)own * width, scratch->out + (size_t)i * width,
-                       width * sizeof(float));
-            }
+            struct company company = company_gather(run, &tile, first, i);
+            struct attention_state states[ATTENTION_QUERIES] = {{0}};
+            if (company.n_seeing > 0)
+                company_attend(run, &tile, &company, &segments[now], first == 0 ? next : NULL, scratch,
+                               states, attention->kept_out + (size_t)(slot + first) * width);
+            for (int query = 0; query < company.n; query++)
+                attention->kept[slot + first + query] =
+                    (struct kept){states[query], company.begin[query] < company.end[query]};
         }
     }
     if (atomic_fetch_sub_explicit(&attention->n_chunks_left[dealt], 1, memory_order_acq_rel) == 1)
@@ -430,8 +474,9 @@ static void dealt_task(void *context, int index, int thread)
 }
 
 // Fills in first_task and first_kept. False: segments are not dealt out.
-static bool deal(struct run *run, int64_t n_tiles)
+static bool deal(struct run *run)
 {
+    int64_t n_tiles = run->n_tiles;
     struct attention *attention = run->attention;
     int64_t n_tasks_wanted = (int64_t)TASKS_PER_THREAD * pool_n_threads(attention->pool);
     if (n_tiles >= n_tasks_wanted || pool_n_threads(attention->pool) == 1)
@@ -481,11 +526,11 @@ void attention_run(struct attention *attention, struct attention_sequences seque
         attention->first_tiles[i + 1] =
             attention->first_tiles[i] + (n_queries + ATTENTION_TILE - 1) / ATTENTION_TILE;
     }
-    int64_t n_tiles = attention->first_tiles[sequences.n] * run.n_kv_heads;
-    if (deal(&run, n_tiles))
-        pool_run(attention->pool, run.first_task[n_tiles], dealt_task, &run);
+    run.n_tiles = attention->first_tiles[sequences.n] * run.n_kv_heads;
+    if (deal(&run))
+        pool_run(attention->pool, run.first_task[run.n_tiles], dealt_task, &run);
     else
-        pool_run(attention->pool, (int)n_tiles, tile_task, &run);
+        pool_run(attention->pool, (int)run.n_tiles, tile_task, &run);
 }
 
 float attention_slope(int32_t head, int32_t n_heads, float bias_max)

@@ -1,14 +1,15 @@
 // Causal attention over pages, for the rows of a step.
 //
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
-//   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; then s * scale, soft
-//   cap, and
-//          fma(slope, j - position, s) with a slope; over the positions j that the row sees
-//   Positions are taken in segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a
-//   visible one: m = max s[j]; p[j] = exp(s[j] - m); l = sum of p[j], 16 partial sums by j mod 16, then 8
-//   apart, 4, 2, 1 o = sum of p[j] v[j] in order of j, by fused multiply-add Segments are merged in order:
-//   with M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = fma(l', b, l a), o = fma(o', b, o a). A sink is
-//   merged last, with l' = 1 and no o'. Result: o / l.
+//   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
+//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen
+//   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
+//   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
+//   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
+//   o = sum of p[j] v[j] in order of j, by fused multiply-add
+//   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
+//   l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and no o'.
+//   Result: o / l.
 // (Online softmax: Milakov and Gimelshein 2018, arXiv:1805.02867; FlashAttention, Dao et al. 2022,
 // arXiv:2205.14135.)
 //
@@ -30,8 +31,13 @@ enum {
     SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
 };
 
+#define LOG2_E 0x1.715476p0f
+
 struct attention_scoring {
-    float scale, softcap, slope;
+    float scale;          // of the product; times log2 e when there is no cap
+    float softcap;        // 0: none
+    float cap_scale;      // softcap * log2 e
+    float slope;          // times log2 e
     float first_distance; // of the segment's first position from the row's: negative or 0
 };
 
@@ -40,19 +46,25 @@ struct attention_state {
     float largest, sum;
 };
 
-// `keys` and `values` are the segment's blocks (pages.h), by enum kv_type. Positions count from the segment's
-// start.
+// A segment's blocks of keys or values (pages.h). While it works on items[i], a kernel asks the memory for the
+// `ahead_bytes` at ahead[i], which are read next; ahead[i] may be items[i] when nothing is.
+struct attention_blocks {
+    const void *const *items, *const *ahead; // [SEGMENT_BLOCKS]
+    int32_t ahead_bytes;
+};
+
+// By enum kv_type. Positions count from the segment's start.
 struct attention_kernels {
     // scores[q][j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); queries
     // [key_dim, ATTENTION_QUERIES], scores [n_queries, ATTENTION_SEGMENT].
-    void (*scores[2])(const float *queries, int n_queries, const void *const *keys, int block_begin,
+    void (*scores[2])(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
                       int block_end, int32_t key_dim, float *scores);
     // One query's visible scores [begin, end) become weights p; the other ones of their blocks become 0.
     void (*soften)(float *scores, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
     // out[q][d] += weights[q][j] values[j][d] for j in [begin, end), in order; weights as scores, out
     // [n_queries, width].
-    void (*values[2])(const float *weights, int n_queries, const void *const *values, int begin, int end,
+    void (*values[2])(const float *weights, int n_queries, struct attention_blocks values, int begin, int end,
                       int32_t width, float *out);
     // Merges `part`, of the next segment, into the state; width floats each.
     void (*merge)(struct attention_state *state, float *out, const struct attention_state *part,

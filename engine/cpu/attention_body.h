@@ -19,7 +19,7 @@ enum { TILE_VECTORS_MAX = 8 };
 
 struct scores_work {
     const float *queries; // [key_dim, ATTENTION_QUERIES]
-    const void *const *keys;
+    struct attention_blocks keys;
     int block_begin, block_end;
     int32_t key_dim;
     float *scores;
@@ -27,11 +27,18 @@ struct scores_work {
 
 struct values_work {
     const float *weights;
-    const void *const *values;
+    struct attention_blocks values;
     int begin, end;
     int32_t width;
     float *out;
 };
+
+// What is to be read later comes into the second-level cache meanwhile: a segment's half fills the first
+// level.
+ALWAYS_INLINE void fetch(const char *address)
+{
+    __builtin_prefetch(address, 0, 2);
+}
 
 ALWAYS_INLINE struct lanes item_vector(const void *items, size_t index, bool narrow)
 {
@@ -47,16 +54,19 @@ ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, in
 {
     struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
     const void *blocks[TILE_VECTORS_MAX];
+    const char *ahead[TILE_VECTORS_MAX];
     const float *queries = work->queries;
-    int32_t key_dim = work->key_dim;
+    int32_t key_dim = work->key_dim, ahead_step = (work->keys.ahead_bytes + key_dim - 1) / key_dim;
     for (int b = 0; b < n_blocks; b++) {
-        blocks[b] = work->keys[first_block + b];
+        blocks[b] = work->keys.items[first_block + b];
+        ahead[b] = work->keys.ahead[first_block + b];
         for (int q = 0; q < n_queries; q++)
             sums[q][b] = lanes_set(0.0f);
     }
     for (int32_t d = 0; d < key_dim; d++) {
         for (int b = 0; b < n_blocks; b++) {
             struct lanes key = item_vector(blocks[b], (size_t)d * PAGE_BLOCK, narrow);
+            fetch(ahead[b] + d * ahead_step);
             for (int q = 0; q < n_queries; q++)
                 sums[q][b] = lanes_fma(lanes_set(queries[d * ATTENTION_QUERIES + q]), key, sums[q][b]);
         }
@@ -83,20 +93,26 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
     struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
     const float *weights = work->weights;
     size_t width = (size_t)work->width;
+    int32_t n_vectors_row = work->width / LANES;
+    int32_t ahead_step = (work->values.ahead_bytes + work->width - 1) / work->width;
     float *out = work->out + dimension;
     for (int q = 0; q < n_queries; q++)
         for (int i = 0; i < n_vectors; i++)
             sums[q][i] = lanes_load(out + (size_t)q * width + i * LANES);
     for (int j = work->begin; j < work->end;) {
-        const void *block = work->values[j / PAGE_BLOCK];
+        const void *block = work->values.items[j / PAGE_BLOCK];
+        const char *ahead = work->values.ahead[j / PAGE_BLOCK];
+        ahead += (j % PAGE_BLOCK * n_vectors_row + dimension / LANES) * ahead_step;
         size_t index = (size_t)(j % PAGE_BLOCK) * width + (size_t)dimension;
         int block_end = (j / PAGE_BLOCK + 1) * PAGE_BLOCK;
         for (block_end = block_end < work->end ? block_end : work->end; j < block_end; j++, index += width) {
             for (int i = 0; i < n_vectors; i++) {
                 struct lanes value = item_vector(block, index + (size_t)i * LANES, narrow);
+                fetch(ahead + i * ahead_step);
                 for (int q = 0; q < n_queries; q++)
                     sums[q][i] = lanes_fma(lanes_set(weights[q * ATTENTION_SEGMENT + j]), value, sums[q][i]);
             }
+            ahead += n_vectors_row * ahead_step;
         }
     }
     for (int q = 0; q < n_queries; q++)
@@ -180,6 +196,7 @@ ALWAYS_INLINE void scores(struct scores_work work, int n_queries, bool narrow)
     for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
         int n = (n_queries + n_parts - 1) / n_parts;
         scores_count(&work, n, narrow);
+        work.keys.ahead = work.keys.items; // once is enough
         work.queries += n;
         work.scores += n * ATTENTION_SEGMENT;
         n_queries -= n;
@@ -191,70 +208,73 @@ ALWAYS_INLINE void values(struct values_work work, int n_queries, bool narrow)
     for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
         int n = (n_queries + n_parts - 1) / n_parts;
         values_count(&work, n, narrow);
+        work.values.ahead = work.values.items;
         work.weights += n * ATTENTION_SEGMENT;
         work.out += (size_t)n * (size_t)work.width;
         n_queries -= n;
     }
 }
 
-static void scores_f32(const float *queries, int n_queries, const void *const *keys, int block_begin,
+static void scores_f32(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
                        int block_end, int32_t key_dim, float *out)
 {
     scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, false);
 }
 
-static void scores_f16(const float *queries, int n_queries, const void *const *keys, int block_begin,
+static void scores_f16(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
                        int block_end, int32_t key_dim, float *out)
 {
     scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, true);
 }
 
-static void values_f32(const float *weights, int n_queries, const void *const *blocks, int begin, int end,
-                       int32_t width, float *out)
+static void values_f32(const float *weights, int n_queries, struct attention_blocks blocks, int begin,
+                       int end, int32_t width, float *out)
 {
     values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, false);
 }
 
-static void values_f16(const float *weights, int n_queries, const void *const *blocks, int begin, int end,
-                       int32_t width, float *out)
+static void values_f16(const float *weights, int n_queries, struct attention_blocks blocks, int begin,
+                       int end, int32_t width, float *out)
 {
     values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, true);
 }
 
-// Scale, cap and bias of one block; positions outside [begin, end) get -infinity.
-static inline struct lanes shaped_scores(struct lanes x, int first, int begin, int end,
-                                         const struct attention_scoring *scoring)
+// Scale, cap and bias of the scores of positions first .. first + 15.
+static inline struct lanes shaped_scores(struct lanes x, int first, const struct attention_scoring *scoring)
 {
     static const float indices[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     x = lanes_multiply(x, lanes_set(scoring->scale));
-    if (scoring->softcap != 0.0f) {
-        const struct lanes cap = lanes_set(scoring->softcap);
-        x = lanes_multiply(cap, lanes_tanh(lanes_divide(x, cap)));
-    }
+    if (scoring->softcap != 0.0f)
+        x = lanes_multiply(lanes_set(scoring->cap_scale),
+                           lanes_tanh(lanes_divide(x, lanes_set(scoring->softcap))));
     if (scoring->slope != 0.0f) {
         struct lanes distance =
             lanes_add(lanes_load(indices), lanes_set((float)first + scoring->first_distance));
         x = lanes_fma(lanes_set(scoring->slope), distance, x);
     }
-    return lanes_if_within(begin - first, end - first, x, lanes_set(-INFINITY));
+    return x;
 }
 
 static void soften(float *scores, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state)
 {
-    struct lanes largest = lanes_set(-INFINITY);
+    const struct lanes lowest = lanes_set(-INFINITY), zero = lanes_set(0.0f);
     int first_block = begin / PAGE_BLOCK * PAGE_BLOCK;
+    struct lanes largest = lowest;
     for (int i = first_block; i < end; i += PAGE_BLOCK) {
-        struct lanes x = shaped_scores(lanes_load(scores + i), i, begin, end, scoring);
+        struct lanes x = shaped_scores(lanes_load(scores + i), i, scoring);
+        if (i < begin || i + PAGE_BLOCK > end)
+            x = lanes_if_within(begin - i, end - i, x, lowest);
         lanes_store(scores + i, x);
         largest = lanes_larger(x, largest);
     }
     state->largest = lanes_largest(largest);
-    const struct lanes maximum = lanes_set(state->largest), zero = lanes_set(0.0f);
+    const struct lanes maximum = lanes_set(state->largest);
     struct lanes sum = zero;
     for (int i = first_block; i < end; i += PAGE_BLOCK) {
-        struct lanes weight = lanes_exp_negative(lanes_subtract(lanes_load(scores + i), maximum));
-        weight = lanes_if_within(begin - i, end - i, weight, zero);
+        struct lanes weight = lanes_exp2_negative(lanes_subtract(lanes_load(scores + i), maximum));
+        if (i < begin || i + PAGE_BLOCK > end)
+            weight = lanes_if_within(begin - i, end - i, weight, zero);
         lanes_store(scores + i, weight);
         sum = lanes_add(sum, weight);
     }
@@ -266,8 +286,8 @@ static void merge(struct attention_state *state, float *out, const struct attent
 {
     struct lanes before = lanes_set(state->largest), added = lanes_set(part->largest);
     struct lanes larger = lanes_larger(added, before);
-    struct lanes a = lanes_exp_negative(lanes_subtract(before, larger));
-    struct lanes b = lanes_exp_negative(lanes_subtract(added, larger));
+    struct lanes a = lanes_exp2_negative(lanes_subtract(before, larger));
+    struct lanes b = lanes_exp2_negative(lanes_subtract(added, larger));
     struct lanes sum = lanes_fma(lanes_set(part->sum), b, lanes_multiply(lanes_set(state->sum), a));
     for (int32_t d = 0; d < width; d += LANES)
         lanes_store(out + d, lanes_fma(lanes_load(part_out + d), b, lanes_multiply(lanes_load(out + d), a)));
@@ -280,9 +300,10 @@ static void finish(float *out, const struct attention_state *state, const float 
 {
     struct lanes factor = lanes_set(1.0f), sum = lanes_set(state->sum);
     if (sink) {
-        struct lanes before = lanes_set(state->largest), larger = lanes_larger(lanes_set(*sink), before);
-        factor = lanes_exp_negative(lanes_subtract(before, larger));
-        struct lanes b = lanes_exp_negative(lanes_subtract(lanes_set(*sink), larger));
+        struct lanes before = lanes_set(state->largest), added = lanes_set(*sink * LOG2_E);
+        struct lanes larger = lanes_larger(added, before);
+        factor = lanes_exp2_negative(lanes_subtract(before, larger));
+        struct lanes b = lanes_exp2_negative(lanes_subtract(added, larger));
         sum = lanes_fma(lanes_set(1.0f), b, lanes_multiply(sum, factor));
     }
     for (int32_t d = 0; d < value_dim; d += LANES) {

@@ -149,6 +149,12 @@ static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_b
                           lanes_scale_exponent_half(x.high, n_bits.high)};
 }
 
+static inline struct lanes lanes_exponent_from_bits(struct lanes x)
+{
+    return (struct lanes){_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x.low), 23)),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x.high), 23))};
+}
+
 static inline struct lanes lanes_swap_pairs(struct lanes x)
 {
     return (struct lanes){_mm256_permute_ps(x.low, _MM_SHUFFLE(2, 3, 0, 1)),

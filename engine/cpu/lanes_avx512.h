@@ -126,6 +126,11 @@ static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_b
     return (struct lanes){_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.all), shifted))};
 }
 
+static inline struct lanes lanes_exponent_from_bits(struct lanes x)
+{
+    return (struct lanes){_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x.all), 23))};
+}
+
 static inline struct lanes lanes_swap_pairs(struct lanes x)
 {
     return (struct lanes){_mm512_permute_ps(x.all, _MM_SHUFFLE(2, 3, 0, 1))};

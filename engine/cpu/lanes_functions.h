@@ -43,6 +43,25 @@ static inline struct lanes lanes_exp_negative(struct lanes x)
     return lanes_if_nan(x, result);
 }
 
+// 2^x of x <= 0, or NaN. Below -125 it is 2^-125, so that no result is subnormal.
+static inline struct lanes lanes_exp2_negative(struct lanes x)
+{
+    // Adding 1.5 * 2^23 + 127 rounds to an integer n and leaves n + 127, the exponent of 2^n, in the lowest
+    // bits.
+    const struct lanes shift = lanes_set(0x1.8p23f + 127.0f);
+    x = lanes_larger(lanes_set(-125.0f), x);
+    struct lanes shifted = lanes_add(x, shift);
+    struct lanes r = lanes_subtract(x, lanes_subtract(shifted, shift));
+    struct lanes p = lanes_set(0.00015353362f);
+    p = lanes_fma(p, r, lanes_set(0.0013398875f));
+    p = lanes_fma(p, r, lanes_set(0.009618437f));
+    p = lanes_fma(p, r, lanes_set(0.055503324f));
+    p = lanes_fma(p, r, lanes_set(0.24022648f));
+    p = lanes_fma(p, r, lanes_set(0.6931472f));
+    p = lanes_fma(p, r, lanes_set(1.0f));
+    return lanes_multiply(p, lanes_exponent_from_bits(shifted)); // of a NaN p: NaN, whatever the other factor
+}
+
 // Small: x + x^3 P(x^2). Else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
 static inline struct lanes lanes_tanh(struct lanes x)
 {

@@ -160,6 +160,18 @@ static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_b
     return x;
 }
 
+// The float whose exponent field is the lowest bits of x's: 2^(n - 127) for n in 1..254.
+static inline struct lanes lanes_exponent_from_bits(struct lanes x)
+{
+    for (int i = 0; i < LANES; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x.at[i], 4);
+        bits <<= 23;
+        memcpy(&x.at[i], &bits, 4);
+    }
+    return x;
+}
+
 // Neighbours exchanged: items 1, 0, 3, 2, ...
 static inline struct lanes lanes_swap_pairs(struct lanes x)
 {
