@@ -248,7 +248,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
     int n = 0;
     enum status status = parse_batches(settings->batch ? settings->batch : "1,8,32", batches, &n, error);
     if (status == STATUS_OK)
-        status = model_open(&runtime.model, settings->positionals[0], error);
+        status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     bench.model = runtime.model;
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);

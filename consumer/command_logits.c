@@ -64,7 +64,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
     struct token_array ids = {0};
     enum status status = parse_ids(settings->tokens, &ids, error);
     if (status == STATUS_OK)
-        status = model_open(&runtime.model, settings->positionals[0], error);
+        status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)

@@ -14,4 +14,5 @@ enum status command_inspect(const struct settings *settings, struct error *error
 enum status command_tokenize(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_template(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_logits(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_quantize(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_bench(const struct settings *settings, struct error *error) WARN_UNUSED;

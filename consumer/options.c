@@ -9,7 +9,7 @@
 
 enum {
     WORK = 1 << 0, SUBMIT = 1 << 1, COLLECT = 1 << 2, RUN = 1 << 3, STATUS = 1 << 4, CANCEL = 1 << 5, INSPECT = 1 << 6,
-    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, ALL = (1 << 11) - 1,
+    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, QUANTIZE = 1 << 11, ALL = (1 << 12) - 1,
     ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL, ENGINE = WORK | RUN | LOGITS | BENCH,
 };
 
@@ -39,6 +39,8 @@ static const struct command commands[] = {
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
     {"logits", LOGITS, 1, 1, "MODEL --tokens \"3 17 9\" -o OUT.f32",
      "float32 logits of every position, row-major [tokens, vocabulary]."},
+    {"quantize", QUANTIZE, 2, 2, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+     "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
      "Prefill and decode tokens a second by batch size."},
 };
@@ -69,7 +71,7 @@ static const struct option options[] = {
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start although the group's offset map can't be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated"},
-    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH), AT(store), 0, 0, "FILE",
+    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE), AT(store), 0, 0, "FILE",
      "SQLite file (sheaf.db; run: OUT.jsonl.db)"},
     {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK, AT(dataset), 0, 0, "NAME", "dataset"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE", "where to write (- is standard output)"},
@@ -89,6 +91,8 @@ static const struct option options[] = {
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
     {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "add bos/eos and read control tokens in the text"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(type), 0, 0, "TYPE", "tensor type of the matrices"},
+    {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE", "quantise the weights while they are loaded: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(bos), 0, 0, "TEXT", "bos_token (the model's)"},
     {"eos", 0, TEXT_VALUE, TEMPLATE, AT(eos), 0, 0, "TEXT", "eos_token (the model's)"},
     {"now", 0, TEXT_VALUE, TEMPLATE, AT(now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},

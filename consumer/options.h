@@ -22,12 +22,12 @@ struct settings {
     int n_properties;
     bool create_topics, ignore_offset_map;
     // the model and the machine
-    char *model, *backend, *chat_template, *pre, *model_name;
+    char *model, *backend, *chat_template, *pre, *model_name, *quantize;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory;
     int64_t exit_when_idle; // seconds, -1: never
     // input and output
-    char *output, *errors, *tokens, *bos, *eos, *now, *batch;
+    char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;
     bool json, watch, special, force;
     // messages

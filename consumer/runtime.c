@@ -2,7 +2,7 @@
 
 #include "consumer/log.h"
 #include "engine/cpu/backend.h"
-#include "engine/gguf.h"
+#include "engine/gguf_quantise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,10 +61,45 @@ enum status runtime_check_model(const char *path, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path, strerror(errno));
 }
 
+static enum status open_pool(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    return runtime->pool ? STATUS_OK : pool_create(&runtime->pool, (int)settings->threads, error);
+}
+
+// Takes *gguf over, also when it fails.
+static enum status quantise(struct runtime *runtime, const struct settings *settings, struct gguf **gguf,
+                            struct error *error)
+{
+    enum tensor_type type;
+    struct gguf *source = *gguf;
+    *gguf = NULL;
+    enum status status = STATUS_OK;
+    if (!gguf_quantise_type(settings->quantize, &type))
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                           "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
+                           settings->quantize);
+    if (status == STATUS_OK)
+        status = open_pool(runtime, settings, error);
+    if (status == STATUS_OK)
+        return gguf_quantise(gguf, source, type, runtime->pool, error);
+    gguf_close(source);
+    return status;
+}
+
+enum status runtime_open_weights(struct runtime *runtime, const struct settings *settings, const char *path,
+                                 struct error *error)
+{
+    struct gguf *gguf = NULL;
+    enum status status = gguf_open(&gguf, path, error);
+    if (status == STATUS_OK && settings->quantize)
+        status = quantise(runtime, settings, &gguf, error);
+    return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
+}
+
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error)
 {
-    enum status status = model_open(&runtime->model, path, error);
+    enum status status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->pre, error);
     if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
@@ -103,7 +138,7 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     enum cpu_level level;
     enum status status = parse_backend(settings->backend, &level, error);
     if (status == STATUS_OK)
-        status = pool_create(&runtime->pool, (int)settings->threads, error);
+        status = open_pool(runtime, settings, error);
     if (status == STATUS_OK)
         status = cpu_backend_create(&runtime->backend, runtime->pool, level, error);
     return status;

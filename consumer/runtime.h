@@ -20,6 +20,9 @@ struct runtime {
 
 // Whether the file is there and readable: for commands that make other files first. STATUS_REFUSE, ERROR_FILE.
 enum status runtime_check_model(const char *path, struct error *error) WARN_UNUSED;
+// The model alone, its weights quantised as they are loaded where the settings ask for it.
+enum status runtime_open_weights(struct runtime *runtime, const struct settings *settings, const char *path,
+                                 struct error *error) WARN_UNUSED;
 // Model, tokenizer and chat template.
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error) WARN_UNUSED;

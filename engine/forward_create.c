@@ -53,8 +53,10 @@ static enum status load_weight(struct loading *loading, const struct tensor *ten
     struct forward *forward = loading->forward;
     if (!tensor->data)
         return STATUS_OK;
-    enum status status =
-        forward->backend->impl->weight_create(forward->backend, tensor, role, weight, loading->error);
+    enum status status = gguf_load(forward->model->gguf, tensor, loading->error);
+    if (status != STATUS_OK)
+        return status;
+    status = forward->backend->impl->weight_create(forward->backend, tensor, role, weight, loading->error);
     if (status != STATUS_OK)
         return error_prefix(loading->error, "tensor %.*s", (int)tensor->name.size, tensor->name.data);
     if (role == WEIGHT_PRODUCT)

@@ -218,6 +218,7 @@ void gguf_close(struct gguf *gguf)
         return;
     for (size_t i = 0; i < gguf->n_parts; i++)
         close_part(&gguf->parts[i]);
+    gguf_making_destroy(gguf->making);
     arena_finish(&gguf->arena);
     free(gguf);
 }
@@ -253,6 +254,8 @@ const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name)
 
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
+    if (gguf_is_made(gguf, tensor->data)) // goes when the next is made
+        return;
     // Only pages wholly inside: a neighbour may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);

@@ -74,5 +74,8 @@ double gguf_array_number(const struct gguf_array *array, size_t index);
 size_t gguf_n_keys(const struct gguf *gguf);
 struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered);
 
+// Makes sure that the tensor's data, or that of the tensor it is a slice of, is there: a file's always is, that of a
+// model put together in memory (engine/gguf_made.h) is made now and stays until the next call. Call it before reading.
+enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error) WARN_UNUSED;
 // Tells the system that the tensor's file pages are not needed any more (they were repacked).
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

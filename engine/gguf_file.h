@@ -1,5 +1,5 @@
-// What is shared by gguf.c (opening, parts), gguf_parse.c (one file's bytes) and gguf_keys.c (accessors).
-// Private to these three.
+// What is shared by gguf.c (opening, parts), gguf_parse.c (one file's bytes), gguf_keys.c (accessors), gguf_write.c
+// and gguf_made.c (models put together in memory). Private to these.
 #pragma once
 
 #include "engine/gguf.h"
@@ -39,7 +39,11 @@ struct gguf {
     size_t n_tensors;
     struct gguf_names names; // of `tensors`
     struct arena arena;
+    struct gguf_making *making; // NULL: a file
 };
+
+void gguf_making_destroy(struct gguf_making *making);
+bool gguf_is_made(const struct gguf *gguf, const void *data); // not in a file's mapping
 
 // Parses part->data and part->size into the rest of `part`; indexes live in the arena.
 enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error) WARN_UNUSED;

@@ -35,12 +35,10 @@ static void set_name(struct model *model, const char *path)
     memcpy(model->name, name.data, utf8_complete_prefix(name.data, size));
 }
 
-static enum status read_model(struct model *model, const char *path, struct error *error)
+static enum status read_model(struct model *model, struct error *error)
 {
-    enum status status = gguf_open(&model->gguf, path, error);
-    if (status != STATUS_OK)
-        return status;
-    status = find_family(model, error);
+    const char *path = gguf_path(model->gguf);
+    enum status status = find_family(model, error);
     if (status == STATUS_OK)
         status = model_read_shape(model, error);
     if (status == STATUS_OK)
@@ -55,11 +53,22 @@ static enum status read_model(struct model *model, const char *path, struct erro
 
 enum status model_open(struct model **model, const char *path, struct error *error)
 {
+    struct gguf *gguf;
+    *model = NULL;
+    enum status status = gguf_open(&gguf, path, error);
+    return status == STATUS_OK ? model_open_taking(model, gguf, error) : status;
+}
+
+enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error)
+{
     *model = NULL;
     struct model *opened = calloc(1, sizeof *opened);
-    if (!opened)
+    if (!opened) {
+        gguf_close(gguf);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model");
-    enum status status = read_model(opened, path, error);
+    }
+    opened->gguf = gguf;
+    enum status status = read_model(opened, error);
     if (status != STATUS_OK) {
         model_close(opened);
         return status;
@@ -160,7 +169,9 @@ uint64_t model_fingerprint(const struct model *model)
     for (size_t i = 0; i < gguf_n_keys(model->gguf); i++)
         hash = hash_key(model, i, &rendered, hash);
     buffer_finish(&rendered);
+    struct error ignored; // a tensor that can't be made is not computed with either
     for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
-        hash = hash_tensor(gguf_tensor_at(model->gguf, i), hash);
+        if (gguf_load(model->gguf, gguf_tensor_at(model->gguf, i), &ignored) == STATUS_OK)
+            hash = hash_tensor(gguf_tensor_at(model->gguf, i), hash);
     return hash;
 }

@@ -80,6 +80,8 @@ enum {
 // Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen tensor by its
 // name with expected and got.
 enum status model_open(struct model **model, const char *path, struct error *error) WARN_UNUSED;
+// The same from an opened file, which it takes over, also when it fails.
+enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
