@@ -28,8 +28,8 @@ static bool id_valid(const char *id, ssize_t size)
     return size == SLOT_ID_BYTES && strspn(id, "0123456789abcdef") == SLOT_ID_BYTES;
 }
 
-// A new file, or one whose first write a crash cut short: nobody has borne the id yet, or it is lost and what it held
-// open times out at the broker.
+// A new file, or one whose first write a crash cut short: nobody has borne the id yet, or it is lost and what
+// it held open times out at the broker.
 static bool write_new_id(struct slot *slot)
 {
     uint64_t random;
@@ -74,7 +74,8 @@ enum status slot_open(struct slot *slot, const char *directory, const char *grou
         int lock_error = errno;
         slot_close(slot);
         if (lock_error != EWOULDBLOCK)
-            return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: cannot lock: %s", path, strerror(lock_error));
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: cannot lock: %s", path,
+                             strerror(lock_error));
     }
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "all %d worker slots of group %s in %s are taken",
                      SLOT_COUNT_MAX, group, directory);

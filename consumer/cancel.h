@@ -1,0 +1,47 @@
+// The records of the control topic: somebody cancelled a dataset, or one job of it. The topic is compacted
+// and every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
+// ["cancel", DATASET] or
+// ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"}; `at`, in seconds since
+// 1970 UTC, spares jobs that are created later under the same name. An empty value (a tombstone) takes the
+// cancellation back.
+#pragma once
+
+#include "schemas/arena.h"
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CANCEL_BYTES_MAX = 16384, // key or value; names of 128 and 256 bytes fit, each byte escaped
+    CANCEL_SET_MAX = 1 << 18, // cancellations in force
+};
+
+struct cancel {
+    struct text dataset;
+    struct text job_id; // empty: the whole dataset
+    int64_t at;         // CANCEL_NEVER: taken back
+};
+
+#define CANCEL_NEVER INT64_MIN
+
+void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffer *value);
+// STATUS_REJECT: not such a record. Texts live in the arena.
+enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
+                          struct error *error) WARN_UNUSED;
+
+// All that is cancelled. A zeroed struct is valid and empty.
+struct cancel_set {
+    struct cancel *items; // open addressing; dataset.data NULL: free
+    size_t capacity;      // a power of two, or 0
+    size_t n_items;
+    struct arena arena; // their names
+};
+
+// The newest record of a name counts. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
+enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
+                           struct error *error) WARN_UNUSED;
+// `created` in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
+bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id, int64_t created);
+void cancel_set_finish(struct cancel_set *set);

@@ -1,0 +1,34 @@
+// What a worker knows of one partition of the jobs topic, and the table of them. The offset map outlives a
+// rebalance: jobs of a partition that went away go on running, and are adopted if it comes back.
+#pragma once
+
+#include "consumer/offset_map.h"
+#include "schemas/job.h"
+
+struct partition {
+    int32_t id;
+    bool owned;        // assigned to us now; what finishes may be published
+    bool paused;       // as the client library knows it
+    bool rewind;       // to be fetched again from the map's position
+    bool at_end;       // everything up to `end` was delivered
+    int64_t end;       // of the log as last seen; -1: not seen
+    int64_t committed; // watermark as the group has it; -1: none
+    int64_t moved_ms;  // when a record or the end was last seen
+    struct offset_map map;
+    uint64_t msgpack[OFFSET_MAP_WORDS]; // encodings of the running jobs, a bit each, as in the map
+};
+
+// A zeroed struct is valid and empty. Items are NULL where a partition was never ours.
+struct partition_table {
+    struct partition **items; // by id
+    int32_t n_items;
+};
+
+struct partition *partition_find(const struct partition_table *table, int32_t id);
+// Finds it or makes it; NULL when memory ran out or the id is beyond n_partitions_max.
+struct partition *partition_add(struct partition_table *table, int32_t id, int32_t n_partitions_max);
+void partition_table_finish(struct partition_table *table);
+
+// The encoding of a running job's record, so that the result can be given in the same.
+void partition_set_encoding(struct partition *partition, int64_t offset, enum encoding encoding);
+enum encoding partition_encoding(const struct partition *partition, int64_t offset);
