@@ -1,0 +1,588 @@
+#include "consumer/kafka.h"
+
+#include "consumer/kafka_topic.h"
+#include "consumer/kafka_transport.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    INIT_TIMEOUT_MS = 15000,  // init_transactions: ends what our predecessor left open
+    CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
+    BEGIN_TIMEOUT_MS = 1000,  // one try to begin with assigned partitions, or to clear up a transaction
+    PROBE_INTERVAL_MS = 1000, // while no broker is up
+    PROBE_TIMEOUT_MS = 200,
+    IDLE_COMMIT_INTERVAL_MS = 1000,
+    WATCH_INTERVAL_MS = 5000,
+    WATCH_QUIET_MS = 30000, // a partition is looked at after so long without a record
+    WATCH_TIMEOUT_MS = 1000,
+    TOPIC_BYTES_MIN = 16384, // what an error result or a dead letter without its value can need
+};
+
+static struct kafka_transport *kafka_of(struct transport *transport)
+{
+    return (struct kafka_transport *)transport;
+}
+
+enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
+{
+    if (kafka->stopped.status == STATUS_OK)
+        kafka->stopped = *error;
+    return kafka->stopped.status;
+}
+
+// ---- waking the worker ----
+
+static void wake(struct kafka_transport *kafka)
+{
+    static const uint64_t one = 1;
+    (void)!write(kafka->wake_file, &one, sizeof one);
+}
+
+static void drain_wake(struct kafka_transport *kafka)
+{
+    uint64_t count;
+    (void)!read(kafka->wake_file, &count, sizeof count);
+}
+
+static int kafka_fd(struct transport *transport)
+{
+    return kafka_of(transport)->wake_file;
+}
+
+// ---- receiving ----
+
+static void hand_over(struct kafka_transport *kafka, struct partition *partition,
+                      const rd_kafka_message_t *message)
+{
+    struct record record = {
+        .topic = text_from_string(kafka->config->jobs),
+        .partition = message->partition,
+        .offset = message->offset,
+        .key = {message->key, message->key ? message->key_len : 0},
+        .headers = kafka->record_headers,
+        .n_headers = kafka_message_headers(message, kafka->record_headers, KAFKA_HEADERS_MAX),
+        .value = {message->payload, message->payload ? message->len : 0},
+    };
+    record.content_type = headers_find(record.headers, record.n_headers, "content-type");
+    enum encoding encoding = ENCODING_JSON;
+    if (!encoding_detect(record.content_type, record.value, &encoding))
+        encoding = ENCODING_JSON;
+    partition_set_encoding(partition, message->offset, encoding);
+    kafka->events->receive(kafka->events->context, &record);
+}
+
+// Returns how many records were handed over: 0 or 1.
+static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message)
+{
+    struct partition *partition = partition_find(&kafka->partitions, message->partition);
+    if (!partition || !partition->owned)
+        return 0;
+    partition->moved_ms = kafka_now_ms();
+    partition->at_end = false;
+    if (partition->paused || partition->rewind) {
+        partition->rewind = true; // it slipped through: it will be fetched again
+        return 0;
+    }
+    switch (offset_map_deliver(&partition->map, message->offset)) {
+    case DELIVERY_NEW:
+        hand_over(kafka, partition, message);
+        break;
+    case DELIVERY_DONE:
+        kafka->figures.n_skipped++;
+        return 0;
+    case DELIVERY_FULL:
+        partition->rewind = true;
+        break;
+    }
+    if (offset_map_is_full(&partition->map))
+        kafka_steer_partitions(kafka);
+    return partition->rewind ? 0 : 1;
+}
+
+static void reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message)
+{
+    struct partition *partition = partition_find(&kafka->partitions, message->partition);
+    if (!partition || !partition->owned || partition->rewind)
+        return;
+    offset_map_reach(&partition->map, message->offset);
+    partition->at_end = true;
+    partition->end = message->offset;
+    partition->moved_ms = kafka_now_ms();
+}
+
+static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_kafka_message_t *message,
+                                        struct error *error)
+{
+    struct kafka_handle *handle = &kafka->consumer;
+    char text[ERROR_TEXT_BYTES];
+    if (message->err == RD_KAFKA_RESP_ERR__FATAL || message->err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID) {
+        if (!rd_kafka_fatal_error(handle->rk, text, sizeof text))
+            snprintf(text, sizeof text, "%s", rd_kafka_message_errstr(message));
+        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, text);
+        return kafka_stop(kafka, error);
+    }
+    const char *what = rd_kafka_message_errstr(message);
+    if (kafka_is_denial(message->err)) {
+        error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
+        return kafka_stop(kafka, error);
+    }
+    return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
+}
+
+// One message at a time: a batch that is taken while partitions go can hold records of those (librdkafka's
+// issue 4208).
+static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
+{
+    enum status status = STATUS_OK;
+    int n_received = 0;
+    do {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(kafka->consumer.rk, timeout_ms);
+        if (!message)
+            return status;
+        kafka->consumer.is_down = false;
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+            n_received += receive_record(kafka, message);
+        else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+            reach_end(kafka, message);
+        else
+            status = judge_consumer_error(kafka, message, error);
+        rd_kafka_message_destroy(message);
+        timeout_ms = 0;
+    } while (n_received < n_max && status == STATUS_OK);
+    wake(kafka); // there may be more
+    return status;
+}
+
+// ---- what is done beside receiving ----
+
+static bool is_idle(const struct partition *partition)
+{
+    return partition && partition->owned && partition->at_end && partition->map.n_running == 0 &&
+           partition->map.watermark > partition->committed;
+}
+
+// Control records and compaction put the end of a partition beyond its last job. With nothing in flight
+// nobody would commit that, and the group's lag would never be 0.
+static void commit_idle_positions(struct kafka_transport *kafka)
+{
+    int64_t now = kafka_now_ms();
+    if (now - kafka->idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
+        return;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        if (!is_idle(kafka->partitions.items[i]))
+            continue;
+        struct error error;
+        kafka->idle_commit_ms = now;
+        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error); // else the next one, or a job's
+        return;
+    }
+}
+
+// librdkafka has stopped fetching a partition before (its issue 5591, open). One that is quiet for long is
+// compared with the log itself.
+static void watch(struct kafka_transport *kafka)
+{
+    int64_t now = kafka_now_ms();
+    if (now - kafka->watched_ms < WATCH_INTERVAL_MS || kafka->consumer.is_down)
+        return;
+    kafka->watched_ms = now;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned || partition->paused ||
+            now - partition->moved_ms < WATCH_QUIET_MS)
+            continue;
+        int64_t low, high;
+        rd_kafka_resp_err_t code =
+            kafka_partition_ends(&kafka->consumer, kafka->config->jobs, i, &low, &high, WATCH_TIMEOUT_MS);
+        partition->moved_ms = now;
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && high > partition->map.position)
+            partition->rewind = true;
+        return; // one a time: each costs a round trip
+    }
+}
+
+static enum status probe(struct kafka_transport *kafka, struct error *error)
+{
+    struct kafka_handle *handle = &kafka->consumer;
+    if (!handle->is_down)
+        return STATUS_OK;
+    if (kafka_now_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
+        int32_t n_partitions;
+        struct error absent;
+        if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
+                             &absent) == STATUS_OK)
+            handle->is_down = false;
+        kafka->probed_ms = kafka_now_ms();
+    }
+    if (!handle->is_down)
+        return STATUS_OK;
+    return kafka_error_set(error, STATUS_RETRY, handle, "no broker is up",
+                           RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+}
+
+static enum status subscribe(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->consumer.rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
+    kafka->subscribed = true;
+    return STATUS_OK;
+}
+
+// The control topic, and before it is read nothing else; then what an earlier call had to leave.
+static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (kafka->control.handle.rk)
+        status = kafka_control_poll(&kafka->control, timeout_ms, kafka->events, error);
+    if (status == STATUS_OK && !kafka->subscribed && kafka->control.n_behind == 0)
+        status = subscribe(kafka, error);
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    if (!kafka->subscribed)
+        return STATUS_OK;
+    status = kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
+    if (status == STATUS_OK && kafka->assigned)
+        status = kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, error);
+    return status;
+}
+
+// ---- the seam ----
+
+static enum status kafka_poll(struct transport *transport, int timeout_ms, int n_max,
+                              const struct transport_events *events, struct error *error)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    kafka->events = events;
+    drain_wake(kafka);
+    kafka_handle_serve(&kafka->producer);
+    enum status unready = kafka->stopped.status == STATUS_OK ? prepare(kafka, timeout_ms, error) : STATUS_OK;
+    enum status status = STATUS_OK;
+    struct error fault;
+    if (kafka->stopped.status == STATUS_OK && kafka->subscribed) {
+        bool paused = kafka->paused;
+        kafka->paused = paused || n_max <= 0;
+        kafka_steer_partitions(kafka);
+        // The group is served even if something else waits for a broker.
+        status = receive(kafka, timeout_ms, n_max, &fault);
+        kafka->paused = paused;
+        commit_idle_positions(kafka);
+        watch(kafka);
+    }
+    kafka->events = NULL;
+    if (kafka->stopped.status != STATUS_OK) {
+        *error = kafka->stopped;
+        return error->status;
+    }
+    if (unready != STATUS_OK)
+        return unready;
+    if (status != STATUS_OK) {
+        *error = fault;
+        return status;
+    }
+    return probe(kafka, error);
+}
+
+static void kafka_pause(struct transport *transport)
+{
+    kafka_of(transport)->paused = true;
+    kafka_steer_partitions(kafka_of(transport));
+}
+
+static void kafka_resume(struct transport *transport)
+{
+    kafka_of(transport)->paused = false;
+    kafka_steer_partitions(kafka_of(transport));
+    wake(kafka_of(transport));
+}
+
+static enum status kafka_release(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                 struct error *error)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, jobs[i]->source.partition);
+        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset))
+            continue;
+        offset_map_release(&partition->map, jobs[i]->source.offset);
+        partition->rewind = partition->owned;
+        partition->at_end = false;
+    }
+    return STATUS_OK;
+}
+
+static bool kafka_is_drained(struct transport *transport)
+{
+    const struct kafka_transport *kafka = kafka_of(transport);
+    if (!kafka->membership || kafka->assigned)
+        return false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned && (!partition->at_end || partition->rewind))
+            return false;
+    }
+    return true;
+}
+
+static int64_t find_end(const struct kafka_transport *kafka, const struct partition *partition)
+{
+    int64_t low, high = -1;
+    int64_t end = partition->end;
+    if (rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low, &high) ==
+            RD_KAFKA_RESP_ERR_NO_ERROR &&
+        high > end && !partition->at_end)
+        end = high;
+    return end < partition->map.position ? partition->map.position : end;
+}
+
+static size_t kafka_partition_figures(struct transport *transport, struct partition_figures *figures,
+                                      size_t n_max)
+{
+    const struct kafka_transport *kafka = kafka_of(transport);
+    size_t n_figures = 0;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned)
+            continue;
+        if (n_figures < n_max)
+            figures[n_figures] = (struct partition_figures){
+                .topic = text_from_string(kafka->config->jobs),
+                .partition = partition->id,
+                .position = partition->map.position,
+                .committed = partition->committed,
+                .end = find_end(kafka, partition),
+                .n_in_flight = partition->map.n_running,
+                .n_map_covered = partition->map.n_finished,
+            };
+        n_figures++;
+    }
+    return n_figures;
+}
+
+static bool kafka_is_cancelled(struct transport *transport, const struct job *job)
+{
+    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job->created);
+}
+
+// ---- closing ----
+
+// rd_kafka_consumer_close has no time limit.
+static void leave_group(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
+    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue);
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 50);
+        if (!event)
+            continue;
+        if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE)
+            kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event),
+                            rd_kafka_event_topic_partition_list(event), &kafka->consumer);
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_queue_destroy(queue);
+}
+
+static void kafka_close(struct transport *transport)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    int64_t deadline = kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    struct error error;
+    kafka->events = NULL;
+    if (kafka->producer.rk)
+        (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
+    if (kafka->consumer.rk)
+        leave_group(kafka, deadline);
+    kafka_control_close(&kafka->control, deadline);
+    if (kafka->assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->assigned);
+    if (kafka->membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka_handle_close(&kafka->consumer, deadline);
+    if (kafka->results)
+        rd_kafka_topic_destroy(kafka->results);
+    if (kafka->dead)
+        rd_kafka_topic_destroy(kafka->dead);
+    kafka_handle_close(&kafka->producer, deadline);
+    kafka_transaction_finish(kafka);
+    partition_table_finish(&kafka->partitions);
+    buffer_finish(&kafka->value);
+    buffer_finish(&kafka->map);
+    slot_close(&kafka->slot);
+    if (kafka->wake_file >= 0)
+        close(kafka->wake_file);
+    free(kafka);
+}
+
+static const struct transport_impl kafka_impl = {
+    .name = "kafka",
+    .poll = kafka_poll,
+    .pause = kafka_pause,
+    .resume = kafka_resume,
+    .commit = kafka_commit,
+    .release = kafka_release,
+    .is_drained = kafka_is_drained,
+    .figures = kafka_partition_figures,
+    .fd = kafka_fd,
+    .close = kafka_close,
+    .is_cancelled = kafka_is_cancelled,
+};
+
+// ---- opening ----
+
+static enum status read_limit(struct kafka_handle *handle, const char *topic, size_t *bytes_max,
+                              struct error *error)
+{
+    *bytes_max = kafka_topic_bytes_max(handle, topic, CHECK_TIMEOUT_MS);
+    if (*bytes_max >= TOPIC_BYTES_MIN)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "topic %s takes %zu bytes a record (max.message.bytes), sheaf needs %d at least", topic,
+                     *bytes_max, TOPIC_BYTES_MIN);
+}
+
+// All topics are there, and how much they take is known.
+static enum status check_topics(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
+                                   {config->results, config->n_partitions, false},
+                                   {config->dead, 1, false},
+                                   {config->control, 1, true}};
+    struct kafka_handle admin = {0};
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->id, error);
+    enum status status = conf ? kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error) : error->status;
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
+    if (status == STATUS_OK)
+        status = read_limit(&admin, config->results, &kafka->results_bytes_max, error);
+    if (status == STATUS_OK)
+        status = read_limit(&admin, config->dead, &kafka->dead_bytes_max, error);
+    if (status == STATUS_OK && config->control)
+        status =
+            kafka_topic_find(&admin, config->control, CHECK_TIMEOUT_MS, &kafka->control.n_partitions, error);
+    kafka_handle_close(&admin, kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+static enum status open_consumer(struct kafka_transport *kafka, struct error *error)
+{
+    static const uint64_t one = 1;
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
+    if (!conf)
+        return error->status;
+    rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
+    kafka->consumer.owner = kafka;
+    enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
+    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+    rd_kafka_queue_destroy(queue);
+    return STATUS_OK;
+}
+
+// A batch of records may be as large as message.max.bytes, so no topic may take less.
+static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t *conf, struct error *error)
+{
+    size_t least =
+        kafka->results_bytes_max < kafka->dead_bytes_max ? kafka->results_bytes_max : kafka->dead_bytes_max;
+    for (size_t i = 0; i < kafka->config->n_properties; i++) {
+        const struct kafka_property *property = &kafka->config->properties[i];
+        size_t wanted =
+            strcmp(property->name, "message.max.bytes") == 0 ? strtoul(property->value, NULL, 10) : least;
+        least = wanted < least ? wanted : least;
+    }
+    char value[32], text[ERROR_TEXT_BYTES];
+    snprintf(value, sizeof value, "%zu", least < 1000000000 ? least : 1000000000);
+    if (rd_kafka_conf_set(conf, "message.max.bytes", value, text, sizeof text) != RD_KAFKA_CONF_OK)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
+    kafka->results_bytes_max = least < kafka->results_bytes_max ? least : kafka->results_bytes_max;
+    kafka->dead_bytes_max = least < kafka->dead_bytes_max ? least : kafka->dead_bytes_max;
+    return STATUS_OK;
+}
+
+static enum status open_producer(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->id, error);
+    if (!conf)
+        return error->status;
+    if (limit_messages(kafka, conf, error) != STATUS_OK) {
+        rd_kafka_conf_destroy(conf);
+        return error->status;
+    }
+    enum status status = kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->producer.rk, INIT_TIMEOUT_MS);
+    if (fault) {
+        error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: no transactions: %s",
+                  kafka->config->brokers, rd_kafka_error_string(fault));
+        rd_kafka_error_destroy(fault);
+        return STATUS_REFUSE;
+    }
+    kafka->results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
+    kafka->dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
+    return STATUS_OK;
+}
+
+static enum status start(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    enum status status = slot_open(&kafka->slot, config->directory, config->group, error);
+    if (status != STATUS_OK)
+        return status;
+    snprintf(kafka->id, sizeof kafka->id, "sheaf-%s-%s", config->group, kafka->slot.id);
+    kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (kafka->wake_file < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));
+    status = check_topics(kafka, error);
+    if (status == STATUS_OK)
+        status = open_consumer(kafka, error);
+    if (status == STATUS_OK)
+        status = open_producer(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
+    if (status == STATUS_RETRY) // another worker commits just now: the assignment reads them again
+        status = STATUS_OK;
+    if (status == STATUS_OK && config->control)
+        status = kafka_control_open(&kafka->control, config, kafka->id, kafka->wake_file, error);
+    return status;
+}
+
+enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
+                                 struct error *error)
+{
+    *transport = NULL;
+    struct kafka_transport *kafka = calloc(1, sizeof *kafka);
+    if (!kafka)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the transport");
+    kafka->base.impl = &kafka_impl;
+    kafka->config = config;
+    kafka->slot.file = kafka->wake_file = -1;
+    enum status status = start(kafka, error);
+    if (status != STATUS_OK) {
+        kafka_close(&kafka->base);
+        return status;
+    }
+    wake(kafka);
+    *transport = &kafka->base;
+    return STATUS_OK;
+}
+
+const struct kafka_figures *kafka_transport_figures(const struct transport *transport)
+{
+    return &((const struct kafka_transport *)transport)->figures;
+}

@@ -1,0 +1,298 @@
+// Membership of the group: partitions come and go. What was committed of a partition is read before its first
+// record is fetched, so nothing is computed that somebody else finished; what is finished here is committed
+// before a partition goes, while we are still its owner.
+#include "consumer/kafka_topic.h"
+#include "consumer/kafka_transport.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions go
+    LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
+};
+
+static bool is_cooperative(const struct kafka_transport *kafka)
+{
+    return strcmp(rd_kafka_rebalance_protocol(kafka->consumer.rk), "COOPERATIVE") == 0;
+}
+
+static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
+                          int32_t id)
+{
+    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, id);
+}
+
+// ---- pausing, resuming, rewinding ----
+
+// Resuming a partition that is not paused makes librdkafka fetch what it fetched before (its issue 4636):
+// `paused` tells what it knows, and only a change is passed on.
+static void set_paused(struct kafka_transport *kafka, struct partition *partition, bool paused)
+{
+    if (partition->paused == paused)
+        return;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    add_partition(list, kafka, partition->id);
+    if (paused)
+        rd_kafka_pause_partitions(kafka->consumer.rk, list);
+    else
+        rd_kafka_resume_partitions(kafka->consumer.rk, list);
+    *(paused ? &kafka->figures.n_pauses : &kafka->figures.n_resumes) += 1;
+    partition->paused = paused;
+    partition->moved_ms = kafka_now_ms(); // a paused partition is not a quiet one
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void rewind_partition(struct kafka_transport *kafka, struct partition *partition)
+{
+    if (partition->map.position == OFFSET_UNKNOWN) {
+        partition->rewind = false;
+        return;
+    }
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    add_partition(list, kafka, partition->id);
+    list->elems[0].offset = partition->map.position;
+    rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->consumer.rk, list, LOCAL_TIMEOUT_MS);
+    // Not fetching yet after an assignment: the next poll tries again.
+    partition->rewind = fault || list->elems[0].err;
+    if (!partition->rewind) {
+        kafka->figures.n_rewinds++;
+        partition->at_end = false;
+    }
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+void kafka_steer_partitions(struct kafka_transport *kafka)
+{
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned)
+            continue;
+        set_paused(kafka, partition, kafka->paused || offset_map_is_full(&partition->map));
+        if (partition->rewind && !partition->paused)
+            rewind_partition(kafka, partition);
+    }
+}
+
+// ---- partitions come ----
+
+static enum status restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+                               const rd_kafka_topic_partition_t *committed, struct error *error)
+{
+    struct text metadata = {committed->metadata, committed->metadata_size};
+    enum status status = offset_map_restart(map, committed->offset, metadata, error);
+    if (status == STATUS_REFUSE && kafka->config->accept_unknown_map && committed->offset >= 0) {
+        offset_map_restart_empty(map, committed->offset);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        error_prefix(error, "topic %s partition %" PRId32 ", group %s", committed->topic,
+                     committed->partition, kafka->config->group);
+    return status;
+}
+
+// librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
+// or one that died, which the broker ends after transaction.timeout.ms.
+static enum status read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                  int timeout_ms, struct error *error)
+{
+    rd_kafka_resp_err_t code = rd_kafka_committed(kafka->consumer.rk, list, timeout_ms);
+    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        code = list->elems[i].err;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return STATUS_OK;
+    enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
+    return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
+}
+
+// An offset beyond the end is one of a topic that was deleted and made anew: its jobs would be taken for
+// done.
+static enum status check_end(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                             int timeout_ms, struct error *error)
+{
+    int64_t low, high;
+    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, committed->topic, committed->partition,
+                                                    &low, &high, timeout_ms);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "reading the end of a partition", code);
+    if (committed->offset <= high)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "group %s committed offset %" PRId64 " of topic %s partition %" PRId32
+                     ", which ends at %" PRId64 ": was it made anew? Set the group's offsets anew "
+                     "(kafka-consumer-groups --reset-offsets)",
+                     kafka->config->group, committed->offset, committed->topic, committed->partition, high);
+}
+
+enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int32_t n_partitions;
+    enum status status =
+        kafka_topic_find(&kafka->producer, kafka->config->jobs, timeout_ms, &n_partitions, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
+    for (int32_t i = 0; i < n_partitions && i < KAFKA_PARTITIONS_MAX; i++)
+        add_partition(list, kafka, i);
+    if (list->cnt > 0)
+        status = read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
+        struct offset_map map;
+        offset_map_init(&map);
+        if (list->elems[i].offset >= 0)
+            status = restart_map(kafka, &map, &list->elems[i], error);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic_partition_t *committed,
+                                   int64_t deadline_ms, struct error *error)
+{
+    struct partition *partition =
+        partition_add(&kafka->partitions, committed->partition, KAFKA_PARTITIONS_MAX);
+    if (!partition)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory for partition %" PRId32,
+                         committed->partition);
+    bool is_committed = committed->offset >= 0;
+    enum status status = STATUS_OK;
+    if (is_committed)
+        status = check_end(kafka, committed, kafka_remaining_ms(deadline_ms), error);
+    if (status == STATUS_OK && is_committed)
+        status = restart_map(kafka, &partition->map, committed, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!is_committed && partition->map.watermark == OFFSET_UNKNOWN)
+        committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
+    else if (!is_committed)                          // ours before, and nothing was finished yet
+        offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
+    partition->committed = is_committed ? committed->offset : -1;
+    partition->end = -1;
+    partition->at_end = partition->paused = partition->rewind = false;
+    partition->moved_ms = kafka_now_ms();
+    return STATUS_OK;
+}
+
+// What the coordinator checks is member and generation, so both are taken now, with the partitions, and used
+// until the next rebalance. A member that lost its place between has an empty id, which the coordinator would
+// not check at all.
+static void take_membership(struct kafka_transport *kafka)
+{
+    if (kafka->membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka->membership = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
+    char *member = rd_kafka_memberid(kafka->consumer.rk);
+    if (kafka->membership && (!member || !*member || rd_kafka_assignment_lost(kafka->consumer.rk))) {
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+        kafka->membership = NULL;
+    }
+    if (member)
+        rd_kafka_mem_free(kafka->consumer.rk, member);
+}
+
+static enum status assign(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (is_cooperative(kafka)) {
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->assigned);
+        if (fault) {
+            code = rd_kafka_error_code(fault);
+            rd_kafka_error_destroy(fault);
+        }
+    } else {
+        code = rd_kafka_assign(kafka->consumer.rk, kafka->assigned);
+    }
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_RESTART, &kafka->consumer, "taking partitions", code);
+    return STATUS_OK;
+}
+
+enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    rd_kafka_topic_partition_list_t *list = kafka->assigned;
+    // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
+    enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    if (status == STATUS_OK && list->cnt > 0)
+        status = read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
+        status = begin_partition(kafka, &list->elems[i], deadline, error);
+    if (status == STATUS_OK)
+        status = assign(kafka, error);
+    if (status == STATUS_RETRY)
+        return status;
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    for (int i = 0; i < list->cnt; i++)
+        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    take_membership(kafka);
+    kafka->figures.n_rebalances++;
+    rd_kafka_topic_partition_list_destroy(list);
+    kafka->assigned = NULL;
+    kafka_steer_partitions(kafka);
+    return STATUS_OK;
+}
+
+// ---- partitions go ----
+
+static void drop_assigned(struct kafka_transport *kafka)
+{
+    if (kafka->assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->assigned);
+    kafka->assigned = NULL;
+}
+
+static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; i < list->cnt; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
+        if (!partition)
+            continue;
+        // The library keeps its flag over an assignment, if it keeps the partition: ours begins anew, so must
+        // its.
+        set_paused(kafka, partition, false);
+        partition->owned = partition->at_end = partition->rewind = false;
+    }
+}
+
+static void revoke(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
+{
+    bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
+    int64_t deadline = kafka_now_ms() + REVOKE_TIMEOUT_MS;
+    bool cooperative = is_cooperative(kafka);
+    struct error error;
+    drop_assigned(kafka);
+    if (!lost && kafka->events && kafka->events->revoke)
+        kafka->events->revoke(kafka->events->context);
+    // In doubt even then: the offsets are held back from the next owner until the broker knows.
+    (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    disown(kafka, list);
+    if (cooperative) {
+        rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->consumer.rk, list);
+        if (fault)
+            rd_kafka_error_destroy(fault);
+        return;
+    }
+    rd_kafka_assign(kafka->consumer.rk, NULL);
+    if (kafka->membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka->membership = NULL;
+}
+
+void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
+                     void *opaque)
+{
+    struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
+    if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        revoke(kafka, list);
+        return;
+    }
+    drop_assigned(kafka);
+    kafka->assigned = rd_kafka_topic_partition_list_copy(list);
+    struct error error;
+    if (kafka->stopped.status == STATUS_OK)
+        (void)!kafka_begin_assigned(kafka, LOCAL_TIMEOUT_MS, &error); // else the next poll goes on with it
+}

@@ -1,0 +1,27 @@
+// The topics that a handle needs: looked up, created, and how large a record they take. A handle of role
+// KAFKA_ADMIN or a producer's; a consumer's callbacks run only while it is polled. Internal to
+// consumer/kafka*.c.
+#pragma once
+
+#include "consumer/kafka_handle.h"
+
+// How many partitions a topic has; 0: there is none of that name. STATUS_REFUSE: no broker answers in time,
+// or it denies us.
+enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                             int32_t *n_partitions, struct error *error) WARN_UNUSED;
+
+struct kafka_topic {
+    const char *name;
+    int32_t n_partitions; // when it is created; 0: the broker's default
+    bool compacted;
+};
+
+// Sees to it that the topics exist. STATUS_REFUSE names the one that is missing.
+enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
+                                 size_t n_topics, struct error *error) WARN_UNUSED;
+// The topic's max.message.bytes; Kafka's default, less a little, where the broker does not tell.
+size_t kafka_topic_bytes_max(struct kafka_handle *handle, const char *topic, int timeout_ms);
+// The first offset of a partition and the one after its last committed record. Asks again while the brokers
+// are settling who leads it, until the time is up.
+rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, const char *topic, int32_t partition,
+                                         int64_t *low, int64_t *high, int timeout_ms);
