@@ -1,0 +1,269 @@
+#include "tests/kafka_probe.h"
+
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMEOUT_MS = 30000 };
+
+static void require(bool condition, const char *what, const char *why)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "kafka_probe: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void require_ok(rd_kafka_resp_err_t code, const char *what)
+{
+    require(code == RD_KAFKA_RESP_ERR_NO_ERROR, what, rd_kafka_err2str(code));
+}
+
+static void require_done(rd_kafka_error_t *fault, const char *what)
+{
+    require(!fault, what, fault ? rd_kafka_error_string(fault) : "");
+}
+
+static rd_kafka_t *open_client(const char *brokers, rd_kafka_type_t type, const char *const *settings)
+{
+    char text[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    require(rd_kafka_conf_set(conf, "bootstrap.servers", brokers, text, sizeof text) == RD_KAFKA_CONF_OK,
+            brokers, text);
+    rd_kafka_conf_set(conf, "log_level", "3", text, sizeof text);
+    for (; settings && *settings; settings += 2)
+        require(rd_kafka_conf_set(conf, settings[0], settings[1], text, sizeof text) == RD_KAFKA_CONF_OK,
+                settings[0], text);
+    rd_kafka_t *client = rd_kafka_new(type, conf, text, sizeof text);
+    require(client, "rd_kafka_new", text);
+    return client;
+}
+
+static void wait_for_topic(rd_kafka_t *client, const char *name)
+{
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(client, name, NULL);
+    for (int tries = 0;; tries++) {
+        const rd_kafka_metadata_t *metadata;
+        require_ok(rd_kafka_metadata(client, 0, topic, &metadata, TIMEOUT_MS), name);
+        bool there =
+            metadata->topic_cnt == 1 && metadata->topics[0].err == 0 && metadata->topics[0].partition_cnt > 0;
+        for (int i = 0; there && i < metadata->topics[0].partition_cnt; i++)
+            there = metadata->topics[0].partitions[i].leader >= 0;
+        rd_kafka_metadata_destroy(metadata);
+        if (there)
+            break;
+        require(tries < 1000, name, "not there after it was created");
+        rd_kafka_poll(client, 20);
+    }
+    rd_kafka_topic_destroy(topic);
+}
+
+void probe_create_topic(const char *brokers, const char *name, int n_partitions, const char *setting,
+                        const char *value)
+{
+    static const char *const settings[] = {"allow.auto.create.topics", "false", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, n_partitions, 1, NULL, 0);
+    if (setting)
+        rd_kafka_NewTopic_set_config(topic, setting, value);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_CreateTopics(client, &topic, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "not created");
+    size_t n_results;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n_results);
+    require_ok(rd_kafka_topic_result_error(results[0]), name);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_NewTopic_destroy(topic);
+    wait_for_topic(client, name);
+    rd_kafka_destroy(client);
+}
+
+static void produce(rd_kafka_t *client, const char *topic, int partition, const char *key, const void *value,
+                    size_t size, const char *header, const char *header_value)
+{
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(1);
+    if (header)
+        rd_kafka_header_add(headers, header, -1, header_value, -1);
+    for (;;) {
+        rd_kafka_resp_err_t code = rd_kafka_producev(
+            client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+            RD_KAFKA_V_KEY(key, key ? strlen(key) : 0), RD_KAFKA_V_VALUE((void *)value, size),
+            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+        if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+            require_ok(code, topic);
+            return;
+        }
+        rd_kafka_poll(client, 10);
+    }
+}
+
+void probe_produce(const char *brokers, const char *topic, int partition, const char *key, const void *value,
+                   size_t size, const char *header, const char *header_value)
+{
+    static const char *const settings[] = {"message.max.bytes", "20000000", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    produce(client, topic, partition, key, value, size, header, header_value);
+    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+    rd_kafka_destroy(client);
+}
+
+static void produce_job(rd_kafka_t *client, const char *topic, int partition, int id)
+{
+    char key[32], value[128];
+    snprintf(key, sizeof key, "job-%d", id);
+    int size = snprintf(value, sizeof value, "{\"job_id\":\"job-%d\",\"prompt\":\"p\"}", id);
+    produce(client, topic, partition, key, value, (size_t)size, NULL, NULL);
+}
+
+void probe_produce_jobs(const char *brokers, const char *topic, int partition, int first, int n)
+{
+    static const char *const settings[] = {"linger.ms", "20", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    for (int i = 0; i < n; i++)
+        produce_job(client, topic, partition, first + i);
+    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+    rd_kafka_destroy(client);
+}
+
+void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit)
+{
+    static const char *const settings[] = {"transactional.id", "probe", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
+    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
+    for (int i = 0; i < n; i++)
+        produce_job(client, topic, 0, first + i);
+    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+    if (commit)
+        require_done(rd_kafka_commit_transaction(client, TIMEOUT_MS), "commit_transaction");
+    else
+        require_done(rd_kafka_abort_transaction(client, TIMEOUT_MS), "abort_transaction");
+    rd_kafka_destroy(client);
+}
+
+static char *copy(const void *data, size_t size)
+{
+    char *bytes = malloc(size + 1);
+    memcpy(bytes, data, size);
+    bytes[size] = '\0';
+    return bytes;
+}
+
+static char *headers_text(const rd_kafka_message_t *message)
+{
+    rd_kafka_headers_t *list;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    const char *name;
+    const void *value;
+    size_t size;
+    if (rd_kafka_message_headers(message, &list) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        for (size_t i = 0;
+             rd_kafka_header_get_all(list, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+            fprintf(out, "%s=%.*s\n", name, (int)size, (const char *)value);
+    }
+    fclose(out);
+    return text;
+}
+
+static struct probe_record *keep(const rd_kafka_message_t *message)
+{
+    struct probe_record *record = calloc(1, sizeof *record);
+    record->partition = message->partition;
+    record->offset = message->offset;
+    record->key = message->key ? copy(message->key, message->key_len) : NULL;
+    record->value = message->payload ? copy(message->payload, message->len) : NULL;
+    record->size = message->len;
+    record->headers = headers_text(message);
+    return record;
+}
+
+struct probe_record *probe_read(const char *brokers, const char *topic, size_t *n_records)
+{
+    static const char *const settings[] = {"group.id",
+                                           "probe",
+                                           "enable.partition.eof",
+                                           "true",
+                                           "isolation.level",
+                                           "read_committed",
+                                           "enable.auto.commit",
+                                           "false",
+                                           NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_CONSUMER, settings);
+    const rd_kafka_metadata_t *metadata;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
+    require_ok(rd_kafka_metadata(client, 0, handle, &metadata, TIMEOUT_MS), topic);
+    int n_left = metadata->topics[0].partition_cnt;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_left);
+    for (int i = 0; i < n_left; i++)
+        rd_kafka_topic_partition_list_add(list, topic, i)->offset = RD_KAFKA_OFFSET_BEGINNING;
+    require_ok(rd_kafka_assign(client, list), topic);
+    struct probe_record *first = NULL, **last = &first;
+    *n_records = 0;
+    while (n_left > 0) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, TIMEOUT_MS);
+        require(message, topic, "no record and no end");
+        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            n_left--;
+        } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            *last = keep(message);
+            last = &(*last)->next;
+            ++*n_records;
+        }
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_metadata_destroy(metadata);
+    rd_kafka_topic_destroy(handle);
+    rd_kafka_destroy(client);
+    return first;
+}
+
+void probe_free(struct probe_record *records)
+{
+    while (records) {
+        struct probe_record *next = records->next;
+        free(records->key);
+        free(records->value);
+        free(records->headers);
+        free(records);
+        records = next;
+    }
+}
+
+void probe_commit(const char *brokers, const char *group, const char *topic, int partition, int64_t offset,
+                  const char *metadata)
+{
+    const char *settings[] = {"group.id", group, NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_CONSUMER, settings);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *item = rd_kafka_topic_partition_list_add(list, topic, partition);
+    item->offset = offset;
+    item->metadata = copy(metadata, strlen(metadata));
+    item->metadata_size = strlen(metadata);
+    require_ok(rd_kafka_commit(client, list, 0), "commit");
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(client);
+}
+
+int64_t probe_committed(const char *brokers, const char *group, const char *topic, int partition,
+                        char **metadata)
+{
+    const char *settings[] = {"group.id", group, "isolation.level", "read_committed", NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_CONSUMER, settings);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *item = rd_kafka_topic_partition_list_add(list, topic, partition);
+    require_ok(rd_kafka_committed(client, list, TIMEOUT_MS), "committed");
+    int64_t offset = item->offset;
+    if (metadata)
+        *metadata = copy(item->metadata ? item->metadata : "", item->metadata_size);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(client);
+    return offset < 0 ? -1 : offset;
+}

@@ -1,0 +1,39 @@
+// What a test does to a Kafka beside the code under test: an independent client, straight on librdkafka, that
+// makes topics with settings, writes and reads records, and looks at or changes what a group committed. Every
+// fault ends the test.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// `setting` may be NULL.
+void probe_create_topic(const char *brokers, const char *topic, int n_partitions, const char *setting,
+                        const char *value);
+// One record; partition -1: any. data NULL: none. `header` may be NULL.
+void probe_produce(const char *brokers, const char *topic, int partition, const char *key, const void *value,
+                   size_t size, const char *header, const char *header_value);
+// Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
+void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
+// A job as JSON: {"job_id":"ID","prompt":"p"}. N of them with ids FIRST.., keyed by id.
+void probe_produce_jobs(const char *brokers, const char *topic, int partition, int first, int n);
+
+struct probe_record {
+    int32_t partition;
+    int64_t offset;
+    char *key; // NULL: none
+    char *value;
+    size_t size;
+    char *headers; // "name=value\n" each, in order
+    struct probe_record *next;
+};
+
+// All committed records of a topic, and how many.
+struct probe_record *probe_read(const char *brokers, const char *topic, size_t *n_records);
+void probe_free(struct probe_record *records);
+
+void probe_commit(const char *brokers, const char *group, const char *topic, int partition, int64_t offset,
+                  const char *metadata);
+// Returns the offset, -1: none. The metadata is the caller's to free.
+int64_t probe_committed(const char *brokers, const char *group, const char *topic, int partition,
+                        char **metadata);
