@@ -17,7 +17,9 @@ struct forward_limits {
     enum kv_type kv_type;
 };
 
-// Loads the weights (telling progress(context, done_bytes, total_bytes) when given). The model must outlive it.
+// Loads the weights (telling progress(context, done_bytes, total_bytes) when given). The model and the backend must outlive
+// it; the backend serves one forward pass in its life, whose pages it keeps.
+// Errors: those of the backend, with the tensor's name.
 enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
                            const struct forward_limits *limits,
                            void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),

@@ -212,6 +212,18 @@ static void refuse_unknown_arithmetic(struct key_reader *reader)
                       "%s.attention.causal is false: the model does not generate text", reader->family);
 }
 
+// A token without a row would be looked up outside the table. Rows without a token are padding.
+static enum status check_vocabulary(const struct model *model, struct error *error)
+{
+    struct gguf_array tokens = {0};
+    enum status status = gguf_array(model->gguf, "tokenizer.ggml.tokens", &tokens, NULL, error);
+    if (status == STATUS_OK && tokens.n_items > (size_t)model->shape.n_vocab)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor token_embd.weight: %d rows for %zu tokens", model->shape.n_vocab,
+                         tokens.n_items);
+    return status;
+}
+
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     switch (family->residual) {
@@ -262,5 +274,5 @@ enum status model_read_shape(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          shape->n_layers);
     read_windows(&reader, family, model);
-    return reader.status;
+    return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

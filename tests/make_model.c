@@ -180,7 +180,8 @@ static void put_token(struct buffer *out, int32_t id)
 
 static void add_tokenizer(struct maker *maker)
 {
-    const int32_t n_vocab = maker->recipe.n_vocab, normal = 1, control = 3, unused = 5;
+    const int32_t n_vocab = maker->recipe.n_vocab + maker->recipe.n_tokens_beyond, normal = 1, control = 3,
+                  unused = 5;
     static_assert(MADE_END_OF_TEXT == 256 + sizeof merges / sizeof *merges, "ids of the merged pairs");
     assert(n_vocab >= MADE_N_TOKENS);
     add_string(maker, "tokenizer.ggml.model", "gpt2");

@@ -32,8 +32,9 @@ struct model_recipe {
                     // head and parallel residual, Phi-3 128k's rope factors beyond the first 16 positions
     bool tokenizer; // vocabulary of bytes and ChatML marks, and the template
     struct made_key keys[MADE_KEYS_MAX];
-    const char *drop_key;   // left out
-    int32_t poisoned_token; // above 0: its embedding is NaN
+    const char *drop_key;    // left out
+    int32_t n_tokens_beyond; // the vocabulary's tokens for which the embedding has no row
+    int32_t poisoned_token;  // above 0: its embedding is NaN
     // Faults in one tensor each, by name:
     const char *drop_tensor;   // left out
     const char *widen_tensor;  // gets one row too many

@@ -335,6 +335,13 @@ static void an_absent_output_matrix_is_the_embedding(void **state)
     model_close(model);
 }
 
+static void every_token_needs_a_row(void **state)
+{
+    open_and_close(state, &(struct model_recipe){.tokenizer = true});
+    refuse(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
+           "tensor token_embd.weight: 320 rows for 321 tokens");
+}
+
 static void a_vocabulary_without_tensors_is_no_model(void **state)
 {
     struct folder *folder = *state;
@@ -397,6 +404,7 @@ int main(void)
         MODEL_TEST(windows_follow_the_family_or_the_file),
         MODEL_TEST(fused_tensors_stand_as_slices),
         MODEL_TEST(an_absent_output_matrix_is_the_embedding),
+        MODEL_TEST(every_token_needs_a_row),
         MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
         MODEL_TEST(fingerprints_tell_models_apart),
     };

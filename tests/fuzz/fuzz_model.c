@@ -1,0 +1,75 @@
+// Any bytes as a model file: opened, described and, if it is small enough for that, computed with for a few
+// tokens.
+#include "engine/cpu/backend.h"
+#include "engine/evaluate.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    N_IDS = 5,
+    VOCABULARY_MAX = 512,
+    WIDTH_MAX = 256,
+    EXPERTS_MAX = 16,
+    LAYERS_MAX = 4,
+    WEIGHT_BYTES_MAX = 1 << 20
+};
+
+static bool is_small(const struct model *model)
+{
+    const struct model_shape *shape = &model->shape;
+    return model_weight_bytes(model) <= WEIGHT_BYTES_MAX && shape->n_vocab <= VOCABULARY_MAX &&
+           shape->n_embd <= WIDTH_MAX && shape->n_ff <= WIDTH_MAX && shape->n_experts <= EXPERTS_MAX &&
+           shape->n_layers <= LAYERS_MAX && shape->n_heads * shape->key_dim <= WIDTH_MAX &&
+           shape->n_heads * shape->value_dim <= WIDTH_MAX && shape->n_ff_expert <= WIDTH_MAX &&
+           shape->n_ff_shared <= WIDTH_MAX;
+}
+
+static void compute(const struct model *model)
+{
+    static float logits[N_IDS * VOCABULARY_MAX];
+    struct error error;
+    struct pool *pool;
+    struct backend *backend;
+    int32_t ids[N_IDS], n_ids = model->shape.n_context < N_IDS ? model->shape.n_context : N_IDS;
+    for (int32_t i = 0; i < n_ids; i++)
+        ids[i] = i % model->shape.n_vocab;
+    if (pool_create(&pool, 1, &error) != STATUS_OK ||
+        cpu_backend_create(&backend, pool, CPU_AVX512, &error) != STATUS_OK)
+        abort();
+    // Weights of any bits give logits of any bits: what is tested is that nothing else happens.
+    if (evaluate_tokens(model, backend, evaluate_kv_type(model), ids, n_ids, logits, &error) != STATUS_OK)
+        abort();
+    backend->impl->destroy(backend);
+    pool_destroy(pool);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int file = memfd_create("fuzz", 0);
+    if (file < 0 || write(file, data, size) != (ssize_t)size)
+        abort();
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    struct model *model;
+    struct error error;
+    if (model_open(&model, path, &error) == STATUS_OK) {
+        float pairs[ROPE_DIMS_MAX];
+        for (int32_t i = 0; i < model->shape.n_rope_tables; i++)
+            rope_fill(&model->rope[i], MODEL_CONTEXT_MAX - 1, pairs);
+        if (model_n_parameters(model) == 0 || strlen(model_family_name(model)) == 0)
+            abort();
+        model_fingerprint(model);
+        if (is_small(model))
+            compute(model);
+        model_close(model);
+    } else if (strlen(error.text) == 0) {
+        abort();
+    }
+    close(file);
+    return 0;
+}
