@@ -221,10 +221,20 @@ static bool dict_item(struct rendering *rendering, const struct object *owner, c
     return true;
 }
 
-static bool text_item(struct rendering *rendering, struct text text, int64_t position, struct object *value)
+// *found is false when there are not that many codepoints.
+static bool text_item(struct rendering *rendering, struct text text, int64_t position, struct object *value,
+                      bool *found)
 {
-    *value = object_string(codepoints_slice(text, (size_t)position, (size_t)position + 1));
-    return rendering_spend_bytes(rendering, text.size);
+    size_t start = position < 0 ? codepoints_offset_from_end(text, (size_t)(-(position + 1)))
+                                : codepoints_offset(text, (size_t)position);
+    size_t stop = start;
+    *found = position < 0 ? start > 0 : start < text.size;
+    if (position < 0 && *found)
+        codepoints_previous(text, &start);
+    else if (*found)
+        codepoints_next(text, &stop);
+    *value = object_string((struct text){text.data + start, stop - start});
+    return rendering_spend_bytes(rendering, position < 0 ? text.size - start : start);
 }
 
 bool access_item(struct rendering *rendering, const struct object *owner, const struct object *index,
@@ -238,15 +248,18 @@ bool access_item(struct rendering *rendering, const struct object *owner, const 
     if (!indexed || !object_is_integral(index))
         return item_fallback(rendering, owner, index, value);
     int64_t length, position = object_to_integer(index);
-    bool has_length;
+    bool has_length, found;
+    if (owner->kind == OBJECT_STRING) {
+        if (!text_item(rendering, owner->text, position, value, &found))
+            return false;
+        return found || item_fallback(rendering, owner, index, value);
+    }
     if (!object_length(rendering, owner, &length, &has_length))
         return false;
     if (position < 0)
         position += length;
     if (position < 0 || position >= length)
         return item_fallback(rendering, owner, index, value);
-    if (owner->kind == OBJECT_STRING)
-        return text_item(rendering, owner->text, position, value);
     if (owner->kind == OBJECT_RANGE)
         *value = object_integer(owner->range->start + position * owner->range->step);
     else
@@ -297,16 +310,38 @@ static bool find_bounds(struct rendering *rendering, const struct object *start,
     return true;
 }
 
+static size_t text_bound(struct text text, int64_t position)
+{
+    if (position < 0)
+        return codepoints_offset_from_end(text, (uint64_t) - (position + 1) + 1);
+    return codepoints_offset(text, (size_t)position);
+}
+
+// Without a step only the text before the bounds, or behind them, needs to be walked through.
+static bool slice_text_forward(struct rendering *rendering, struct text text, const struct object *start,
+                               const struct object *stop, struct object *value)
+{
+    int64_t first, last;
+    if (!bound(rendering, start, 0, 0, INT64_MIN, INT64_MAX, &first) ||
+        !bound(rendering, stop, INT64_MAX, 0, INT64_MIN, INT64_MAX, &last))
+        return false;
+    size_t from = text_bound(text, first), to = text_bound(text, last);
+    *value = object_string((struct text){text.data + from, to > from ? to - from : 0});
+    size_t walked = (first < 0 ? text.size - from : from) + (last < 0            ? text.size - to
+                                                             : last == INT64_MAX ? 0
+                                                                                 : to);
+    return rendering_spend_bytes(rendering, walked);
+}
+
 static bool slice_text(struct rendering *rendering, struct text text, const struct bounds *bounds,
                        struct object *value)
 {
-    size_t start = rendering->text.size;
-    if (bounds->step == 1 || bounds->count == 0) {
-        size_t first = (size_t)bounds->start;
-        *value = object_string(codepoints_slice(text, first, first + (size_t)bounds->count));
-        return rendering_spend_bytes(rendering, text.size);
+    if (bounds->count == 0) {
+        *value = object_string(TEXT(""));
+        return true;
     }
     // One walk, in the slice's direction, that keeps every stride-th codepoint.
+    size_t start = rendering->text.size;
     bool down = bounds->step < 0;
     uint64_t stride = (uint64_t)(down ? -bounds->step : bounds->step);
     size_t offset = codepoints_offset(text, (size_t)bounds->start + down);
@@ -316,7 +351,7 @@ static bool slice_text(struct rendering *rendering, struct text text, const stru
         uint32_t codepoint = down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
         codepoints_add(&rendering->text, codepoint);
     }
-    return rendering_spend(rendering, text.size) && rendering_take(rendering, start, value);
+    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, value);
 }
 
 static bool slice_sequence(struct rendering *rendering, const struct object *owner,
@@ -361,6 +396,10 @@ bool access_slice(struct rendering *rendering, const struct object *owner, const
         return rendering_fail(rendering, "unhashable type: 'slice'");
     if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING && owner->kind != OBJECT_RANGE)
         return rendering_fail(rendering, "'%s' object is not subscriptable", object_type_name(owner));
+    bool forward = step->kind == OBJECT_MISSING || step->kind == OBJECT_NONE ||
+                   (object_is_integral(step) && object_to_integer(step) == 1);
+    if (owner->kind == OBJECT_STRING && forward)
+        return slice_text_forward(rendering, owner->text, start, stop, value);
     if (!object_length(rendering, owner, &length, &has_length) ||
         !find_bounds(rendering, start, stop, step, length, &bounds))
         return false;

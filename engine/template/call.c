@@ -1,4 +1,5 @@
 #include "engine/template/call.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/execute.h"
@@ -48,7 +49,7 @@ static bool bind_keywords(struct rendering *rendering, const struct function *fu
         unsigned i = 0;
         while (i < n_parameters && !text_equals_string(name, function->parameters[i]))
             i++;
-        int size = name.size > 100 ? 100 : (int)name.size;
+        int size = codepoints_cut(name);
         if (i == n_parameters || function->positional_only)
             return rendering_fail(rendering, "%s() got an unexpected keyword argument '%.*s'", function->name,
                                   size, name.data);
@@ -134,7 +135,7 @@ static bool bind_rest(struct macro_binding *binding)
     const struct call *call = binding->call;
     struct rendering *rendering = binding->rendering;
     bool wants_kwargs = definition->special[MACRO_KWARGS].present;
-    int name_size = definition->name.size > 100 ? 100 : (int)definition->name.size;
+    int name_size = codepoints_cut(definition->name);
     const char *name = definition->name.data ? definition->name.data : "";
     struct dict *rest = wants_kwargs ? dict_create(rendering, 0) : NULL;
     if (wants_kwargs && !rest)
@@ -145,7 +146,7 @@ static bool bind_rest(struct macro_binding *binding)
             continue;
         if (!wants_kwargs)
             return rendering_fail(rendering, "macro '%.*s' takes no keyword argument '%.*s'", name_size, name,
-                                  keyword.size > 100 ? 100 : (int)keyword.size, keyword.data);
+                                  codepoints_cut(keyword), keyword.data);
         if (!dict_set_text(rendering, rest, keyword, &call->keywords[i].value))
             return false;
     }

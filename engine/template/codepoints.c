@@ -25,6 +25,15 @@ size_t codepoints_offset(struct text text, size_t index)
     return text.size;
 }
 
+size_t codepoints_offset_from_end(struct text text, size_t index)
+{
+    size_t offset = text.size;
+    while (index > 0 && offset > 0)
+        if (is_start(text.data[--offset]))
+            index--;
+    return offset;
+}
+
 struct text codepoints_slice(struct text text, size_t start, size_t stop)
 {
     size_t first = codepoints_offset(text, start);
@@ -55,8 +64,22 @@ uint32_t codepoints_previous(struct text text, size_t *offset)
     return codepoints_next(text, &at);
 }
 
+int codepoints_cut(struct text text)
+{
+    enum { SHOWN_BYTES_MAX = 400 };
+    return (int)(text.size <= SHOWN_BYTES_MAX ? text.size : utf8_complete_prefix(text.data, SHOWN_BYTES_MAX));
+}
+
 void codepoints_add(struct buffer *buffer, uint32_t codepoint)
 {
     char bytes[4];
     buffer_add(buffer, bytes, utf8_encode(codepoint, bytes));
+}
+
+void codepoints_add_escape(struct buffer *buffer, char letter, unsigned n_digits, uint32_t codepoint)
+{
+    char bytes[2 + 8] = {'\\', letter};
+    for (unsigned i = 0; i < n_digits; i++)
+        bytes[2 + i] = "0123456789abcdef"[codepoint >> 4 * (n_digits - 1 - i) & 0xF];
+    buffer_add(buffer, bytes, 2 + n_digits);
 }

@@ -1,5 +1,6 @@
 #include "engine/template/evaluate.h"
 #include "engine/template/access.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/iterator.h"
 #include "engine/template/operators.h"
 #include "engine/template/represent.h"
@@ -82,7 +83,7 @@ static bool add_keyword(struct rendering *rendering, struct call *call, struct k
     for (size_t i = 0; i < call->n_keywords; i++)
         if (text_equal(keywords[i].name, name))
             return rendering_fail(rendering, "got multiple values for keyword argument '%.*s'",
-                                  name.size > 100 ? 100 : (int)name.size, name.data);
+                                  codepoints_cut(name), name.data);
     keywords[call->n_keywords++] = (struct keyword_argument){name, *value};
     return rendering_spend(rendering, 1);
 }
@@ -192,9 +193,9 @@ static NOINLINE bool filter_input(struct rendering *rendering, struct activation
     struct argument_space space;
     struct call call = no_arguments;
     if (!filter->filter.function)
-        return rendering_fail(
-            rendering, "no %s named '%.*s'", filter->kind == EXPRESSION_FILTER ? "filter" : "test",
-            filter->filter.name.size > 100 ? 100 : (int)filter->filter.name.size, filter->filter.name.data);
+        return rendering_fail(rendering, "no %s named '%.*s'",
+                              filter->kind == EXPRESSION_FILTER ? "filter" : "test",
+                              codepoints_cut(filter->filter.name), filter->filter.name.data);
     bool plain = !arguments->positional.n_items && !arguments->n_keywords && !arguments->more_positional &&
                  !arguments->more_keywords;
     if (!plain && !evaluate_arguments(rendering, activation, arguments, NULL, &space, &call))

@@ -1,4 +1,5 @@
 #include "engine/template/execute.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/loop.h"
 #include "engine/template/represent.h"
@@ -344,8 +345,7 @@ static enum flow execute_block(struct rendering *rendering, struct activation *a
 {
     if (statement->block.required) {
         rendering_set_error(rendering, "required block '%.*s' not found",
-                            statement->block.name.size > 100 ? 100 : (int)statement->block.name.size,
-                            statement->block.name.data);
+                            codepoints_cut(statement->block.name), statement->block.name.data);
         return fail_at(rendering, statement->line);
     }
     struct activation *own = call_activation_create(rendering, &statement->block.procedure, activation);

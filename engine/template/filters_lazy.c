@@ -2,6 +2,7 @@
 #include "engine/template/arguments.h"
 #include "engine/template/attribute_path.h"
 #include "engine/template/call.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
@@ -25,8 +26,7 @@ struct lazy {
 
 static bool fail_unknown(struct rendering *rendering, const char *what, struct text name)
 {
-    return rendering_fail(rendering, "no %s named '%.*s'", what, name.size > 100 ? 100 : (int)name.size,
-                          name.data);
+    return rendering_fail(rendering, "no %s named '%.*s'", what, codepoints_cut(name), name.data);
 }
 
 static bool prepare_map(struct rendering *rendering, struct lazy *lazy)
@@ -39,8 +39,8 @@ static bool prepare_map(struct rendering *rendering, struct lazy *lazy)
         else if (text_equals_string(name, "default"))
             lazy->missing = call->keywords[i].value;
         else
-            return rendering_fail(rendering, "map: unexpected keyword argument '%.*s'",
-                                  name.size > 100 ? 100 : (int)name.size, name.data);
+            return rendering_fail(rendering, "map: unexpected keyword argument '%.*s'", codepoints_cut(name),
+                                  name.data);
     }
     if (lazy->path.kind != OBJECT_MISSING)
         return true;

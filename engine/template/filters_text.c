@@ -62,7 +62,7 @@ static bool title(struct rendering *rendering, const struct call *call, struct o
         buffer_add_text(&rendering->text, rest.text);
         i = at;
     }
-    return rendering_take(rendering, start, result);
+    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 
 static bool trim(struct rendering *rendering, const struct call *call, struct object *result)
@@ -73,7 +73,7 @@ static bool trim(struct rendering *rendering, const struct call *call, struct ob
         !argument_text(rendering, &call->items[1], (struct text){0}, &chars))
         return false;
     *result = object_string(text_strip(string.text, chars, true, true));
-    return rendering_spend_bytes(rendering, string.text.size);
+    return text_spend_search(rendering, string.text, chars);
 }
 
 static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
@@ -241,8 +241,10 @@ static bool safe(struct rendering *rendering, const struct call *call, struct ob
     return true;
 }
 
-static void add_quoted(struct buffer *buffer, struct text text, bool in_query)
+static bool add_quoted(struct rendering *rendering, struct text text, bool in_query)
 {
+    static const char digits[] = "0123456789ABCDEF";
+    struct buffer *buffer = &rendering->text;
     for (size_t i = 0; i < text.size; i++) {
         unsigned char byte = (unsigned char)text.data[i];
         bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
@@ -253,8 +255,9 @@ static void add_quoted(struct buffer *buffer, struct text text, bool in_query)
         else if (byte == ' ' && in_query)
             buffer_add_byte(buffer, '+');
         else
-            buffer_add_format(buffer, "%%%02X", byte);
+            buffer_add(buffer, (char[]){'%', digits[byte >> 4], digits[byte & 0xF]}, 3);
     }
+    return rendering_spend_bytes(rendering, text.size * 8) && rendering_check_text(rendering);
 }
 
 static bool add_query_pair(struct rendering *rendering, const struct object *pair)
@@ -267,7 +270,8 @@ static bool add_query_pair(struct rendering *rendering, const struct object *pai
             return false;
         if (i)
             buffer_add_byte(&rendering->text, '=');
-        add_quoted(&rendering->text, string.text, true);
+        if (!add_quoted(rendering, string.text, true))
+            return false;
     }
     return true;
 }
@@ -280,8 +284,7 @@ static bool urlencode(struct rendering *rendering, const struct call *call, stru
         struct object string;
         if (!represent_str(rendering, &value, &string))
             return false;
-        add_quoted(&rendering->text, string.text, false);
-        return rendering_take(rendering, start, result);
+        return add_quoted(rendering, string.text, false) && rendering_take(rendering, start, result);
     }
     struct iterator iterator;
     if (value.kind == OBJECT_DICT) {

@@ -51,8 +51,11 @@ static bool integer(struct rendering *rendering, const struct call *call, struct
     if (value->kind == OBJECT_FLOAT)
         real = value->number;
     enum number_text_status status = NUMBER_TEXT_NONE;
-    if (value->kind == OBJECT_STRING)
+    if (value->kind == OBJECT_STRING) {
         status = number_text_integer(value->text, base, &number);
+        if (!rendering_spend_bytes(rendering, value->text.size * 4))
+            return false;
+    }
     if (status == NUMBER_TEXT_OK) {
         *result = object_integer(number);
         return true;

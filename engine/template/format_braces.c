@@ -63,7 +63,7 @@ static bool find_argument(struct braces *braces, struct text name, struct object
             return true;
         }
     }
-    return rendering_fail(rendering, "key error: '%.*s'", name.size > 100 ? 100 : (int)name.size, name.data);
+    return rendering_fail(rendering, "key error: '%.*s'", codepoints_cut(name), name.data);
 }
 
 static size_t end_of(struct text text, size_t start, const char *stops)

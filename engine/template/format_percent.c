@@ -1,3 +1,4 @@
+#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/layout.h"
@@ -51,8 +52,7 @@ static bool parse_key(struct percent *percent, struct object *value, bool *keyed
     if (!dict_find_text(percent->rendering, percent->arguments->dict, key, &found))
         return false;
     if (!found)
-        return rendering_fail(percent->rendering, "key error: '%.*s'", key.size > 100 ? 100 : (int)key.size,
-                              key.data);
+        return rendering_fail(percent->rendering, "key error: '%.*s'", codepoints_cut(key), key.data);
     *value = *found;
     return true;
 }

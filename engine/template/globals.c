@@ -1,5 +1,6 @@
 // Functions that every template sees.
 #include "engine/template/arguments.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
@@ -127,7 +128,7 @@ static bool raise_exception(struct rendering *rendering, const struct call *call
     if (!represent_str(rendering, &call->items[0], &message))
         return false;
     (void)result;
-    return rendering_fail(rendering, "%.*s", message.text.size > 400 ? 400 : (int)message.text.size,
+    return rendering_fail(rendering, "%.*s", codepoints_cut(message.text),
                           message.text.data ? message.text.data : "");
 }
 

@@ -13,7 +13,8 @@ static bool add_fill(struct rendering *rendering, const struct layout *layout, i
         return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     for (int64_t i = 0; i < count; i++)
         codepoints_add(&rendering->text, layout->fill);
-    return rendering_check_text(rendering) && rendering_spend_bytes(rendering, count > 0 ? (size_t)count : 0);
+    return rendering_check_text(rendering) &&
+           rendering_spend_bytes(rendering, count > 0 ? (size_t)count * 4 : 0);
 }
 
 // `prefix` (sign, 0x) stays in front of '=' padding.

@@ -49,7 +49,7 @@ static bool strip_method(struct rendering *rendering, const struct call *call, b
     if (!argument_text(rendering, &call->items[1], (struct text){0}, &chars))
         return false;
     *result = object_string(text_strip(call->items[0].text, chars, left, right));
-    return rendering_spend_bytes(rendering, call->items[0].text.size);
+    return text_spend_search(rendering, call->items[0].text, chars);
 }
 
 static bool strip(struct rendering *rendering, const struct call *call, struct object *result)
@@ -136,6 +136,8 @@ static bool search(struct rendering *rendering, const struct call *call, bool la
     if (!required_text(rendering, &call->items[1], &wanted) ||
         !window(rendering, call, &part, &start, &inside))
         return false;
+    if (last && !text_spend_search(rendering, part, wanted))
+        return false;
     size_t found = inside ? text_find(part, wanted, last) : SIZE_MAX;
     if (found == SIZE_MAX && must)
         return rendering_fail(rendering, "substring not found");
@@ -180,6 +182,8 @@ static bool count(struct rendering *rendering, const struct call *call, struct o
         size_t found = text_find(part, wanted, false);
         if (found == SIZE_MAX)
             break;
+        if (!rendering_spend(rendering, 1))
+            return false;
         n++;
         part = (struct text){part.data + found + wanted.size, part.size - found - wanted.size};
     }
@@ -305,7 +309,7 @@ static bool partition_method(struct rendering *rendering, const struct call *cal
         size_t behind = found + separator.size;
         items[2] = object_string((struct text){text.data + behind, text.size - behind});
     }
-    return rendering_spend_bytes(rendering, text.size);
+    return text_spend_search(rendering, text, separator);
 }
 
 static bool partition(struct rendering *rendering, const struct call *call, struct object *result)

@@ -227,7 +227,7 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     switch ((enum object_kind)a->kind) {
     case OBJECT_STRING:
         *equal = text_equal(a->text, b->text);
-        return true;
+        return a->text.size != b->text.size || rendering_spend_bytes(rendering, a->text.size);
     case OBJECT_LIST:
     case OBJECT_TUPLE:
     case OBJECT_DICT:
@@ -361,7 +361,7 @@ bool object_hash(struct rendering *rendering, const struct object *object, uint6
 
 bool object_fail_undefined(struct rendering *rendering, const struct object *undefined)
 {
-    int size = undefined->text.size > 200 ? 200 : (int)undefined->text.size;
+    int size = codepoints_cut(undefined->text);
     const char *data = undefined->text.data ? undefined->text.data : "";
     const char *owner = object_owner_name(undefined->owner, VIEW_KEYS);
     switch ((enum undefined_reason)undefined->detail) {

@@ -212,7 +212,8 @@ bool operator_repeat_text(struct rendering *rendering, struct text text, int64_t
         return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     for (int64_t i = 0; text.size && i < n; i++)
         buffer_add_text(&rendering->text, text);
-    return rendering_take(rendering, start, result);
+    return rendering_spend(rendering, n > 0 && text.size ? (size_t)n / 8 : 0) &&
+           rendering_take(rendering, start, result);
 }
 
 static bool repeat_sequence(struct rendering *rendering, const struct object *sequence, int64_t n,

@@ -1,4 +1,5 @@
 #include "engine/template/parser.h"
+#include "engine/template/codepoints.h"
 #include "schemas/hash.h"
 
 #include <stdarg.h>
@@ -69,8 +70,7 @@ struct text parser_token_text(const struct parser *parser)
     struct text text = text_from_string(token_kind_name(parser->token.kind));
     if (parser->token.kind == TOKEN_NAME)
         text = parser->token.text;
-    if (text.size > 100)
-        text.size = 100;
+    text.size = (size_t)codepoints_cut(text);
     return text;
 }
 

@@ -64,24 +64,23 @@ void represent_add_float(struct buffer *buffer, double number)
 
 static void add_escaped(struct buffer *buffer, uint32_t codepoint, char quote)
 {
-    if (codepoint == (uint32_t)quote || codepoint == '\\')
-        buffer_add_format(buffer, "\\%c", (int)codepoint);
-    else if (codepoint == '\n')
-        buffer_add_string(buffer, "\\n");
-    else if (codepoint == '\r')
-        buffer_add_string(buffer, "\\r");
-    else if (codepoint == '\t')
-        buffer_add_string(buffer, "\\t");
+    char letter = codepoint == '\n'   ? 'n'
+                  : codepoint == '\r' ? 'r'
+                  : codepoint == '\t'
+                      ? 't'
+                      : (char)(codepoint == '\\' || codepoint == (uint32_t)quote ? codepoint : 0);
+    if (letter)
+        buffer_add(buffer, (char[]){'\\', letter}, 2);
     else if (codepoint < ' ' || codepoint == 127)
-        buffer_add_format(buffer, "\\x%02x", codepoint);
+        codepoints_add_escape(buffer, 'x', 2, codepoint);
     else if (codepoint < 127 || character_classes(codepoint) & CHARACTER_PRINTABLE)
         codepoints_add(buffer, codepoint);
     else if (codepoint < 0x100)
-        buffer_add_format(buffer, "\\x%02x", codepoint);
+        codepoints_add_escape(buffer, 'x', 2, codepoint);
     else if (codepoint < 0x10000)
-        buffer_add_format(buffer, "\\u%04x", codepoint);
+        codepoints_add_escape(buffer, 'u', 4, codepoint);
     else
-        buffer_add_format(buffer, "\\U%08x", codepoint);
+        codepoints_add_escape(buffer, 'U', 8, codepoint);
 }
 
 static bool add_string_repr(struct rendering *rendering, const struct object *object)
@@ -99,7 +98,7 @@ static bool add_string_repr(struct rendering *rendering, const struct object *ob
     buffer_add_byte(buffer, quote);
     if (object->markup)
         buffer_add_byte(buffer, ')');
-    return rendering_spend_bytes(rendering, text.size * 4);
+    return rendering_spend_bytes(rendering, text.size * 8);
 }
 
 static bool add_items_repr(struct rendering *rendering, const struct sequence *sequence, bool tuple)

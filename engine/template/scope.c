@@ -1,4 +1,5 @@
 #include "engine/template/scope.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/names.h"
 
 #include <string.h>
@@ -72,7 +73,7 @@ static bool check_function(struct resolver *resolver, struct position position,
 {
     if (filter->filter.function || position.in_branch)
         return true;
-    int size = filter->filter.name.size > 100 ? 100 : (int)filter->filter.name.size;
+    int size = codepoints_cut(filter->filter.name);
     return parser_fail(resolver->parser, filter->line, "no %s named '%.*s'",
                        filter->kind == EXPRESSION_FILTER ? "filter" : "test", size, filter->filter.name.data);
 }

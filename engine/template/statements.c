@@ -1,4 +1,5 @@
 // Statements, by jinja's grammar.
+#include "engine/template/codepoints.h"
 #include "engine/template/parser.h"
 
 #include <string.h>
@@ -489,7 +490,7 @@ static bool parse_statement(struct parser *parser, struct statement **statement)
         return tags[i].parse ? tags[i].parse(parser, *statement)
                              : parse_unavailable(parser, *statement, token.text);
     }
-    int size = token.text.size > 100 ? 100 : (int)token.text.size;
+    int size = codepoints_cut(token.text);
     return parser_fail(parser, token.line, "unknown tag '%.*s'", size, token.text.data);
 }
 

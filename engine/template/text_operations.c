@@ -8,6 +8,11 @@
 
 enum { FINAL_SIGMA = 0x3C2, CAPITAL_SIGMA = 0x3A3 };
 
+bool text_spend_search(struct rendering *rendering, struct text text, struct text part)
+{
+    return rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
+}
+
 // Unicode standard, section 3.13, Final_Sigma: behind a cased letter and not before one, whatever ignorable
 // characters are between.
 static bool is_final_sigma(struct text text, size_t start, size_t stop)
@@ -132,7 +137,7 @@ bool text_replace(struct rendering *rendering, struct text text, struct text fro
         return false;
     if (from.size == 0) {
         replace_between(buffer, text, to, count);
-        return rendering_take(rendering, start, result);
+        return rendering_spend(rendering, text.size) && rendering_take(rendering, start, result);
     }
     size_t found = text_find(text, from, false);
     if (found == SIZE_MAX || count == 0) {
@@ -140,6 +145,8 @@ bool text_replace(struct rendering *rendering, struct text text, struct text fro
         return true;
     }
     while (found != SIZE_MAX && count != 0 && !buffer->failed) {
+        if (!rendering_spend(rendering, 1))
+            return false;
         buffer_add(buffer, text.data, found);
         buffer_add_text(buffer, to);
         text = (struct text){text.data + found + from.size, text.size - found - from.size};
@@ -190,7 +197,8 @@ bool text_split_lines(struct rendering *rendering, struct text text, bool keep_e
     }
     if (start < text.size && !add_part(rendering, &list, text, start, text.size))
         return false;
-    return rendering_spend_bytes(rendering, text.size) && list_finish(rendering, &list, OBJECT_LIST, lines);
+    return rendering_spend_bytes(rendering, text.size * 4) &&
+           list_finish(rendering, &list, OBJECT_LIST, lines);
 }
 
 // The next run of non-space characters from `position` on; false when there is none.
@@ -277,7 +285,8 @@ bool text_split(struct rendering *rendering, struct text text, struct text separ
     struct list_builder list = {0};
     if (separator.data && separator.size == 0)
         return rendering_fail(rendering, "empty separator");
-    if (!rendering_spend_bytes(rendering, text.size))
+    if (!(from_right ? text_spend_search(rendering, text, separator)
+                     : rendering_spend_bytes(rendering, text.size * 4)))
         return false;
     if (separator.data ? !split_at(rendering, text, separator, max_splits, from_right, &list)
                        : !split_words(rendering, text, max_splits, from_right, &list))
@@ -305,6 +314,8 @@ bool text_pad(struct rendering *rendering, struct text text, int64_t width, char
         return true;
     }
     size_t start = rendering->text.size;
+    if (!rendering_spend_bytes(rendering, (size_t)padding * 4))
+        return false;
     for (int64_t i = 0; i < left; i++)
         buffer_add_text(&rendering->text, fill);
     buffer_add_text(&rendering->text, text);

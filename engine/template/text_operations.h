@@ -3,6 +3,10 @@
 
 #include "engine/template/object.h"
 
+// Counts a search for `part` from the end, or the stripping of its characters: the longer it is the slower
+// they are.
+bool text_spend_search(struct rendering *rendering, struct text text, struct text part);
+
 enum text_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP, CASE_FOLD };
 
 bool text_change_case(struct rendering *rendering, struct text text, enum text_case to,

@@ -14,14 +14,15 @@ static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure
 {
     static const char short_names[] = "btn.fr"; // for 8 to 13; 11 has none
     if (codepoint == '"' || codepoint == '\\') {
-        buffer_add_format(buffer, "\\%c", (int)codepoint);
+        buffer_add(buffer, (char[]){'\\', (char)codepoint}, 2);
     } else if (codepoint >= 8 && codepoint <= 13 && codepoint != 11) {
-        buffer_add_format(buffer, "\\%c", short_names[codepoint - 8]);
+        buffer_add(buffer, (char[]){'\\', short_names[codepoint - 8]}, 2);
     } else if (codepoint < ' ' || (ensure_ascii && codepoint > '~' && codepoint < 0x10000)) {
-        buffer_add_format(buffer, "\\u%04x", codepoint);
+        codepoints_add_escape(buffer, 'u', 4, codepoint);
     } else if (ensure_ascii && codepoint >= 0x10000) {
         codepoint -= 0x10000;
-        buffer_add_format(buffer, "\\u%04x\\u%04x", 0xD800 | codepoint >> 10, 0xDC00 | (codepoint & 0x3FF));
+        codepoints_add_escape(buffer, 'u', 4, 0xD800 | codepoint >> 10);
+        codepoints_add_escape(buffer, 'u', 4, 0xDC00 | (codepoint & 0x3FF));
     } else {
         codepoints_add(buffer, codepoint);
     }
@@ -46,7 +47,7 @@ static bool add_string(struct rendering *rendering, struct text text, const stru
             add_character(buffer, codepoints_next(text, &i), style->ensure_ascii);
     }
     buffer_add_byte(buffer, '"');
-    return rendering_spend_bytes(rendering, text.size) && rendering_check_text(rendering);
+    return rendering_spend_bytes(rendering, text.size * 4) && rendering_check_text(rendering);
 }
 
 static void add_float(struct buffer *buffer, double number)
