@@ -43,9 +43,10 @@ void progress_line_show(void *context, const struct worker_progress *progress)
         if (here > 0 && finished < line->n_total)
             snprintf(left, sizeof left, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
     }
-    fprintf(stderr, "\r\033[K[%s] %lld", bar, (long long)finished);
     if (line->n_total > 0)
-        fprintf(stderr, "/%lld", (long long)line->n_total);
+        fprintf(stderr, "\r\033[K[%s] %lld/%lld", bar, (long long)finished, (long long)line->n_total);
+    else // how much will come is not known
+        fprintf(stderr, "\r\033[K%lld", (long long)finished);
     fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed, line->tokens_per_second, left);
     line->shown = true;
 }

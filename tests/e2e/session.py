@@ -106,11 +106,15 @@ class Session:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
+            process.told.close()
         for step in reversed(self.undo):
             step()
 
     def told(self):
-        return [line for text in self.log[-6:] for line in text.splitlines()[:TOLD_LINES]]
+        for process in self.processes:
+            if process.poll() is None:
+                self.log.append(f"sheaf {' '.join(process.arguments)}: running\n{self.told_by(process)}")
+        return [line for text in self.log[-6:] for line in text.splitlines()[-TOLD_LINES:]]
 
     # ---- results ----
 
