@@ -3,6 +3,7 @@
 #include "consumer/log.h"
 #include "engine/gguf_quantise.h"
 #include "engine/gguf_write.h"
+#include "engine/model_folder.h"
 #include "engine/pool.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = pool_create(&pool, (int)settings->threads, error);
     if (status == STATUS_OK)
-        status = gguf_open(&source, settings->positionals[0], error);
+        status = model_folder_open(&source, settings->positionals[0], error);
     if (status == STATUS_OK) {
         bytes_before = tensor_bytes(source);
         status = gguf_quantise(&quantised, source, type, pool, error);

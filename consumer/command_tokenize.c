@@ -1,6 +1,6 @@
 // sheaf tokenize: lines {"text": ...} on standard input, an array of token ids a line on standard output.
 #include "consumer/commands.h"
-#include "engine/gguf.h"
+#include "engine/model_folder.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/value.h"
 
@@ -37,7 +37,7 @@ enum status command_tokenize(const struct settings *settings, struct error *erro
     char *line = NULL;
     size_t capacity = 0;
     unsigned flags = settings->special ? TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL : 0;
-    enum status status = gguf_open(&gguf, settings->positionals[0], error);
+    enum status status = model_folder_open(&gguf, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = tokenizer_open(&tokenizer, gguf, settings->pre, error);
     long long number = 0;

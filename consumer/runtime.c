@@ -3,6 +3,7 @@
 #include "consumer/log.h"
 #include "engine/cpu/backend.h"
 #include "engine/gguf_quantise.h"
+#include "engine/model_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
                                  struct error *error)
 {
     struct gguf *gguf = NULL;
-    enum status status = gguf_open(&gguf, path, error);
+    enum status status = model_folder_open(&gguf, path, error);
     if (status == STATUS_OK && settings->quantize)
         status = quantise(runtime, settings, &gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;

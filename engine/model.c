@@ -1,6 +1,7 @@
 #include "engine/model.h"
 
 #include "engine/family.h"
+#include "engine/model_folder.h"
 #include "engine/model_parts.h"
 #include "schemas/hash.h"
 
@@ -55,7 +56,7 @@ enum status model_open(struct model **model, const char *path, struct error *err
 {
     struct gguf *gguf;
     *model = NULL;
-    enum status status = gguf_open(&gguf, path, error);
+    enum status status = model_folder_open(&gguf, path, error);
     return status == STATUS_OK ? model_open_taking(model, gguf, error) : status;
 }
 

@@ -1,4 +1,4 @@
-// A model file opened: its family, shape and tensors, every tensor's shape checked. A family is data: flags and
+// A model file (GGUF, or a Hugging Face folder) opened: its family, shape and tensors, every tensor's shape checked. A family is data: flags and
 // tensor names (engine/family.c); the forward pass is one (engine/forward.c). Nothing is computed or copied here.
 // Thread: any, after open.
 #pragma once

@@ -114,7 +114,7 @@ static size_t scan_token(struct scan *scan)
     }
 }
 
-static enum status check_limits(struct text input, size_t *n_wide, struct error *error)
+static enum status check_limits(struct text input, size_t n_values_max, size_t *n_wide, struct error *error)
 {
     struct scan scan = {.position = input.data, .end = input.data + input.size};
     while (scan.position < scan.end) {
@@ -122,9 +122,9 @@ static enum status check_limits(struct text input, size_t *n_wide, struct error 
         if (scan.depth_max > VALUE_DEPTH_MAX)
             return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                              "record: nested deeper than %d levels", VALUE_DEPTH_MAX);
-        if (scan.n_values > VALUE_COUNT_MAX)
-            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %d values",
-                             VALUE_COUNT_MAX);
+        if (scan.n_values > n_values_max)
+            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values",
+                             n_values_max);
     }
     *n_wide = scan.n_wide;
     return STATUS_OK;
@@ -242,14 +242,15 @@ static json_t *parse(struct text input, size_t n_wide, struct error *error)
     return json;
 }
 
-enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
+static enum status decode(struct text input, size_t n_values_max, struct arena *arena, struct value *value,
+                          struct error *error)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (input.size > VALUE_INPUT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: %zu bytes, at most %d are read",
                          input.size, VALUE_INPUT_BYTES_MAX);
     size_t n_wide = 0;
-    enum status status = check_limits(input, &n_wide, error);
+    enum status status = check_limits(input, n_values_max, &n_wide, error);
     if (status != STATUS_OK)
         return status;
     json_t *json = parse(input, n_wide, error);
@@ -263,6 +264,16 @@ enum status json_decode(struct text input, struct arena *arena, struct value *va
         status = out_of_memory(input, error);
     json_decref(json);
     return status;
+}
+
+enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
+{
+    return decode(input, VALUE_COUNT_MAX, arena, value, error);
+}
+
+enum status json_decode_document(struct text input, struct arena *arena, struct value *value, struct error *error)
+{
+    return decode(input, VALUE_DOCUMENT_COUNT_MAX, arena, value, error);
 }
 
 static void encode_escape(unsigned char byte, struct buffer *out)

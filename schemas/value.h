@@ -73,6 +73,10 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 // are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
+// The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21 values).
+enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
+enum status json_decode_document(struct text input, struct arena *arena, struct value *value, struct error *error)
+    WARN_UNUSED;
 // Compact JSON, UTF-8 kept, keys in order, doubles shortest-round-trip. Bytes are written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD

@@ -1,0 +1,61 @@
+// What model_folder.c (opening, tensors), model_folder_config.c (config.json) and model_folder_names.c
+// (families as data) share. Private to these.
+#pragma once
+
+#include "engine/gguf_write.h"
+#include "engine/safetensors.h"
+#include "schemas/value.h"
+
+// How a tensor of ours comes from theirs.
+enum folder_form {
+    FORM_AS_IS,
+    FORM_ADD_ONE,       // float32, 1 added
+    FORM_TRANSPOSED,    // weights; biases as they are
+    FORM_ROWS_Q,        // by halves to adjacent pairs, head by head
+    FORM_ROWS_K,        //
+    FORM_ROWS_BY_HEAD,  // q, k, v of a head together, to all q, all k, all v
+    FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
+    FORM_STACKED,       // one tensor for each "{}" from 0 on, stacked
+};
+
+struct folder_rule {
+    const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
+    const char *to;   // "ffn_up"; with .weight and .bias of each
+    enum folder_form form;
+};
+
+enum folder_windows { WINDOWS_NEVER, WINDOWS_GIVEN, WINDOWS_IF_USED };
+
+struct folder_family {
+    const char *model_type;                     // in config.json
+    const char *name;                           // GGUF's
+    const struct folder_rule *globals, *layers; // `from` NULL at the end
+    bool tied;                                  // unless config.json says otherwise
+    bool gated;                                 // SiLU or GELU between gate and up
+    const char *activations;                    // that mean what the family computes, separated by blanks
+    enum folder_windows windows;
+    bool rotates; // has rotary positions
+};
+
+const struct folder_family *folder_family_find(struct text model_type); // NULL: none
+// Tensors that may be left out: buffers that older files carry.
+bool folder_ignores(struct text name);
+
+struct folder_shape {
+    int64_t n_layers, n_heads, n_kv_heads, head_dim;
+    bool tied;
+};
+
+// config.json as key-values "NAME.*". `divisors` gets Llama 3's or LongRoPE's as tensors to add: [0]
+// rope_freqs, [1] rope_factors_short, [2] rope_factors_long, [n_divisors] items each, in the arena; absent:
+// NULL.
+struct folder_config {
+    const struct folder_family *family;
+    struct folder_shape shape;
+    const float *divisors[3];
+    size_t n_divisors;
+};
+
+enum status folder_read_config(struct folder_config *config, const struct value *json,
+                               struct gguf_writer *keys, struct arena *arena,
+                               struct error *error) WARN_UNUSED;
