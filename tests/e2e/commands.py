@@ -1,10 +1,13 @@
 """The commands on the embedded queue: several processes submit, work, watch, cancel and collect at once."""
 import json
 import os
+import re
 import signal
 import sqlite3
 
 from session import case, text_of, varied_jobs
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def slow_jobs(n, n_tokens=200):
@@ -268,6 +271,19 @@ def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
     assert generated == batches, (generated, batches)
     for view in ("progress", "failures", "throughput_by_minute", "cache_benefit", "lag"):
         test.query(f"SELECT * FROM {view}", "out.jsonl.db")
+
+
+@case
+def every_query_of_the_store_s_document_can_be_asked(test):
+    with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
+        queries = re.findall(r"```sql\n(.*?)```", file.read(), re.S)
+    assert len(queries) == 10, len(queries)
+    test.write("in.jsonl", short_jobs(30) + ["{no json"])
+    test.run_file()
+    database = sqlite3.connect(f"file:{test.path('out.jsonl.db')}?mode=ro", uri=True)
+    for query in queries:
+        database.execute(query).fetchall()
+    database.close()
 
 
 @case

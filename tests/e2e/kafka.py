@@ -288,7 +288,12 @@ def a_broker_that_is_killed_and_comes_back_costs_no_job(test):
     time.sleep(1)
     started = ops("start", "--dir", broker["folder"])
     assert started.stdout.strip() == address(), started
-    test.wait_until("all are answered", lambda: len(topics.read("results")) >= 300)
+
+    def all_answered():
+        assert worker.poll() is None, "the worker ended"
+        return len(topics.read("results")) >= 300
+
+    test.wait_until("all are answered", all_answered)
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
     assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)

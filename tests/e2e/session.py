@@ -65,7 +65,7 @@ class Session:
                                    errors="replace", stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=told, preexec_fn=preexec_fn)
         process.input, process.arguments, process.started = stdin, arguments, time.monotonic()
-        process.told = told
+        process.told, process.waited = told, False
         self.processes.append(process)
         return process
 
@@ -83,6 +83,7 @@ class Session:
             out, _ = process.communicate()
             late = f"(killed: no end after {deadline_s} s)"
         err = self.told_by(process) + late
+        process.waited = True
         finished = Finished(process.arguments, process.returncode, out, err, time.monotonic() - process.started)
         self.log.append(str(finished))
         assert finished.status not in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE), finished
@@ -112,8 +113,9 @@ class Session:
 
     def told(self):
         for process in self.processes:
-            if process.poll() is None:
-                self.log.append(f"sheaf {' '.join(process.arguments)}: running\n{self.told_by(process)}")
+            if not process.waited:
+                state = "running" if process.poll() is None else f"exit {process.returncode}"
+                self.log.append(f"sheaf {' '.join(process.arguments)}: {state}\n{self.told_by(process)}")
         return [line for text in self.log[-6:] for line in text.splitlines()[-TOLD_LINES:]]
 
     # ---- results ----
