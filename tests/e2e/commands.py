@@ -274,7 +274,7 @@ def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
 
 
 @case
-def every_query_of_the_store_s_document_can_be_asked(test):
+def every_query_of_its_document_can_be_asked_of_a_store(test):
     with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
         queries = re.findall(r"```sql\n(.*?)```", file.read(), re.S)
     assert len(queries) == 10, len(queries)
