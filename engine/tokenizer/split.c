@@ -33,6 +33,25 @@ static enum status open_stages(struct splitter *splitter, struct error *error)
     return STATUS_OK;
 }
 
+enum status splitter_create(struct splitter **splitter, const struct splitter_definition *definition,
+                            const char *name, struct error *error)
+{
+    *splitter = NULL;
+    struct splitter *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pre-tokenizer");
+    opened->definition = definition;
+    opened->traits = definition->traits;
+    opened->traits.name = name;
+    enum status status = open_stages(opened, error);
+    opened->definition = NULL; // may be the caller's
+    if (status == STATUS_OK)
+        *splitter = opened;
+    else
+        splitter_close(opened);
+    return status;
+}
+
 enum status splitter_open(struct splitter **splitter, struct text name, struct error *error)
 {
     *splitter = NULL;
@@ -41,18 +60,7 @@ enum status splitter_open(struct splitter **splitter, struct text name, struct e
     if (!definition)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "unknown pre-tokenizer \"%.*s\"",
                          name.size < 100 ? (int)name.size : 100, name.data ? name.data : "");
-    struct splitter *opened = calloc(1, sizeof *opened);
-    if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pre-tokenizer");
-    opened->definition = definition;
-    opened->traits = definition->traits;
-    opened->traits.name = known_name;
-    enum status status = open_stages(opened, error);
-    if (status == STATUS_OK)
-        *splitter = opened;
-    else
-        splitter_close(opened);
-    return status;
+    return splitter_create(splitter, definition, known_name, error);
 }
 
 void splitter_close(struct splitter *splitter)

@@ -3,6 +3,8 @@
 // of tokenizer.ggml.pre).
 #include "engine/tokenizer/split_stage.h"
 
+#include <string.h>
+
 #define RANGES(array) (array), sizeof(array) / sizeof *(array)
 
 // --- Stages ---
@@ -222,5 +224,86 @@ const struct splitter_definition *splitter_definition_named(struct text name, co
                 return &definitions[i];
         }
     }
+    return NULL;
+}
+
+const char *splitter_name_of(const struct splitter_definition *definition)
+{
+    for (size_t i = 0; i < DEFINITION_COUNT; i++)
+        if (definitions[i].n_stages == definition->n_stages &&
+            definitions[i].traits.ignores_merges == definition->traits.ignores_merges &&
+            memcmp(definitions[i].stages, definition->stages, definition->n_stages * sizeof *definition->stages) == 0)
+            return definitions[i].traits.name;
+    return NULL;
+}
+
+// --- Expressions of tokenizer.json ---
+
+static const struct split_definition one_punctuation = {
+    RUN, .set = {CLASS_PUNCTUATION, false, RANGES(falcon_symbols)}, .run_max = 1};
+
+const struct split_definition *split_digits(bool individual)
+{
+    return individual ? &number : &numbers;
+}
+
+// char::is_ascii_punctuation or a general category P: what falcon_punctuation holds.
+const struct split_definition *split_punctuation(bool contiguous)
+{
+    return contiguous ? &falcon_punctuation : &one_punctuation;
+}
+
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define REST         "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LEAD         "[^\\r\\n\\p{L}\\p{N}]?"
+
+static const struct {
+    const char *expression;
+    const struct split_definition *definition;
+} expressions[] = {
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", &gpt2},
+    {CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST, &words_3},
+    {CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST, &words_1},
+    {CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}+| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST, &words_any},
+    {LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS
+                "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" REST,
+     &cased_3_contractions},
+    {LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" REST, &cased_1},
+    {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+     "?[\\p{P}\\p{S}]+[\\r\\n]*|" REST,
+     &deepseek3},
+    {"\\p{N}", &number},
+    {"\\p{N}{1,3}", &numbers_3},
+    {"\\p{N}+", &numbers},
+    {"[0-9][0-9][0-9]", &three_digits},
+    {"[\\r\\n]", &newline},
+    {"\\s?\\p{L}+", &coder_words},
+    {"\\s?\\p{P}+", &coder_punctuation},
+    {"\\s+$", &trailing_space},
+};
+
+// Line ends may stand in the expression as themselves.
+static bool same_expression(struct text expression, const char *known)
+{
+    for (size_t i = 0; i < expression.size; i++) {
+        char byte = expression.data[i];
+        if (byte == '\r' || byte == '\n') {
+            if (*known++ != '\\')
+                return false;
+            byte = byte == '\r' ? 'r' : 'n';
+        }
+        if (*known++ != byte)
+            return false;
+    }
+    return *known == '\0';
+}
+
+const struct split_definition *split_of_expression(struct text expression)
+{
+    for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++)
+        if (same_expression(expression, expressions[i].expression))
+            return expressions[i].definition;
     return NULL;
 }

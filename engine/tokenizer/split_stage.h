@@ -69,6 +69,17 @@ const struct splitter_definition *splitter_definition_named(struct text name, co
 // The definition at `index`, NULL beyond the last: for tests of all of them.
 const struct splitter_definition *splitter_definition_at(size_t index);
 
+// Opens stages that need not outlive the call; `name` must.
+enum status splitter_create(struct splitter **splitter, const struct splitter_definition *definition,
+                            const char *name, struct error *error) WARN_UNUSED;
+// The name of the first pre-tokenizer of exactly these stages; NULL: none.
+const char *splitter_name_of(const struct splitter_definition *definition);
+// Stages that tokenizer.json names otherwise than by its expression's text.
+const struct split_definition *split_digits(bool individual);
+const struct split_definition *split_punctuation(bool contiguous);
+// The stage of a regular expression; NULL: none is written by hand.
+const struct split_definition *split_of_expression(struct text expression);
+
 // Hand-written patterns; each implementation shows its regular expression.
 split_end split_gpt2;
 split_end split_words;

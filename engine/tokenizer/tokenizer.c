@@ -1,5 +1,6 @@
 #include "engine/tokenizer/tokenizer.h"
 
+#include "engine/gguf.h"
 #include "engine/tokenizer/tokenizer_parts.h"
 #include "engine/tokenizer/vocabulary.h"
 
@@ -40,7 +41,9 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
 {
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
-    enum status status = vocabulary_read_gguf(&vocabulary, gguf, pre, error);
+    bool json = gguf_has(gguf, "tokenizer.huggingface.json") && !gguf_has(gguf, "tokenizer.ggml.model");
+    enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
+                              : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
     if (status == STATUS_OK)
         status = tokenizer_create(tokenizer, &vocabulary, error);
     vocabulary_finish(&vocabulary);
@@ -68,7 +71,8 @@ struct encoder {
     struct merge_scratch scratch;
     int32_t *symbols; // of a long word
     size_t n_symbols_max;
-    struct buffer prepared;
+    struct buffer prepared, normalised[2];
+    const char *start; // of the whole text
     bool failed;
 };
 
@@ -182,7 +186,7 @@ static void encode_blank_words(void *context, const char *data, size_t size)
         if (!at)
             break;
         if (end - at >= 3 && !memcmp(at, TOKENIZER_BLANK, 3) &&
-            !encoder->tokenizer->joins_blank[(unsigned char)at[-1]]) {
+            (encoder->tokenizer->splits_blanks || !encoder->tokenizer->joins_blank[(unsigned char)at[-1]])) {
             encode_word(encoder, start, (size_t)(at - start));
             start = at;
         }
@@ -192,11 +196,28 @@ static void encode_blank_words(void *context, const char *data, size_t size)
         encode_word(encoder, start, (size_t)(end - start));
 }
 
-// Blanks become U+2581, and one comes before: text follows nothing or a special token, never other text.
-static struct text prepare(struct encoder *encoder, struct text text)
+// Whether a blank comes before: text follows nothing or a special token, never other text.
+static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    if (!tokenizer->adds_space || (tokenizer->space_first_only && !is_first))
+        return false;
+    bool has_blank = text.data[0] == ' ' || (!tokenizer->byte_level && text.size >= 3 &&
+                                             memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
+    return !(tokenizer->space_unless_there && has_blank);
+}
+
+static struct text prepared_text(struct encoder *encoder)
+{
+    encoder->failed |= encoder->prepared.failed;
+    return (struct text){encoder->prepared.data, encoder->prepared.failed ? 0 : encoder->prepared.size};
+}
+
+// Blanks become U+2581.
+static struct text prepare(struct encoder *encoder, struct text text, bool is_first)
 {
     buffer_clear(&encoder->prepared);
-    if (encoder->tokenizer->adds_space)
+    if (wants_space(encoder, text, is_first))
         buffer_add_string(&encoder->prepared, TOKENIZER_BLANK);
     for (size_t at = 0; at < text.size;) {
         const char *blank = memchr(text.data + at, ' ', text.size - at);
@@ -206,18 +227,32 @@ static struct text prepare(struct encoder *encoder, struct text text)
             buffer_add_string(&encoder->prepared, TOKENIZER_BLANK);
         at += size + 1;
     }
-    encoder->failed |= encoder->prepared.failed;
-    return (struct text){encoder->prepared.data, encoder->prepared.failed ? 0 : encoder->prepared.size};
+    return prepared_text(encoder);
+}
+
+// A byte-level text, with a blank before it where the vocabulary wants one.
+static struct text prepare_bytes(struct encoder *encoder, struct text text, bool is_first)
+{
+    if (!wants_space(encoder, text, is_first))
+        return text;
+    buffer_clear(&encoder->prepared);
+    buffer_add_byte(&encoder->prepared, ' ');
+    buffer_add_text(&encoder->prepared, text);
+    return prepared_text(encoder);
 }
 
 // Text without special tokens.
 static void encode_plain(struct encoder *encoder, struct text text)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
+    bool is_first = text.data == encoder->start;
+    if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalised, &text)) {
+        encoder->failed = true;
+        return;
+    }
     if (text.size == 0)
         return;
-    if (!tokenizer->byte_level)
-        text = prepare(encoder, text);
+    text = tokenizer->byte_level ? prepare_bytes(encoder, text, is_first) : prepare(encoder, text, is_first);
     void (*word)(void *, const char *, size_t) = tokenizer->byte_level ? encode_word : encode_blank_words;
     if (!tokenizer->splitter)
         word(encoder, text.data, text.size);
@@ -255,7 +290,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
     if (text.size > TOKENIZER_TEXT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "text of %zu bytes, at most %d",
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
-    struct encoder encoder = {.tokenizer = tokenizer, .ids = ids};
+    struct encoder encoder = {.tokenizer = tokenizer, .ids = ids, .start = text.data};
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_bos)
         token_array_add(ids, tokenizer->bos);
     if (text.size)
@@ -264,6 +299,8 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
         token_array_add(ids, tokenizer->eos);
     merge_scratch_finish(&encoder.scratch);
     buffer_finish(&encoder.prepared);
+    buffer_finish(&encoder.normalised[0]);
+    buffer_finish(&encoder.normalised[1]);
     free(encoder.symbols);
     if (encoder.failed || ids->failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to tokenize %zu bytes",
@@ -298,7 +335,7 @@ struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
 {
-    return tokenizer->adds_space;
+    return tokenizer->adds_space && !tokenizer->byte_level;
 }
 
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)

@@ -303,9 +303,24 @@ static bool add_specials(struct tokenizer *tokenizer)
     return true;
 }
 
+static bool copy_normalizer(struct tokenizer *tokenizer, const struct normalizer *normalizer)
+{
+    tokenizer->normalizer = *normalizer;
+    for (size_t i = 0; i < normalizer->n_steps; i++) {
+        struct normalizer_step *step = &tokenizer->normalizer.steps[i];
+        step->from = copy_text(&tokenizer->arena, step->from);
+        step->to = copy_text(&tokenizer->arena, step->to);
+        if (!step->from.data || !step->to.data)
+            return false;
+    }
+    return true;
+}
+
 static bool build(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
+    if (!copy_normalizer(tokenizer, &builder->vocabulary->normalizer))
+        return false;
     if (!add_tokens(builder))
         return false;
     if (!(builder->vocabulary->merges ? add_listed_merges(builder) : add_scored_merges(builder)))
@@ -325,6 +340,9 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     if (created) {
         created->byte_level = vocabulary->byte_level;
         created->adds_space = vocabulary->adds_space;
+        created->space_unless_there = vocabulary->space_unless_there;
+        created->space_first_only = vocabulary->space_first_only;
+        created->splits_blanks = vocabulary->splits_blanks;
         created->adds_bos = vocabulary->adds_bos;
         created->adds_eos = vocabulary->adds_eos;
         created->bos = vocabulary->bos;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/tokenizer/merge.h"
+#include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/special.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/token_map.h"
@@ -29,6 +30,8 @@ struct tokenizer {
     struct special_matcher specials;
     struct splitter *splitter;
     bool byte_level, adds_space, adds_bos, adds_eos;
+    bool space_unless_there, space_first_only, splits_blanks;
+    struct normalizer normalizer;
     int32_t bos, eos, unknown;
 };
 

@@ -2,6 +2,7 @@
 // tokenizer_create reads it. Texts are borrowed from the file until then. Zeroed is valid and empty.
 #pragma once
 
+#include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/split.h"
 #include "schemas/arena.h"
 #include "schemas/text.h"
@@ -47,10 +48,14 @@ struct vocabulary {
     float *scores;
     bool byte_level;     // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
     bool adds_space;     // before text that follows nothing or a special token
+    bool space_unless_there; // not where the text starts with one
+    bool space_first_only;   // only before text that follows nothing
+    bool splits_blanks;      // merges never join a blank with what stands before it
     bool ignores_merges; // a word that is a token is that token, whatever the merges say
     bool adds_bos, adds_eos;
     int32_t bos, eos, unknown; // -1: none
     struct splitter *splitter; // NULL: text is not cut into words
+    struct normalizer normalizer;
 };
 
 void vocabulary_finish(struct vocabulary *vocabulary);
@@ -58,6 +63,15 @@ void vocabulary_finish(struct vocabulary *vocabulary);
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
+// Reads what a Hugging Face folder brings (engine/model_folder.h): the keys tokenizer.huggingface.*. What such a file
+// asks for and this version does not do is refused by name.
+enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
+                                 struct error *error) WARN_UNUSED;
+// The same from the texts of tokenizer.json and tokenizer_config.json (empty: none), and further ids that end a
+// generation.
+enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
+                                  const int32_t *ends, size_t n_ends, const char *pre,
+                                  struct error *error) WARN_UNUSED;
 // Flags the tokens that are known by their text: what ends a turn, what marks code to fill in, and so on.
 // Call it once the file's own flags stand.
 void vocabulary_flag_known(struct vocabulary *vocabulary);

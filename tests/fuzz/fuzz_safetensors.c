@@ -1,4 +1,5 @@
-// Any bytes as a safetensors file; what opens must lie in the file, found by name and readable to the last item.
+// Any bytes as a safetensors file; what opens must lie in the file, found by name and readable to the last
+// item.
 #include "engine/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,0 +1,338 @@
+// Reads a vocabulary from tokenizer.json: byte-level BPE, and BPE of characters with U+2581 for blanks and
+// byte tokens. bos, eos and whether they are added come from tokenizer_config.json where it says.
+#include "engine/tokenizer/vocabulary_json.h"
+
+#include "engine/gguf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum status refuse(struct json_source *source, const char *what)
+{
+    return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tokenizer.json: %s", what);
+}
+
+// --- Tokens ---
+
+static bool is_id(const struct value *id)
+{
+    return id && id->kind == VALUE_INTEGER && id->integer >= 0 && id->integer < VOCABULARY_TOKENS_MAX;
+}
+
+static enum status find_size(struct json_source *source, const struct value *vocab, const struct value *added)
+{
+    int64_t last = -1;
+    for (size_t i = 0; i < vocab->object.n_members; i++) {
+        const struct value *id = &vocab->object.members[i].value;
+        if (!is_id(id))
+            return refuse(source, "model.vocab: an id is no whole number below 2^20");
+        last = id->integer > last ? id->integer : last;
+    }
+    for (size_t i = 0; added && i < added->array.n_items; i++) {
+        const struct value *id = value_get(&added->array.items[i], "id");
+        if (!is_id(id))
+            return refuse(source, "added_tokens: an id is no whole number below 2^20");
+        last = id->integer > last ? id->integer : last;
+    }
+    if (last < 0)
+        return refuse(source, "model.vocab is empty");
+    source->vocabulary->n_tokens = (size_t)last + 1;
+    return STATUS_OK;
+}
+
+static enum status set_token(struct json_source *source, int64_t id, struct text text, unsigned flags)
+{
+    if (text.size > VOCABULARY_TOKEN_BYTES_MAX)
+        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "token %lld has %zu bytes, at most %d", (long long)id, text.size,
+                         VOCABULARY_TOKEN_BYTES_MAX);
+    source->vocabulary->texts[id] = text;
+    source->vocabulary->flags[id] = (uint16_t)flags;
+    return STATUS_OK;
+}
+
+static bool is_byte_token(struct text text)
+{
+    return text.size == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>';
+}
+
+static enum status add_added(struct json_source *source, const struct value *token)
+{
+    const struct value *content = value_get(token, "content");
+    int64_t id = value_get(token, "id")->integer;
+    if (!content || content->kind != VALUE_STRING)
+        return refuse(source, "added_tokens: \"content\" is missing or no string");
+    if (json_truth(token, "single_word", false))
+        return json_refuse(source, "single_word of added token", content->text);
+    unsigned flags = json_truth(token, "special", false) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    flags |= json_truth(token, "lstrip", false) ? TOKEN_STRIPS_LEFT : 0;
+    flags |= json_truth(token, "rstrip", false) ? TOKEN_STRIPS_RIGHT : 0;
+    return set_token(source, id, content->text, flags);
+}
+
+// Ids that no token has get a name, so that each id has one.
+static enum status fill_holes(struct json_source *source)
+{
+    for (size_t i = 0; i < source->vocabulary->n_tokens; i++) {
+        if (source->vocabulary->texts[i].data)
+            continue;
+        char name[32];
+        int size = snprintf(name, sizeof name, "[PAD%zu]", i);
+        char *copy = arena_copy(source->arena, name, (size_t)size);
+        if (!copy)
+            return json_out_of_memory(source);
+        source->vocabulary->texts[i] = (struct text){copy, (size_t)size};
+        source->vocabulary->flags[i] = TOKEN_UNUSED;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_tokens(struct json_source *source, const struct value *root,
+                               const struct value *model)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    const struct value *vocab = value_get(model, "vocab"), *added = value_get(root, "added_tokens");
+    if (!vocab || vocab->kind != VALUE_OBJECT)
+        return refuse(source, "model.vocab is missing or no object");
+    added = added && added->kind == VALUE_ARRAY ? added : NULL;
+    enum status status = find_size(source, vocab, added);
+    if (status != STATUS_OK)
+        return status;
+    vocabulary->texts = arena_allocate_array(source->arena, vocabulary->n_tokens, sizeof *vocabulary->texts);
+    vocabulary->flags = arena_allocate_array(source->arena, vocabulary->n_tokens, sizeof *vocabulary->flags);
+    if (!vocabulary->texts || !vocabulary->flags)
+        return json_out_of_memory(source);
+    bool bytes = json_truth(model, "byte_fallback", false);
+    for (size_t i = 0; i < vocab->object.n_members && status == STATUS_OK; i++) {
+        const struct value_member *member = &vocab->object.members[i];
+        if (vocabulary->texts[member->value.integer].data)
+            return refuse(source, "model.vocab: two tokens have the same id");
+        status = set_token(source, member->value.integer, member->key,
+                           bytes && is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
+    }
+    for (size_t i = 0; added && i < added->array.n_items && status == STATUS_OK; i++)
+        status = add_added(source, &added->array.items[i]);
+    return status == STATUS_OK ? fill_holes(source) : status;
+}
+
+// --- Merges ---
+
+// "left right", or ["left", "right"].
+static bool read_merge(const struct value *item, struct vocabulary_merge *merge)
+{
+    if (item->kind == VALUE_STRING) {
+        const char *blank =
+            item->text.size > 2 ? memchr(item->text.data + 1, ' ', item->text.size - 1) : NULL;
+        if (!blank)
+            return false;
+        merge->left = (struct text){item->text.data, (size_t)(blank - item->text.data)};
+        merge->right = (struct text){blank + 1, item->text.size - merge->left.size - 1};
+    } else {
+        if (item->kind != VALUE_ARRAY || item->array.n_items != 2 ||
+            item->array.items[0].kind != VALUE_STRING || item->array.items[1].kind != VALUE_STRING)
+            return false;
+        merge->left = item->array.items[0].text;
+        merge->right = item->array.items[1].text;
+    }
+    return merge->left.size && merge->right.size && merge->left.size <= VOCABULARY_TOKEN_BYTES_MAX &&
+           merge->right.size <= VOCABULARY_TOKEN_BYTES_MAX;
+}
+
+static enum status read_merges(struct json_source *source, const struct value *model)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    const struct value *merges = value_get(model, "merges");
+    if (!merges || merges->kind != VALUE_ARRAY)
+        return refuse(source, "model.merges is missing or no array");
+    if (merges->array.n_items > VOCABULARY_MERGES_MAX)
+        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "tokenizer.json: %zu merges, at most %d", merges->array.n_items,
+                         VOCABULARY_MERGES_MAX);
+    vocabulary->n_merges = merges->array.n_items;
+    vocabulary->merges =
+        arena_allocate_array(source->arena, vocabulary->n_merges + 1, sizeof *vocabulary->merges);
+    if (!vocabulary->merges)
+        return json_out_of_memory(source);
+    for (size_t i = 0; i < vocabulary->n_merges; i++)
+        if (!read_merge(&merges->array.items[i], &vocabulary->merges[i]))
+            return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "tokenizer.json: model.merges: item %zu is not two symbols", i);
+    return STATUS_OK;
+}
+
+// --- The model ---
+
+static bool is_set(const struct value *value)
+{
+    return value && value->kind != VALUE_NULL && !(value->kind == VALUE_STRING && value->text.size == 0) &&
+           !(value->kind == VALUE_FLOAT && value->number == 0.0);
+}
+
+static enum status check_model(struct json_source *source, const struct value *model)
+{
+    static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
+    struct text type = json_type(model);
+    if (model->kind != VALUE_OBJECT)
+        return refuse(source, "\"model\" is missing or no object");
+    if (type.size && !text_equals_string(type, "BPE"))
+        return json_refuse(source, "model", type);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (is_set(value_get(model, unknown[i])))
+            return json_refuse(source, "setting of the model", text_from_string(unknown[i]));
+    source->vocabulary->ignores_merges = json_truth(model, "ignore_merges", false);
+    return STATUS_OK;
+}
+
+static int32_t id_of(const struct vocabulary *vocabulary, struct text text)
+{
+    for (size_t i = 0; text.size && i < vocabulary->n_tokens; i++)
+        if (text_equal(vocabulary->texts[i], text))
+            return (int32_t)i;
+    return -1;
+}
+
+// A token's text: a string, or an object with "content".
+static struct text token_of(const struct value *object, const char *name)
+{
+    const struct value *value = object ? value_get(object, name) : NULL;
+    if (value && value->kind == VALUE_OBJECT)
+        value = value_get(value, "content");
+    return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
+}
+
+// --- What is added around a text ---
+
+// A token before the text's place ("A") is bos, one after it eos.
+static enum status read_template(struct json_source *source, const struct value *processor)
+{
+    const struct value *single = value_get(processor, "single");
+    bool after = false;
+    if (!single || single->kind != VALUE_ARRAY)
+        return refuse(source, "TemplateProcessing without \"single\"");
+    for (size_t i = 0; i < single->array.n_items; i++) {
+        const struct value *special = value_get(&single->array.items[i], "SpecialToken");
+        if (!special) {
+            after = true;
+            continue;
+        }
+        const struct value *text = value_get(special, "id");
+        int32_t id = text && text->kind == VALUE_STRING ? id_of(source->vocabulary, text->text) : -1;
+        bool twice = after ? source->vocabulary->adds_eos : source->vocabulary->adds_bos;
+        if (id < 0 || twice)
+            return refuse(source,
+                          "TemplateProcessing: expected at most one token of the vocabulary on either side");
+        *(after ? &source->vocabulary->eos : &source->vocabulary->bos) = id;
+        *(after ? &source->vocabulary->adds_eos : &source->vocabulary->adds_bos) = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_processor(struct json_source *source, const struct value *processor)
+{
+    struct text type = json_type(processor);
+    if (type.size == 0 || text_equals_string(type, "ByteLevel"))
+        return STATUS_OK;
+    if (text_equals_string(type, "TemplateProcessing"))
+        return read_template(source, processor);
+    const struct value *list = value_get(processor, "processors");
+    if (!text_equals_string(type, "Sequence") || !list || list->kind != VALUE_ARRAY)
+        return json_refuse(source, "post-processor", type);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->array.n_items && status == STATUS_OK; i++) {
+        const struct value *item = &list->array.items[i];
+        status = text_equals_string(json_type(item), "Sequence")
+                     ? refuse(source, "post-processors within others")
+                     : read_processor(source, item);
+    }
+    return status;
+}
+
+static enum status read_settings(struct json_source *source, const struct value *root,
+                                 const struct value *config)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
+    vocabulary->unknown = id_of(vocabulary, token_of(model, "unk_token"));
+    vocabulary->bos = id_of(vocabulary, token_of(config, "bos_token"));
+    vocabulary->eos = id_of(vocabulary, token_of(config, "eos_token"));
+    int32_t eos = vocabulary->eos;
+    enum status status = processor ? read_processor(source, processor) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    if (!vocabulary->adds_eos) // the configuration's, whatever a template names
+        vocabulary->eos = eos;
+    vocabulary->adds_bos = json_truth(config, "add_bos_token", vocabulary->adds_bos) && vocabulary->bos >= 0;
+    vocabulary->adds_eos = json_truth(config, "add_eos_token", vocabulary->adds_eos) && vocabulary->eos >= 0;
+    return STATUS_OK;
+}
+
+static enum status read_root(struct json_source *source, const struct value *root, const struct value *config,
+                             const char *pre)
+{
+    static const struct value none = {.kind = VALUE_NULL};
+    const struct value *model = value_get(root, "model");
+    model = model ? model : &none;
+    enum status status = check_model(source, model);
+    if (status == STATUS_OK)
+        status = read_tokens(source, root, model);
+    if (status == STATUS_OK)
+        status = read_merges(source, model);
+    if (status == STATUS_OK)
+        status = json_read_normalizer(source, value_get(root, "normalizer"));
+    if (status == STATUS_OK)
+        status = json_read_pre_tokenizer(source, value_get(root, "pre_tokenizer"), pre);
+    return status == STATUS_OK ? read_settings(source, root, config) : status;
+}
+
+static enum status parse(struct json_source *source, const char *name, struct text text, struct value *value)
+{
+    *value = (struct value){.kind = VALUE_NULL};
+    if (text.size == 0)
+        return STATUS_OK;
+    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
+        return STATUS_OK;
+    source->error->status = STATUS_REFUSE;
+    return error_prefix(source->error, "%s", name);
+}
+
+enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
+                                  const int32_t *ends, size_t n_ends, const char *pre, struct error *error)
+{
+    struct json_source source = {vocabulary, &vocabulary->arena, error};
+    struct value root, settings;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
+    enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
+    if (status == STATUS_OK)
+        status = parse(&source, "tokenizer_config.json", config, &settings);
+    if (status == STATUS_OK)
+        status = read_root(&source, &root, &settings, pre);
+    if (status != STATUS_OK)
+        return status;
+    vocabulary_flag_known(vocabulary);
+    if (vocabulary->eos >= 0)
+        vocabulary->flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
+    for (size_t i = 0; i < n_ends; i++)
+        if (ends[i] >= 0 && (size_t)ends[i] < vocabulary->n_tokens)
+            vocabulary->flags[ends[i]] |= TOKEN_ENDS_GENERATION;
+    return STATUS_OK;
+}
+
+enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
+                                 struct error *error)
+{
+    enum { ENDS_MAX = 64 };
+    struct text tokenizer = {0}, config = {0};
+    struct gguf_array array = {0};
+    int32_t ends[ENDS_MAX];
+    size_t n_ends = 0;
+    enum status status = gguf_text(gguf, "tokenizer.huggingface.json", &tokenizer, NULL, error);
+    if (status == STATUS_OK)
+        status = gguf_text(gguf, "tokenizer.huggingface.config", &config, NULL, error);
+    if (status == STATUS_OK)
+        status = gguf_array(gguf, "tokenizer.huggingface.eos_token_ids", &array, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    for (; n_ends < array.n_items && n_ends < ENDS_MAX && array.kind == GGUF_I32; n_ends++)
+        ends[n_ends] = (int32_t)gguf_array_integer(&array, n_ends);
+    return vocabulary_parse_json(vocabulary, tokenizer, config, ends, n_ends, pre, error);
+}

@@ -1,0 +1,27 @@
+// What vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c (normalizer, pre-tokenizer)
+// share. Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of each
+// component).
+#pragma once
+
+#include "engine/tokenizer/vocabulary.h"
+#include "schemas/value.h"
+
+struct json_source {
+    struct vocabulary *vocabulary;
+    struct arena *arena; // the vocabulary's
+    struct error *error;
+};
+
+// A member's kind as its "type" says; the empty text where it is absent or null.
+struct text json_type(const struct value *component);
+bool json_truth(const struct value *object, const char *name, bool otherwise);
+// "tokenizer.json: WHAT "TYPE" is not known".
+enum status json_refuse(struct json_source *source, const char *what, struct text name);
+enum status json_out_of_memory(struct json_source *source);
+
+// Sets normalizer, byte_level, adds_space and its like.
+enum status json_read_normalizer(struct json_source *source, const struct value *normalizer) WARN_UNUSED;
+// Sets the splitter (for byte-level vocabularies), byte_level, adds_space and its like. `pre` (may be NULL)
+// names a pre-tokenizer instead of the file's.
+enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
+                                    const char *pre) WARN_UNUSED;

@@ -1,0 +1,260 @@
+#include "engine/tokenizer/split_stage.h"
+#include "engine/tokenizer/vocabulary_json.h"
+
+#include <string.h>
+
+#define BLANK "\xE2\x96\x81" // U+2581
+
+struct text json_type(const struct value *component)
+{
+    const struct value *type = component ? value_get(component, "type") : NULL;
+    return type && type->kind == VALUE_STRING ? type->text : (struct text){0};
+}
+
+bool json_truth(const struct value *object, const char *name, bool otherwise)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
+}
+
+enum status json_refuse(struct json_source *source, const char *what, struct text name)
+{
+    return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                     "tokenizer.json: %s \"%.*s\" is not known", what, name.size < 200 ? (int)name.size : 200,
+                     name.data ? name.data : "");
+}
+
+enum status json_out_of_memory(struct json_source *source)
+{
+    return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+}
+
+static struct text string_of(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
+}
+
+// --- Normalizer ---
+
+static enum status add_step(struct json_source *source, struct normalizer_step step)
+{
+    struct normalizer *normalizer = &source->vocabulary->normalizer;
+    if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
+        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "tokenizer.json: more than %d steps of normalisation", NORMALIZER_STEPS_MAX);
+    normalizer->steps[normalizer->n_steps++] = step;
+    return STATUS_OK;
+}
+
+// A blank by U+2581 is what text of such vocabularies gets anyway; it is taken note of in adds_space's
+// neighbours.
+static enum status read_replace(struct json_source *source, const struct value *normalizer)
+{
+    const struct value *pattern = value_get(normalizer, "pattern");
+    struct text from = pattern ? string_of(pattern, "String") : (struct text){0},
+                to = string_of(normalizer, "content");
+    if (from.size == 0)
+        return json_refuse(source, "Replace pattern", pattern ? string_of(pattern, "Regex") : from);
+    if (text_equals_string(from, " ") && text_equals_string(to, BLANK))
+        return STATUS_OK;
+    return add_step(source, (struct normalizer_step){NORMALIZE_REPLACE, from, to});
+}
+
+static enum status read_normalizer(struct json_source *source, const struct value *normalizer)
+{
+    static const struct {
+        const char *name;
+        enum normalizer_kind kind;
+    } simple[] = {{"NFC", NORMALIZE_NFC},
+                  {"NFD", NORMALIZE_NFD},
+                  {"NFKC", NORMALIZE_NFKC},
+                  {"NFKD", NORMALIZE_NFKD},
+                  {"Lowercase", NORMALIZE_LOWERCASE}};
+    struct text type = json_type(normalizer);
+    for (size_t i = 0; i < sizeof simple / sizeof *simple; i++)
+        if (text_equals_string(type, simple[i].name))
+            return add_step(source, (struct normalizer_step){.kind = simple[i].kind});
+    if (text_equals_string(type, "Replace"))
+        return read_replace(source, normalizer);
+    if (!text_equals_string(type, "Prepend"))
+        return json_refuse(source, "normalizer", type);
+    struct text prefix = string_of(normalizer, "prepend");
+    if (!text_equals_string(prefix, BLANK))
+        return add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
+    source->vocabulary->adds_space = true;
+    return STATUS_OK;
+}
+
+enum status json_read_normalizer(struct json_source *source, const struct value *normalizer)
+{
+    if (!normalizer || normalizer->kind == VALUE_NULL)
+        return STATUS_OK;
+    const struct value *list = value_get(normalizer, "normalizers");
+    if (!text_equals_string(json_type(normalizer), "Sequence"))
+        return read_normalizer(source, normalizer);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK;
+         i++)
+        status = read_normalizer(source, &list->array.items[i]);
+    return status;
+}
+
+// --- Pre-tokenizer ---
+
+struct stages {
+    struct json_source *source;
+    struct splitter_definition definition;
+    bool is_metaspace, is_gemma;
+};
+
+static enum status add_stage(struct stages *stages, const struct split_definition *stage)
+{
+    if (stages->definition.n_stages == SPLIT_STAGES_MAX)
+        return error_set(stages->source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "tokenizer.json: more than %d stages of splitting", SPLIT_STAGES_MAX);
+    stages->definition.stages[stages->definition.n_stages++] = stage;
+    return STATUS_OK;
+}
+
+static enum status add_expression(struct stages *stages, struct text expression)
+{
+    const struct split_definition *known = split_of_expression(expression);
+    if (known)
+        return add_stage(stages, known);
+    // Oniguruma and PCRE2 read these two differently: intersections of classes, and \h (a hexadecimal digit).
+    if (memmem(expression.data, expression.size, "&&", 2) ||
+        memmem(expression.data, expression.size, "\\h", 2) || memchr(expression.data, '\0', expression.size))
+        return json_refuse(stages->source, "Split expression", expression);
+    struct split_definition *made = arena_allocate(stages->source->arena, sizeof *made);
+    if (!made || !(made->pattern = arena_copy(stages->source->arena, expression.data, expression.size)))
+        return json_out_of_memory(stages->source);
+    return add_stage(stages, made);
+}
+
+// Each character that means something in an expression, quoted.
+static enum status add_string(struct stages *stages, struct text string)
+{
+    char *quoted = arena_allocate(stages->source->arena, 2 * string.size + 1);
+    size_t size = 0;
+    if (!quoted)
+        return json_out_of_memory(stages->source);
+    for (size_t i = 0; i < string.size; i++) {
+        if (strchr("\\^$.|?*+()[]{}-#", string.data[i]))
+            quoted[size++] = '\\';
+        quoted[size++] = string.data[i];
+    }
+    return add_expression(stages, (struct text){quoted, size});
+}
+
+static enum status read_split(struct stages *stages, const struct value *split)
+{
+    const struct value *pattern = value_get(split, "pattern");
+    struct text expression = pattern ? string_of(pattern, "Regex") : (struct text){0};
+    struct text string = pattern ? string_of(pattern, "String") : (struct text){0},
+                behavior = string_of(split, "behavior");
+    // Gemma: blanks are U+2581 by then, so nothing is found.
+    if (text_equals_string(string, " ") && text_equals_string(behavior, "MergedWithPrevious")) {
+        stages->is_gemma = true;
+        return STATUS_OK;
+    }
+    bool invert = json_truth(split, "invert", false);
+    // Removed, inverted: what matches is kept and nothing else, which these expressions leave nothing of.
+    if (!(text_equals_string(behavior, "Isolated") || (text_equals_string(behavior, "Removed") && invert)))
+        return json_refuse(stages->source, "Split behavior", behavior);
+    if (expression.size)
+        return add_expression(stages, expression);
+    if (string.size)
+        return add_string(stages, string);
+    return json_refuse(stages->source, "Split pattern", string);
+}
+
+static enum status read_metaspace(struct stages *stages, const struct value *metaspace)
+{
+    struct vocabulary *vocabulary = stages->source->vocabulary;
+    struct text scheme = string_of(metaspace, "prepend_scheme"),
+                replacement = string_of(metaspace, "replacement");
+    if (replacement.size && !text_equals_string(replacement, BLANK))
+        return json_refuse(stages->source, "Metaspace replacement", replacement);
+    if (scheme.size == 0)
+        scheme = json_truth(metaspace, "add_prefix_space", true) ? TEXT("always") : TEXT("never");
+    vocabulary->space_first_only = text_equals_string(scheme, "first");
+    if (!vocabulary->space_first_only && !text_equals_string(scheme, "always") &&
+        !text_equals_string(scheme, "never"))
+        return json_refuse(stages->source, "Metaspace prepend_scheme", scheme);
+    vocabulary->adds_space = !text_equals_string(scheme, "never");
+    vocabulary->space_unless_there = true;
+    vocabulary->splits_blanks = json_truth(metaspace, "split", true);
+    stages->is_metaspace = true;
+    return STATUS_OK;
+}
+
+static enum status read_byte_level(struct stages *stages, const struct value *byte_level)
+{
+    struct vocabulary *vocabulary = stages->source->vocabulary;
+    vocabulary->byte_level = true;
+    if (json_truth(byte_level, "add_prefix_space", true)) {
+        if (stages->definition.n_stages) // it would come before each piece
+            return json_refuse(stages->source, "pre-tokenizer",
+                               TEXT("ByteLevel with add_prefix_space after another"));
+        vocabulary->adds_space = vocabulary->space_unless_there = true;
+    }
+    if (!json_truth(byte_level, "use_regex", true))
+        return STATUS_OK;
+    return add_stage(
+        stages, split_of_expression(TEXT(
+                    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+")));
+}
+
+static enum status read_pre_tokenizer(struct stages *stages, const struct value *item)
+{
+    struct text type = json_type(item), behavior = string_of(item, "behavior");
+    if (text_equals_string(type, "ByteLevel"))
+        return read_byte_level(stages, item);
+    if (text_equals_string(type, "Metaspace"))
+        return read_metaspace(stages, item);
+    if (text_equals_string(type, "Split"))
+        return read_split(stages, item);
+    if (text_equals_string(type, "Digits"))
+        return add_stage(stages, split_digits(json_truth(item, "individual_digits", false)));
+    if (text_equals_string(type, "Punctuation") &&
+        (text_equals_string(behavior, "Contiguous") || behavior.size == 0 ||
+         text_equals_string(behavior, "Isolated")))
+        return add_stage(stages, split_punctuation(text_equals_string(behavior, "Contiguous")));
+    return json_refuse(stages->source, "pre-tokenizer", type);
+}
+
+static enum status open_splitter(struct stages *stages, const char *pre)
+{
+    struct vocabulary *vocabulary = stages->source->vocabulary;
+    if (pre)
+        return splitter_open(&vocabulary->splitter, text_from_string(pre), stages->source->error);
+    stages->definition.traits.ignores_merges = vocabulary->ignores_merges;
+    const char *name = splitter_name_of(&stages->definition);
+    return splitter_create(&vocabulary->splitter, &stages->definition, name ? name : "tokenizer.json",
+                           stages->source->error);
+}
+
+enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
+                                    const char *pre)
+{
+    struct stages stages = {.source = source};
+    struct text type = json_type(pre_tokenizer);
+    const struct value *list = pre_tokenizer ? value_get(pre_tokenizer, "pretokenizers") : NULL;
+    enum status status = STATUS_OK;
+    if (text_equals_string(type, "Sequence")) {
+        for (size_t i = 0;
+             list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)
+            status = read_pre_tokenizer(&stages, &list->array.items[i]);
+    } else if (pre_tokenizer && pre_tokenizer->kind != VALUE_NULL) {
+        status = read_pre_tokenizer(&stages, pre_tokenizer);
+    }
+    if (status != STATUS_OK)
+        return status;
+    if (source->vocabulary->byte_level && !stages.is_metaspace)
+        return open_splitter(&stages, pre);
+    if (stages.definition.n_stages || source->vocabulary->byte_level)
+        return json_refuse(source, "pre-tokenizer",
+                           TEXT("stages of splitting without ByteLevel, or beside Metaspace"));
+    return STATUS_OK;
+}
