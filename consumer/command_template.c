@@ -1,12 +1,13 @@
 // sheaf template: renders a chat template, a model's or a file's, over the variables on standard input.
 #include "consumer/commands.h"
 #include "consumer/runtime.h"
-#include "engine/gguf.h"
+#include "engine/model_folder.h"
 #include "engine/template/template.h"
 #include "schemas/value.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 // What a template file and a model file have in common: the template's text, and the texts of bos and eos.
@@ -17,9 +18,12 @@ struct source {
     struct text text, bos, eos;
 };
 
-static bool is_gguf(const char *path)
+static bool is_model(const char *path)
 {
     char magic[4] = "";
+    struct stat information;
+    if (stat(path, &information) == 0 && S_ISDIR(information.st_mode))
+        return true;
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
@@ -30,7 +34,7 @@ static bool is_gguf(const char *path)
 
 static enum status open_model_source(struct source *source, const char *path, struct error *error)
 {
-    enum status status = gguf_open(&source->gguf, path, error);
+    enum status status = model_folder_open(&source->gguf, path, error);
     if (status == STATUS_OK)
         status = gguf_text(source->gguf, "tokenizer.chat_template", &source->text, NULL, error);
     if (status == STATUS_OK && !source->text.size)
@@ -51,7 +55,7 @@ static enum status open_source(struct source *source, const struct settings *set
 {
     const char *path = settings->positionals[0];
     enum status status = STATUS_OK;
-    if (is_gguf(path)) {
+    if (is_model(path)) {
         status = open_model_source(source, path, error);
     } else {
         status = read_file(path, TEMPLATE_SOURCE_BYTES_MAX, &source->file, error);

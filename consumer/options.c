@@ -60,7 +60,7 @@ struct option {
 #define AT(field) offsetof(struct settings, field)
 
 static const struct option options[] = {
-    {"model", 'm', TEXT_VALUE, WORK | RUN, AT(model), 0, 0, "FILE", "model file (GGUF)"},
+    {"model", 'm', TEXT_VALUE, WORK | RUN, AT(model), 0, 0, "MODEL", "GGUF file, or Hugging Face folder"},
     {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS", "Kafka bootstrap servers; without: the embedded queue"},
     {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
     {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC", "topic of results (sheaf-results)"},

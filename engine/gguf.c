@@ -233,6 +233,8 @@ uint64_t gguf_file_bytes(const struct gguf *gguf)
     uint64_t bytes = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         bytes += gguf->parts[i].size;
+    for (size_t i = 0; gguf->making && i < gguf->n_tensors; i++)
+        bytes += gguf->tensors[i].size_bytes;
     return bytes;
 }
 
