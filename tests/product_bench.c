@@ -10,7 +10,9 @@
 #endif
 
 enum { N_INPUTS = 2048, REPETITIONS = 5, ROWS_MAX = 512 };
-enum { WEIGHT_BYTES = 64 << 20 }; // twice a large L3, so that few rows wait for memory as they do in a model
+// Few rows wait for memory, as they do in a model: twice a large L3. Many rows take a usual matrix, so that one run is
+// short enough not to be interrupted.
+enum { WEIGHT_BYTES = 64 << 20, SMALL_WEIGHT_BYTES = 4 << 20, FEW_ROWS = 16 };
 
 static double now_s(void)
 {
@@ -211,24 +213,25 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
                        const struct limits limits[PRODUCT_LEVELS])
 {
     static const int32_t row_counts[] = {1, 2, 4, 8, 16, 32, 128, ROWS_MAX};
-    struct packed *packed = pack_of_bytes(type, WEIGHT_BYTES, pool);
+    struct packed *large = pack_of_bytes(type, WEIGHT_BYTES, pool), *small = pack_of_bytes(type, SMALL_WEIGHT_BYTES, pool);
     struct prepared prepared;
     struct error error;
     uint64_t state = 2;
     float *x = malloc(ROWS_MAX * N_INPUTS * sizeof *x);
     for (int i = 0; i < ROWS_MAX * N_INPUTS; i++)
         x[i] = random_float(&state);
-    float *y = malloc(ROWS_MAX * (size_t)packed_shape(packed).n_outputs * sizeof *y);
+    float *y = malloc(ROWS_MAX * (size_t)packed_shape(large).n_outputs * sizeof *y);
     if (prepared_create(&prepared, ROWS_MAX, N_INPUTS, &error) != STATUS_OK || !x || !y)
         abort();
     double plain = plain_speed(&levels[0], type, pool, &prepared, x, y);
     for (int l = 1; l < PRODUCT_LEVELS; l++) {
         if (!levels[l].present || !levels[l].kernels.product[type])
             continue;
-        double peak = packed_form(packed) == PRODUCT_QUANTS    ? limits[l].int8
-                      : packed_form(packed) == PRODUCT_BFLOATS ? limits[l].bfloat
-                                                               : limits[l].single;
+        double peak = packed_form(large) == PRODUCT_QUANTS    ? limits[l].int8
+                      : packed_form(large) == PRODUCT_BFLOATS ? limits[l].bfloat
+                                                              : limits[l].single;
         for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
+            const struct packed *packed = row_counts[i] <= FEW_ROWS ? large : small;
             double s = product_s(&levels[l], pool, packed, &prepared, x, y, row_counts[i], REPETITIONS);
             double speed = 1e-9 * (double)packed_shape(packed).n_outputs * N_INPUTS * row_counts[i] / s;
             double bytes = 1e-9 * (double)packed_bytes(packed) / s;
@@ -239,7 +242,8 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
     }
     fflush(stdout);
     prepared_finish(&prepared);
-    packed_destroy(packed);
+    packed_destroy(large);
+    packed_destroy(small);
     free(x);
     free(y);
 }

@@ -145,7 +145,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     for (int r = 0; r < n_rows; r++)
         acc[r][0] = acc[r][1] = _mm256_setzero_ps();
     for (int32_t i = 0; i < tile->n_steps; i++, weights += word_bytes, x += PREPARED_ROWS) {
-        _mm_prefetch((const char *)weights + PREFETCH_BYTES, _MM_HINT_T0);
+        (void)prefetch(weights + PREFETCH_BYTES, word_bytes);
         word_add(kind, n_rows, weights, x, 0, acc);
         word_add(kind, n_rows, weights, x, 1, acc);
     }

@@ -314,13 +314,22 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, __m256 
     }
 }
 
-// Bytes of weights fetched ahead: about the memory's latency at its bandwidth.
-enum { PREFETCH_BYTES = 2048 };
+// How far ahead of the quants memory is fetched (product_avx512.h).
+enum { PREFETCH_BYTES = 4096 };
+
+// Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
+ALWAYS_INLINE const uint8_t *prefetch(const uint8_t *ahead, const int bytes)
+{
+    UNROLL
+    for (int line = 0; line < bytes; line += 64)
+        _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
+    return ahead + bytes;
+}
 
 ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
 {
     const struct packed_format format = packed_format(type);
-    const uint8_t *group = tile->scales, *planes = tile->quants;
+    const uint8_t *group = tile->scales, *planes = tile->quants, *ahead = planes + PREFETCH_BYTES;
     const struct prepared_block *x = (const struct prepared_block *)(const void *)tile->x;
     __m256 acc[TILE_ROWS_MAX][2];
     UNROLL
@@ -330,9 +339,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
             acc[r][side] = _mm256_setzero_ps();
     for (int32_t first = 0; first < tile->n_steps; first += format.group_blocks) {
         for (int b = 0; b < format.group_blocks; b++) {
-            UNROLL
-            for (int line = 0; line < format.block_quant_bytes; line += 64)
-                _mm_prefetch((const char *)planes + PREFETCH_BYTES + line, _MM_HINT_T0);
+            ahead = prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, group, b, x, acc);
             planes += format.block_quant_bytes;
             x++;

@@ -248,13 +248,23 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const _
                               tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
 }
 
-// Bytes of weights fetched ahead: about the memory's latency at its bandwidth. Only few rows are waiting for memory.
-enum { PREFETCH_BYTES = 2048, PREFETCH_ROWS_MAX = 8 };
+// How far ahead of the quants memory is fetched: half as far and twice as far were up to 10 % slower for few rows on Zen 4;
+// the processor's own prefetching alone, 30 %.
+enum { PREFETCH_BYTES = 4096 };
+
+// Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
+ALWAYS_INLINE const uint8_t *prefetch(const uint8_t *ahead, const int bytes)
+{
+    UNROLL
+    for (int line = 0; line < bytes; line += 64)
+        _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
+    return ahead + bytes;
+}
 
 ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
 {
     const struct packed_format format = packed_format(type);
-    const uint8_t *group = tile->scales, *planes = tile->quants;
+    const uint8_t *group = tile->scales, *planes = tile->quants, *ahead = planes + PREFETCH_BYTES;
     const struct prepared_block *x[3] = {NULL};
     UNROLL
     for (int g = 0; g * PREPARED_ROWS < n_rows; g++)
@@ -268,10 +278,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
         const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
         __m512 d_minimum = minimum ? halves(group + 32) : d;
         for (int b = 0; b < format.group_blocks; b++) {
-            if (n_rows <= PREFETCH_ROWS_MAX)
-                UNROLL
-                for (int line = 0; line < format.block_quant_bytes; line += 64)
-                    _mm_prefetch((const char *)planes + PREFETCH_BYTES + line, _MM_HINT_T0);
+            ahead = prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
             planes += format.block_quant_bytes;
             UNROLL

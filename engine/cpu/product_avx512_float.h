@@ -22,8 +22,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     for (int r = 0; r < n_rows; r++)
         acc[r] = _mm512_setzero_ps();
     for (int32_t i = 0; i < tile->n_steps; i++) {
-        if (n_rows <= PREFETCH_ROWS_MAX)
-            _mm_prefetch((const char *)weights + PREFETCH_BYTES, _MM_HINT_T0);
+        (void)prefetch(weights + PREFETCH_BYTES, word_bytes);
         UNROLL
         for (int r = 0; r < n_rows; r++)
             acc[r] = word_add(kind, acc[r], weights, x[r / PREPARED_ROWS][r % PREPARED_ROWS]);
