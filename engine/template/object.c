@@ -379,6 +379,12 @@ bool object_fail_undefined(struct rendering *rendering, const struct object *und
     return rendering_fail(rendering, "%.*s", size, data);
 }
 
+// The interpreter's own texts always point somewhere, empty ones too.
+static struct object string_from_text(struct text text)
+{
+    return object_string(text.data ? text : TEXT(""));
+}
+
 static bool array_from_value(struct rendering *rendering, const struct value *value, struct object *object)
 {
     struct object *items;
@@ -398,7 +404,7 @@ static bool object_from_object(struct rendering *rendering, const struct value *
     for (size_t i = 0; i < value->object.n_members; i++) {
         const struct value_member *member = &value->object.members[i];
         struct dict_entry *entry = &dict->entries[i];
-        entry->key = object_string(member->key); // unique: see value.h
+        entry->key = string_from_text(member->key); // unique: see value.h
         if (!object_from_value(rendering, &member->value, &entry->value))
             return false;
         dict->n_entries++;
@@ -423,7 +429,7 @@ bool object_from_value(struct rendering *rendering, const struct value *value, s
         *object = object_float(value->number);
         return true;
     case VALUE_STRING:
-        *object = object_string(value->text);
+        *object = string_from_text(value->text);
         return true;
     case VALUE_BYTES:
         return rendering_fail(rendering, "a variable holds bytes; templates read text only");

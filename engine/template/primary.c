@@ -396,9 +396,10 @@ static bool parse_dotted_name(struct parser *parser, struct text *name)
     while (parser->token.kind == TOKEN_DOT) {
         if (!parser_advance(parser))
             return false;
-        name->size = (size_t)(parser->token.text.data + parser->token.text.size - name->data);
+        struct text part = parser->token.text;
         if (!parser_expect(parser, TOKEN_NAME))
             return false;
+        name->size = (size_t)(part.data + part.size - name->data);
     }
     return true;
 }
