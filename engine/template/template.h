@@ -3,6 +3,11 @@
 // template's line. Language: jinja.palletsprojects.com/templates, with trim_blocks and lstrip_blocks on, the
 // loop controls and the `generation` tag, raise_exception, strftime_now and the tojson of Hugging Face
 // transformers. A parsed template is immutable: any thread may render.
+//
+// Known limits: integers have 64 bits, and going beyond is an error; a template loads no other (include,
+// import, from and extends fail when they run); `autoescape true`, `self`, `super` and the filters pprint,
+// random, striptags, urlize and wordwrap are not supported; time is UTC. Everything else is meant to give
+// what jinja2 gives, byte for byte.
 #pragma once
 
 #include "schemas/value.h"
@@ -16,7 +21,7 @@ enum {
     TEMPLATE_SOURCE_BYTES_MAX = 1 << 20,
     TEMPLATE_NESTING_MAX = 200, // of expressions and blocks in the source
     TEMPLATE_CALLS_MAX = 200,   // of macros and recursive loops in one another while rendering
-    TEMPLATE_DEPTH_MAX = 2000,  // of evaluations in one another while rendering: bounds the C stack
+    TEMPLATE_DEPTH_MAX = 2000,  // of evaluations in one another while rendering: at most 512 KiB of C stack
     TEMPLATE_STEPS_MAX = 20 * 1000 * 1000,
     TEMPLATE_OUTPUT_BYTES_MAX = 16 << 20,
     TEMPLATE_MEMORY_BYTES_MAX = 256 << 20, // of one rendering
@@ -32,10 +37,10 @@ struct template_environment {
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
-// `variables`: an object (messages, tools, documents, any others; add_generation_prompt is true unless it
-// says otherwise; it may override bos_token and eos_token). Appends to `out`, which an error leaves as it
-// was. Errors: STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or ERROR_LIMIT_EXCEEDED,
-// with the line.
+// `variables`: NULL or an object (messages, tools, documents, any others; add_generation_prompt is true
+// unless it says otherwise; it may override bos_token and eos_token). Appends to `out`, which an error leaves
+// as it was. Errors: STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or
+// ERROR_LIMIT_EXCEEDED, with the line.
 enum status template_render(const struct template *template, const struct value *variables,
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error) WARN_UNUSED;
