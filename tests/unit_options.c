@@ -64,7 +64,7 @@ static void wrong_usage_is_told_with_what_was_expected(void **state)
     expect_usage_error("run a b", "unexpected \"b\"");
     expect_usage_error("run a --nosuch", "no option --nosuch");
     expect_usage_error("status --model x", "no option --model"); // of another command
-    expect_usage_error("work --model", "expected FILE");
+    expect_usage_error("work --model", "expected MODEL");
     expect_usage_error("work --threads 0", "from 1 to 256, got \"0\"");
     expect_usage_error("work --threads 257", "from 1 to 256, got \"257\"");
     expect_usage_error("work --threads 2x", "got \"2x\"");
