@@ -119,20 +119,15 @@ static void reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *m
 static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_kafka_message_t *message,
                                         struct error *error)
 {
-    struct kafka_handle *handle = &kafka->consumer;
     char text[ERROR_TEXT_BYTES];
-    if (message->err == RD_KAFKA_RESP_ERR__FATAL || message->err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID) {
-        if (!rd_kafka_fatal_error(handle->rk, text, sizeof text))
-            snprintf(text, sizeof text, "%s", rd_kafka_message_errstr(message));
-        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, text);
-        return kafka_stop(kafka, error);
-    }
     const char *what = rd_kafka_message_errstr(message);
-    if (kafka_is_denial(message->err)) {
-        error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
-        return kafka_stop(kafka, error);
+    if (rd_kafka_fatal_error(kafka->consumer.rk, text, sizeof text) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        kafka->is_expelled = true;
+        what = text;
     }
-    return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
+    enum status status = kafka_is_denial(message->err) ? STATUS_REFUSE : STATUS_RETRY;
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
+    return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
 }
 
 // One message at a time: a batch that is taken while partitions go can hold records of those (librdkafka's
@@ -210,6 +205,8 @@ static void watch(struct kafka_transport *kafka)
 static enum status probe(struct kafka_transport *kafka, struct error *error)
 {
     struct kafka_handle *handle = &kafka->consumer;
+    if (!kafka->producer.rk) // being replaced, which asks the brokers itself
+        handle->is_down = false;
     if (!handle->is_down)
         return STATUS_OK;
     if (kafka_now_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
@@ -226,18 +223,6 @@ static enum status probe(struct kafka_transport *kafka, struct error *error)
                            RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
-static enum status subscribe(struct kafka_transport *kafka, struct error *error)
-{
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, RD_KAFKA_PARTITION_UA);
-    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->consumer.rk, list);
-    rd_kafka_topic_partition_list_destroy(list);
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
-    kafka->subscribed = true;
-    return STATUS_OK;
-}
-
 // The control topic, and before it is read nothing else; then what an earlier call had to leave.
 static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
@@ -245,10 +230,12 @@ static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct
     if (kafka->control.handle.rk)
         status = kafka_control_poll(&kafka->control, timeout_ms, kafka->events, error);
     if (status == STATUS_OK && !kafka->subscribed && kafka->control.n_behind == 0)
-        status = subscribe(kafka, error);
+        status = kafka_group_join(kafka, error);
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
     if (!kafka->subscribed)
+        return STATUS_OK;
+    if (kafka->consumer.is_down) // each try would only take its time; probe() says when it is over
         return STATUS_OK;
     status = kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
     if (status == STATUS_OK && kafka->assigned)
@@ -275,6 +262,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         // The group is served even if something else waits for a broker.
         status = receive(kafka, timeout_ms, n_max, &fault);
         kafka->paused = paused;
+        if (kafka->is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
+            status = fault.status;
         commit_idle_positions(kafka);
         watch(kafka);
     }
@@ -400,7 +389,8 @@ static void kafka_close(struct transport *transport)
     int64_t deadline = kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     struct error error;
     kafka->events = NULL;
-    if (kafka->producer.rk)
+    if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
+        kafka->transaction.phase == TRANSACTION_ABORTING)
         (void)!kafka_transaction_resolve(kafka, deadline, &error);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->consumer.rk)
@@ -411,11 +401,7 @@ static void kafka_close(struct transport *transport)
     if (kafka->membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->membership);
     kafka_handle_close(&kafka->consumer, deadline);
-    if (kafka->results)
-        rd_kafka_topic_destroy(kafka->results);
-    if (kafka->dead)
-        rd_kafka_topic_destroy(kafka->dead);
-    kafka_handle_close(&kafka->producer, deadline);
+    kafka_publish_close(kafka, deadline);
     kafka_transaction_finish(kafka);
     partition_table_finish(&kafka->partitions);
     buffer_finish(&kafka->value);
@@ -477,67 +463,6 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     return status;
 }
 
-static enum status open_consumer(struct kafka_transport *kafka, struct error *error)
-{
-    static const uint64_t one = 1;
-    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
-    if (!conf)
-        return error->status;
-    rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
-    kafka->consumer.owner = kafka;
-    enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
-    if (status != STATUS_OK)
-        return status;
-    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
-    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
-    rd_kafka_queue_destroy(queue);
-    return STATUS_OK;
-}
-
-// A batch of records may be as large as message.max.bytes, so no topic may take less.
-static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t *conf, struct error *error)
-{
-    size_t least =
-        kafka->results_bytes_max < kafka->dead_bytes_max ? kafka->results_bytes_max : kafka->dead_bytes_max;
-    for (size_t i = 0; i < kafka->config->n_properties; i++) {
-        const struct kafka_property *property = &kafka->config->properties[i];
-        size_t wanted =
-            strcmp(property->name, "message.max.bytes") == 0 ? strtoul(property->value, NULL, 10) : least;
-        least = wanted < least ? wanted : least;
-    }
-    char value[32], text[ERROR_TEXT_BYTES];
-    snprintf(value, sizeof value, "%zu", least < 1000000000 ? least : 1000000000);
-    if (rd_kafka_conf_set(conf, "message.max.bytes", value, text, sizeof text) != RD_KAFKA_CONF_OK)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
-    kafka->results_bytes_max = least < kafka->results_bytes_max ? least : kafka->results_bytes_max;
-    kafka->dead_bytes_max = least < kafka->dead_bytes_max ? least : kafka->dead_bytes_max;
-    return STATUS_OK;
-}
-
-static enum status open_producer(struct kafka_transport *kafka, struct error *error)
-{
-    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->id, error);
-    if (!conf)
-        return error->status;
-    if (limit_messages(kafka, conf, error) != STATUS_OK) {
-        rd_kafka_conf_destroy(conf);
-        return error->status;
-    }
-    enum status status = kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
-    if (status != STATUS_OK)
-        return status;
-    rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->producer.rk, INIT_TIMEOUT_MS);
-    if (fault) {
-        error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: no transactions: %s",
-                  kafka->config->brokers, rd_kafka_error_string(fault));
-        rd_kafka_error_destroy(fault);
-        return STATUS_REFUSE;
-    }
-    kafka->results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
-    kafka->dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
-    return STATUS_OK;
-}
-
 static enum status start(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
@@ -550,9 +475,11 @@ static enum status start(struct kafka_transport *kafka, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));
     status = check_topics(kafka, error);
     if (status == STATUS_OK)
-        status = open_consumer(kafka, error);
+        status = kafka_group_open(kafka, error);
     if (status == STATUS_OK)
-        status = open_producer(kafka, error);
+        status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
+    if (status == STATUS_RETRY)
+        status = error->status = STATUS_REFUSE;
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker commits just now: the assignment reads them again

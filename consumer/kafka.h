@@ -45,6 +45,8 @@ struct kafka_config {
 struct kafka_figures {
     int64_t n_commits; // transactions, those that only moved offsets too
     int64_t n_aborts;
+    int64_t n_producers;         // that took over from one that could not go on
+    int64_t n_rejoins;           // consumers, likewise
     int64_t n_rebalances;        // partitions assigned
     int64_t n_pauses, n_resumes; // of partitions, each one counted
     int64_t n_rewinds;           // partitions that were made to fetch again

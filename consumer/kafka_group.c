@@ -9,6 +9,7 @@
 
 enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions go
+    NAMESAKE_MS = 60000,       // expelled twice within: another worker goes by our name
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
 };
 
@@ -78,8 +79,8 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
 
 // ---- partitions come ----
 
-static enum status restart_map(const struct kafka_transport *kafka, struct offset_map *map,
-                               const rd_kafka_topic_partition_t *committed, struct error *error)
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+                              const rd_kafka_topic_partition_t *committed, struct error *error)
 {
     struct text metadata = {committed->metadata, committed->metadata_size};
     enum status status = offset_map_restart(map, committed->offset, metadata, error);
@@ -95,8 +96,8 @@ static enum status restart_map(const struct kafka_transport *kafka, struct offse
 
 // librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
 // or one that died, which the broker ends after transaction.timeout.ms.
-static enum status read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
-                                  int timeout_ms, struct error *error)
+enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                 int timeout_ms, struct error *error)
 {
     rd_kafka_resp_err_t code = rd_kafka_committed(kafka->consumer.rk, list, timeout_ms);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
@@ -138,12 +139,12 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
     for (int32_t i = 0; i < n_partitions && i < KAFKA_PARTITIONS_MAX; i++)
         add_partition(list, kafka, i);
     if (list->cnt > 0)
-        status = read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
-            status = restart_map(kafka, &map, &list->elems[i], error);
+            status = kafka_restart_map(kafka, &map, &list->elems[i], error);
     }
     rd_kafka_topic_partition_list_destroy(list);
     return status;
@@ -162,7 +163,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     if (is_committed)
         status = check_end(kafka, committed, kafka_remaining_ms(deadline_ms), error);
     if (status == STATUS_OK && is_committed)
-        status = restart_map(kafka, &partition->map, committed, error);
+        status = kafka_restart_map(kafka, &partition->map, committed, error);
     if (status != STATUS_OK)
         return status;
     if (!is_committed && partition->map.watermark == OFFSET_UNKNOWN)
@@ -217,7 +218,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
     if (status == STATUS_OK && list->cnt > 0)
-        status = read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
         status = begin_partition(kafka, &list->elems[i], deadline, error);
     if (status == STATUS_OK)
@@ -258,7 +259,7 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
     }
 }
 
-static void revoke(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
+static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
     int64_t deadline = kafka_now_ms() + REVOKE_TIMEOUT_MS;
@@ -287,7 +288,7 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
     if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
-        revoke(kafka, list);
+        give_partitions(kafka, list);
         return;
     }
     drop_assigned(kafka);
@@ -295,4 +296,68 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
     struct error error;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_begin_assigned(kafka, LOCAL_TIMEOUT_MS, &error); // else the next poll goes on with it
+}
+
+// ---- joining ----
+
+enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
+{
+    static const uint64_t one = 1;
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
+    if (!conf)
+        return error->status;
+    rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
+    kafka->consumer.owner = kafka;
+    enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
+    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+    rd_kafka_queue_destroy(queue);
+    return STATUS_OK;
+}
+
+enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->consumer.rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
+    kafka->subscribed = true;
+    return STATUS_OK;
+}
+
+static void forget_group(struct kafka_transport *kafka)
+{
+    drop_assigned(kafka);
+    if (kafka->membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka->membership = NULL;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (partition)
+            partition->owned = partition->paused = partition->at_end = partition->rewind = false;
+    }
+}
+
+// A static member whose session ran out while the broker was away can come back and find its name taken by
+// its own earlier attempt (librdkafka 2.0.2). A new consumer takes the name for good, unless a namesake
+// lives: it would be expelled again soon.
+enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
+{
+    int64_t now = kafka_now_ms();
+    kafka->is_expelled = false;
+    if (kafka->rejoined_ms && now - kafka->rejoined_ms < NAMESAKE_MS) {
+        error->status = STATUS_RESTART;
+        return kafka_stop(kafka, error);
+    }
+    kafka->rejoined_ms = now;
+    forget_group(kafka);
+    kafka_handle_close(&kafka->consumer, now + LOCAL_TIMEOUT_MS);
+    kafka->subscribed = false;
+    kafka->figures.n_rejoins++;
+    enum status status = kafka_group_open(kafka, error);
+    return status == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
 }

@@ -277,7 +277,8 @@ void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 
 void kafka_handle_serve(struct kafka_handle *handle)
 {
-    rd_kafka_poll(handle->rk, 0);
+    if (handle->rk)
+        rd_kafka_poll(handle->rk, 0);
 }
 
 // ---- errors ----

@@ -3,12 +3,13 @@
 //
 //   call          answers     then
 //   -------------------------------------------------------------------------------------------------
-//   any           fatal       fenced by another worker of our name, or worse: only a new process can go on
-//   before        abort       rebalanced meanwhile, a record refused: abort, and the caller commits again
-//   the commit    retriable   again until the deadline, then abort
-//   the commit    abort       abort
-//   itself        retriable   again until the deadline, then it is in doubt: nothing else happens before
-//                             a later call has learned what became of it
+//   before        retriable   again until the deadline, then abort
+//   the commit    abort       rebalanced meanwhile, a record refused: abort, and the caller commits again
+//   the commit    retriable   again until the deadline, then it is in doubt: nothing else happens before
+//   itself                    a later call has learned what became of it
+//                 abort       as above
+//   any           fatal       a new producer takes over, and learns from the group's offsets what became
+//                             of the transaction; but fenced by a namesake: the process must end
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/kafka_fault.h"
@@ -18,17 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ABORT_TIMEOUT_MS = 3000,
-    QUEUE_FULL_WAIT_MS = 10,
-    RECORD_OVERHEAD_BYTES =
-        128, // record batch header (61) and a record's own lengths, Kafka protocol, record batch
-    HEADER_OVERHEAD_BYTES = 10, // its two lengths
-};
+enum { ABORT_TIMEOUT_MS = 3000 };
 
 // ---- what librdkafka answers ----
 
-enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_FATAL };
+enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_BROKEN };
 
 // For a call that must be made at least once.
 static int call_ms(int64_t deadline_ms)
@@ -37,24 +32,42 @@ static int call_ms(int64_t deadline_ms)
     return remaining > 0 ? remaining : 1;
 }
 
+// The coordinator fences whoever holds a transaction open for longer than transaction.timeout.ms, and whoever
+// bears a name that a newer producer took. Only the second must not happen: it means that two workers share a
+// slot.
+static bool is_namesake(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
+{
+    int64_t open_ms = kafka_now_ms() - kafka->transaction.began_ms;
+    return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
+           open_ms < kafka->transaction_timeout_ms / 2;
+}
+
 // Takes the fault over.
 static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                           struct error *error)
 {
     if (!fault)
         return OUTCOME_DONE;
-    enum outcome outcome = rd_kafka_error_is_fatal(fault)             ? OUTCOME_FATAL
+    enum outcome outcome = rd_kafka_error_is_fatal(fault)             ? OUTCOME_BROKEN
                            : rd_kafka_error_txn_requires_abort(fault) ? OUTCOME_ABORT
                            : rd_kafka_error_is_retriable(fault)       ? OUTCOME_RETRY
                                                                       : OUTCOME_ABORT;
-    bool fenced = rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED;
-    error_set(
-        error, outcome == OUTCOME_FATAL ? STATUS_RESTART : STATUS_RETRY, ERROR_BROKER,
-        "Kafka at %s: %s: %s%s", kafka->config->brokers, what, rd_kafka_error_string(fault),
-        fenced ? " (another worker goes by our name, or we were away for longer than transaction.timeout.ms)"
-               : "");
+    error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
+              rd_kafka_error_string(fault));
+    if (is_namesake(kafka, fault)) {
+        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker goes by our name, %s",
+                  kafka->config->brokers, what, kafka->id);
+        kafka_stop(kafka, error);
+    }
     rd_kafka_error_destroy(fault);
     return outcome;
+}
+
+// The producer can't go on. A new one can, once it has learned what became of the transaction.
+static enum status give_up_producer(struct kafka_transport *kafka, const struct error *error)
+{
+    kafka->transaction.phase = TRANSACTION_BROKEN;
+    return error->status;
 }
 
 // ---- entries ----
@@ -191,156 +204,13 @@ static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t 
     }
 }
 
-// ---- records ----
-
-struct outgoing {
-    rd_kafka_topic_t *topic;
-    const char *topic_name;
-    size_t bytes_max;
-    struct text key, value;       // data NULL: none
-    const struct header *headers; // of the job, passed through whole
-    int32_t n_headers;
-    const struct record_headers *own;
-};
-
-static size_t header_bytes(const struct header *headers, int32_t n_headers)
-{
-    size_t bytes = 0;
-    for (int32_t i = 0; i < n_headers; i++)
-        bytes += headers[i].name.size + headers[i].value.size + HEADER_OVERHEAD_BYTES;
-    return bytes;
-}
-
-static bool fits(const struct outgoing *record)
-{
-    size_t bytes = record->key.size + record->value.size + RECORD_OVERHEAD_BYTES +
-                   header_bytes(record->headers, record->n_headers) +
-                   header_bytes(record->own->items, record->own->n_items);
-    return bytes <= record->bytes_max;
-}
-
-static void add_headers(rd_kafka_headers_t *list, const struct header *headers, int32_t n_headers)
-{
-    for (int32_t i = 0; i < n_headers; i++)
-        rd_kafka_header_add(list, headers[i].name.data, (ssize_t)headers[i].name.size, headers[i].value.data,
-                            (ssize_t)headers[i].value.size);
-}
-
-static enum status produce(struct kafka_transport *kafka, const struct outgoing *record, int64_t deadline_ms,
-                           struct error *error)
-{
-    rd_kafka_headers_t *headers = rd_kafka_headers_new((size_t)(record->n_headers + record->own->n_items));
-    add_headers(headers, record->headers, record->n_headers);
-    add_headers(headers, record->own->items, record->own->n_items);
-    for (;;) {
-        rd_kafka_resp_err_t code = rd_kafka_producev(
-            kafka->producer.rk, RD_KAFKA_V_RKT(record->topic),
-            RD_KAFKA_V_KEY(record->key.data, record->key.size),
-            RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
-            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-            return STATUS_OK;
-        if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL && kafka_remaining_ms(deadline_ms) > 0) {
-            rd_kafka_poll(kafka->producer.rk, QUEUE_FULL_WAIT_MS);
-            continue;
-        }
-        rd_kafka_headers_destroy(headers);
-        return kafka_error_set(error, STATUS_RETRY, &kafka->producer, record->topic_name, code);
-    }
-}
-
-static enum status encode_result(struct kafka_transport *kafka, const struct job *job, enum encoding encoding,
-                                 struct outgoing *record, struct error *error)
-{
-    buffer_clear(&kafka->value);
-    result_encode(job, encoding, &kafka->value);
-    headers_of_result(&kafka->headers, job, encoding, kafka->config->worker, kafka_time_us());
-    record->value = (struct text){kafka->value.data, kafka->value.size};
-    if (!kafka->value.failed)
-        return STATUS_OK;
-    kafka->value.failed = false;
-    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
-}
-
-// A result that is too large fails every transaction it is in: an error result takes its place.
-static enum status shrink_result(struct kafka_transport *kafka, struct job *job, enum encoding encoding,
-                                 struct outgoing *record, struct error *error)
-{
-    struct error too_large;
-    error_set(
-        &too_large, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
-        "the result's %zu bytes do not fit topic %s, which takes %zu bytes a record (max.message.bytes)",
-        record->value.size, record->topic_name, record->bytes_max);
-    kafka->figures.n_oversize++;
-    job_fail(job, &too_large);
-    enum status status = encode_result(kafka, job, encoding, record, error);
-    if (status != STATUS_OK || fits(record))
-        return status;
-    // Key, trace or warnings are to blame; what is left fits KAFKA_TOPIC_BYTES_MIN.
-    record->key = (struct text){0};
-    job->result.n_warnings = 0;
-    job->source.n_headers = 0;
-    return encode_result(kafka, job, encoding, record, error);
-}
-
-static enum status publish_result(struct kafka_transport *kafka, struct job *job, enum encoding encoding,
-                                  int64_t deadline_ms, struct error *error)
-{
-    struct outgoing record = {
-        kafka->results, kafka->config->results, kafka->results_bytes_max, job->source.key, {0}, NULL, 0,
-        &kafka->headers};
-    struct error unreadable;
-    if (result_check(job, &unreadable) != STATUS_OK)
-        job_fail(job, &unreadable);
-    enum status status = encode_result(kafka, job, encoding, &record, error);
-    if (status == STATUS_OK && !fits(&record))
-        status = shrink_result(kafka, job, encoding, &record, error);
-    return status == STATUS_OK ? produce(kafka, &record, deadline_ms, error) : status;
-}
-
-// The record as it came, with headers that say why it is here. Where the topic does not take it whole, its
-// place in the jobs topic still tells where to find it.
-static enum status publish_dead_letter(struct kafka_transport *kafka, struct job *job, int64_t deadline_ms,
-                                       struct error *error)
-{
-    const struct job_source *source = &job->source;
-    struct outgoing record = {kafka->dead,    kafka->config->dead, kafka->dead_bytes_max, source->key,
-                              source->record, source->headers,     source->n_headers,     &kafka->headers};
-    int64_t now_us = kafka_time_us();
-    headers_of_dead_letter(&kafka->headers, job, NULL, now_us);
-    if (!fits(&record)) {
-        kafka->figures.n_oversize++;
-        record.value = (struct text){0};
-        headers_of_dead_letter(&kafka->headers, job, "value", now_us);
-    }
-    if (!fits(&record)) {
-        record.key = (struct text){0};
-        record.n_headers = 0;
-        headers_of_dead_letter(&kafka->headers, job, "value, key, headers", now_us);
-    }
-    return produce(kafka, &record, deadline_ms, error);
-}
-
-// A record that could not be decoded, or that crashed workers, and one without a name to answer to.
-static bool is_dead_letter(const struct job *job)
-{
-    return job->source.record.data || job->job_id.size == 0;
-}
-
 static enum status publish(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                            const enum fate *fates, int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
-        if (fates[i] != FATE_PUBLISH)
-            continue;
-        const struct job_source *source = &jobs[i]->source;
-        const struct partition *partition = partition_find(&kafka->partitions, source->partition);
-        if (is_dead_letter(jobs[i]))
-            status = publish_dead_letter(kafka, jobs[i], deadline_ms, error);
-        if (status == STATUS_OK && jobs[i]->job_id.size > 0)
-            status = publish_result(kafka, jobs[i], partition_encoding(partition, source->offset),
-                                    deadline_ms, error);
+        if (fates[i] == FATE_PUBLISH)
+            status = kafka_publish_job(kafka, jobs[i], deadline_ms, error);
     }
     return status;
 }
@@ -446,13 +316,20 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
-    if (outcome != OUTCOME_DONE) {
-        error->status = STATUS_RESTART; // neither aborted nor to be aborted again
-        return kafka_stop(kafka, error);
-    }
+    if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
+        return give_up_producer(kafka, error);
     kafka->figures.n_aborts++;
     clear(&kafka->transaction);
     return STATUS_OK;
+}
+
+// Aborts because of `error`, which is what the caller is told.
+static enum status abort_because(struct kafka_transport *kafka, struct error *error)
+{
+    struct error abort_error;
+    if (abort_it(kafka, kafka_now_ms() + ABORT_TIMEOUT_MS, &abort_error) == STATUS_RESTART)
+        *error = abort_error;
+    return error->status;
 }
 
 static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
@@ -463,15 +340,10 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
         outcome = judge(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
                         "committing a transaction", error);
     } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
-    if (outcome == OUTCOME_FATAL)
-        return kafka_stop(kafka, error);
-    if (outcome == OUTCOME_ABORT) {
-        struct error why = *error;
-        enum status status = abort_it(kafka, kafka_now_ms() + ABORT_TIMEOUT_MS, error);
-        if (status == STATUS_OK)
-            *error = why;
-        return status == STATUS_OK ? STATUS_RETRY : status;
-    }
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
+    if (outcome == OUTCOME_ABORT)
+        return abort_because(kafka, error);
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
     kafka_fault_point(KAFKA_COMMITTED);
@@ -479,17 +351,78 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     return STATUS_OK;
 }
 
+// What the group has committed tells which entries were published, by this transaction or, if partitions went
+// away since, by others.
+static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                     const struct offset_map *map)
+{
+    struct transaction *transaction = &kafka->transaction;
+    struct partition *partition = partition_find(&kafka->partitions, committed->partition);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        struct transaction_entry entry = transaction->entries[i];
+        bool published = entry.partition != committed->partition || offset_map_is_finished(map, entry.offset);
+        if (published)
+            transaction->entries[n_kept++] = entry;
+        if (published && entry.partition == committed->partition &&
+            offset_map_is_running(&partition->map, entry.offset))
+            offset_map_finish(&partition->map, entry.offset);
+    }
+    transaction->n_entries = n_kept;
+    if (partition->owned && committed->offset >= 0)
+        partition->committed = committed->offset;
+}
+
+static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(kafka->transaction.offsets);
+    enum status status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
+        struct offset_map map;
+        offset_map_init(&map);
+        if (list->elems[i].offset >= 0)
+            status = kafka_restart_map(kafka, &map, &list->elems[i], error);
+        if (status == STATUS_OK)
+            sort_out(kafka, &list->elems[i], &map);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    if (status == STATUS_OK && keep_untold(&kafka->transaction, error) == STATUS_OK)
+        return STATUS_OK;
+    return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
+}
+
+static enum status replace_producer(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    enum status status = kafka_publish_open(kafka, call_ms(deadline_ms), error);
+    if (status == STATUS_RETRY)
+        return status;
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    kafka->figures.n_producers++;
+    kafka->transaction.phase = TRANSACTION_UNKNOWN;
+    return STATUS_OK;
+}
+
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
     struct transaction *transaction = &kafka->transaction;
-    if (transaction->phase == TRANSACTION_ABORTING)
-        return abort_it(kafka, deadline_ms, error);
-    if (transaction->phase == TRANSACTION_NONE)
-        return STATUS_OK;
-    enum status status = commit_it(kafka, deadline_ms, error);
-    if (status == STATUS_OK)
-        return keep_untold(transaction, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
-    // Aborted after all: the jobs will be committed again.
+    enum status status = kafka->stopped.status;
+    if (status != STATUS_OK) {
+        *error = kafka->stopped;
+        return status;
+    }
+    if (transaction->phase == TRANSACTION_COMMITTING) {
+        status = commit_it(kafka, deadline_ms, error);
+        if (status == STATUS_OK)
+            return keep_untold(transaction, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+    } else if (transaction->phase == TRANSACTION_ABORTING) {
+        status = abort_it(kafka, deadline_ms, error);
+    }
+    if (transaction->phase == TRANSACTION_BROKEN)
+        status = replace_producer(kafka, deadline_ms, error);
+    if (transaction->phase == TRANSACTION_UNKNOWN)
+        status = learn_fate(kafka, deadline_ms, error);
+    // What was aborted will be committed again.
     return status == STATUS_RETRY && transaction->phase == TRANSACTION_NONE ? STATUS_OK : status;
 }
 
@@ -510,8 +443,8 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
             kafka->producer.rk, kafka->transaction.offsets, kafka->membership, call_ms(deadline_ms));
         outcome = judge(kafka, fault, "sending offsets", error);
     } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
-    if (outcome == OUTCOME_FATAL)
-        return kafka_stop(kafka, error);
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
     return outcome == OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
 }
 
@@ -523,11 +456,14 @@ static enum status run(struct kafka_transport *kafka, struct job *const *jobs, s
         clear(&kafka->transaction);
         return status;
     }
+    kafka->transaction.began_ms = kafka_now_ms();
     enum outcome outcome =
         judge(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
     if (outcome != OUTCOME_DONE) {
         clear(&kafka->transaction);
-        return outcome == OUTCOME_FATAL ? kafka_stop(kafka, error) : STATUS_RETRY;
+        return STATUS_RETRY;
     }
     kafka_fault_point(KAFKA_BEGUN);
     status = publish(kafka, jobs, n_jobs, fates, deadline_ms, error);
@@ -542,14 +478,7 @@ static enum status run(struct kafka_transport *kafka, struct job *const *jobs, s
             clear(&kafka->transaction);
         return status;
     }
-    if (kafka->stopped.status != STATUS_OK)
-        return status;
-    struct error why = *error;
-    enum status aborted = abort_it(kafka, kafka_now_ms() + ABORT_TIMEOUT_MS, error);
-    if (aborted == STATUS_RESTART)
-        return aborted;
-    *error = why;
-    return status;
+    return kafka->transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
 }
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
@@ -563,6 +492,9 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         *error = kafka->stopped;
         return error->status;
     }
+    if (kafka->consumer.is_down) // begun now, it would only run into its deadline
+        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
+                               RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
     if (status != STATUS_OK)
         return status;

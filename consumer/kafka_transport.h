@@ -16,6 +16,8 @@ enum transaction_phase {
     TRANSACTION_NONE,
     TRANSACTION_COMMITTING,
     TRANSACTION_ABORTING,
+    TRANSACTION_BROKEN,  // its producer can't go on; a new one must take over
+    TRANSACTION_UNKNOWN, // a new one has: what became of it stands in the group's offsets
 };
 
 struct transaction_entry {
@@ -27,6 +29,7 @@ struct transaction_entry {
 // Entries are sorted by partition and offset.
 struct transaction {
     enum transaction_phase phase;
+    int64_t began_ms;
     struct transaction_entry *entries;
     size_t n_entries;
     rd_kafka_topic_partition_list_t *offsets; // what it commits
@@ -56,12 +59,15 @@ struct kafka_transport {
     char id[SLOT_GROUP_BYTES_MAX + SLOT_ID_BYTES + 16]; // of the transaction and the group's member
     rd_kafka_topic_t *results, *dead;
     size_t results_bytes_max, dead_bytes_max;
+    int transaction_timeout_ms;
     int wake_file; // eventfd
 
     struct partition_table partitions;
     rd_kafka_topic_partition_list_t *assigned; // given to us, but its offsets are not read yet; NULL: none
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: we own nothing
     bool subscribed, paused;
+    bool is_expelled;                      // the consumer had a fatal error
+    int64_t rejoined_ms;                   // 0: never
     const struct transport_events *events; // during poll
 
     struct transaction transaction;
@@ -79,6 +85,12 @@ enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
 
 // ---- kafka_group.c ----
 
+enum status kafka_group_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// From now on partitions come and go.
+enum status kafka_group_join(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// With a new consumer, after a fatal error of the old one, which `error` tells. STATUS_RESTART: for the
+// second time within a minute.
+enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Begins with the assigned partitions: reads what the group committed of them. STATUS_RETRY: not now, call
@@ -90,6 +102,24 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
                                   struct error *error) WARN_UNUSED;
 // Pauses, resumes and rewinds partitions as they need it.
 void kafka_steer_partitions(struct kafka_transport *kafka);
+
+// The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
+enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                 int timeout_ms, struct error *error) WARN_UNUSED;
+// Starts a map at what was committed.
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+                              const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
+
+// ---- kafka_publish.c ----
+
+// Opens the producer, in place of one that is there. STATUS_RETRY: no coordinator now.
+enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
+                               struct error *error) WARN_UNUSED;
+void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
+// Hands a job's records to the producer: its result, and the record itself when it is a dead letter. A result
+// that is too large becomes an error result.
+enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, int64_t deadline_ms,
+                              struct error *error) WARN_UNUSED;
 
 // ---- kafka_transaction.c ----
 

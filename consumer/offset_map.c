@@ -96,6 +96,11 @@ bool offset_map_is_running(const struct offset_map *map, int64_t offset)
     return in_window(map, offset) && bit_get(map->running, offset);
 }
 
+bool offset_map_is_finished(const struct offset_map *map, int64_t offset)
+{
+    return offset < map->watermark || (in_window(map, offset) && bit_get(map->finished, offset));
+}
+
 static void stop_running(struct offset_map *map, int64_t offset)
 {
     assert(offset_map_is_running(map, offset));

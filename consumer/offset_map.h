@@ -55,6 +55,8 @@ void offset_map_restart_empty(struct offset_map *map, int64_t offset);
 
 enum delivery offset_map_deliver(struct offset_map *map, int64_t offset);
 bool offset_map_is_running(const struct offset_map *map, int64_t offset);
+// Below the watermark, or finished above it.
+bool offset_map_is_finished(const struct offset_map *map, int64_t offset);
 // A running offset is finished, or (`forget`) no longer anybody's: lost to another worker.
 void offset_map_finish(struct offset_map *map, int64_t offset);
 void offset_map_forget(struct offset_map *map, int64_t offset);
