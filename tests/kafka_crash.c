@@ -253,6 +253,27 @@ static void poll_until_shared(size_t n_first, size_t n_second)
     fail_msg("partitions are not shared %zu and %zu", n_first, n_second);
 }
 
+// Both work until all partitions are drained and nothing runs.
+static void finish_together(size_t n_partitions)
+{
+    struct member *members[] = {&first, &second};
+    for (int i = 0; i < 600; i++) {
+        bool done = n_partitions_of(&first) + n_partitions_of(&second) == n_partitions;
+        poll_both(500);
+        for (int j = 0; j < 2; j++) {
+            struct error error;
+            enum status status = member_commit_once(members[j], NULL, &error);
+            if (status != STATUS_OK && status != STATUS_RETRY)
+                fail_msg("%s", error.text);
+            done = done && members[j]->n_jobs == 0 &&
+                   members[j]->transport->impl->is_drained(members[j]->transport);
+        }
+        if (done)
+            return;
+    }
+    fail_msg("not finished");
+}
+
 static void assert_no_job_twice(const struct member *member)
 {
     for (size_t i = 0; i < member->n_jobs; i++) {
@@ -365,45 +386,104 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
     member_finish(&first);
 }
 
+// A worker that stood still (SIGSTOP, a machine asleep) does not know yet that its partitions went away.
+static void a_member_that_stood_still_publishes_nothing_that_others_did(void **state)
+{
+    static const struct kafka_property quick[] = {
+        {"session.timeout.ms", "2000"}, {"heartbeat.interval.ms", "200"}, {"max.poll.interval.ms", "2000"}};
+    enum { N_JOBS = 100 };
+    struct error error;
+    member_init(&first, brokers, "asleep");
+    memset(&second, 0, sizeof second);
+    make_topics(&first, 2);
+    fill(&first, 2, N_JOBS);
+    first.config.dynamic_membership = true;
+    first.config.properties = quick;
+    first.config.n_properties = 3;
+    member_open(&first);
+    member_receive(&first, N_JOBS + N_RUBBISH);
+    member_join(&second, &first);
+    second.config = first.config;
+    second.config.log_context = &second;
+    member_open(&second);
+    member_receive(&second, N_JOBS + N_RUBBISH); // once the first one's time is up
+    chosen_seed = 23;
+    member_commit(&second, by_chance);
+
+    enum status status = member_commit_once(&first, NULL, &error);
+    assert_int_equal(status, STATUS_RETRY);
+    assert_int_equal(first.n_published, 0);
+    finish_together(2);
+    assert_true(first.n_dropped > 0);
+    assert_one_record_each(first.config.results, "job-", N_JOBS);
+    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    member_close(&second);
+    member_finish(&first);
+}
+
 // ---- fencing ----
 
-static void a_worker_whose_name_another_one_takes_must_restart(void **state)
+// As if the store was copied to another machine: two workers with one slot.
+static void open_namesakes(const char *name)
 {
     char command[512];
-    struct error error;
-    member_init(&first, brokers, "fenced");
+    member_init(&first, brokers, name);
     make_topics(&first, 1);
     fill(&first, 1, 10);
     member_open(&first);
-    member_receive(&first, 15);
+    member_receive(&first, 10 + N_RUBBISH);
     member_join(&second, &first);
     strcpy(second.folder, "/tmp/sheaf-copy-XXXXXX");
     assert_non_null(mkdtemp(second.folder));
     snprintf(command, sizeof command, "cp %s/* %s", first.folder, second.folder);
     assert_int_equal(system(command), 0);
-    member_open(&second); // as if the store was copied to another machine
+    member_open(&second);
+}
 
-    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
-    assert_non_null(strstr(error.text, "another worker goes by our name"));
-    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
-    assert_int_equal(member_poll(&first, 10, &error), STATUS_RESTART);
-    member_receive(&second, 15);
+static void close_namesakes(void)
+{
+    member_receive(&second, 10 + N_RUBBISH);
     member_commit(&second, NULL);
     assert_one_record_each(first.config.results, "job-", 10);
     member_finish(&second);
     member_finish(&first);
 }
 
+static void a_worker_whose_name_another_one_takes_must_restart(void **state)
+{
+    struct error error;
+    open_namesakes("fenced");
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
+    assert_non_null(strstr(error.text, "another worker goes by our name"));
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
+    assert_int_equal(member_poll(&first, 10, &error), STATUS_RESTART);
+    close_namesakes();
+}
+
+static void of_two_members_of_one_name_one_goes_on(void **state)
+{
+    struct error error;
+    enum status status = STATUS_OK;
+    open_namesakes("namesakes");
+    for (int i = 0; i < 600 && status != STATUS_RESTART; i++) {
+        status = member_poll(&first, 10, &error);
+        assert_int_not_equal(member_poll(&second, 0, &(struct error){0}), STATUS_RESTART);
+    }
+    assert_int_equal(status, STATUS_RESTART);
+    assert_int_equal(kafka_transport_figures(first.transport)->n_rejoins, 1);
+    close_namesakes();
+}
+
 // ---- the broker goes ----
 
-static void a_broker_that_comes_back_finds_everything_going_on(void **state)
+static void outage(const char *name, const struct kafka_property *properties, size_t n_properties)
 {
-    if (!broker_is_ours())
-        skip();
     enum { N_JOBS = 60 };
     struct error error = {0};
     memset(&second, 0, sizeof second);
-    member_init(&first, brokers, "outage");
+    member_init(&first, brokers, name);
+    first.config.properties = properties;
+    first.config.n_properties = n_properties;
     make_topics(&first, 1);
     fill(&first, 1, N_JOBS);
     member_open(&first);
@@ -411,6 +491,10 @@ static void a_broker_that_comes_back_finds_everything_going_on(void **state)
     chosen_seed = 3;
     member_commit(&first, by_chance);
     broker_kill();
+    // It does not know yet, or does: either way the jobs stay with it.
+    size_t n_jobs = first.n_jobs;
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
+    assert_int_equal(first.n_jobs, n_jobs);
     for (int i = 0; i < 200 && member_poll(&first, 0, &error) == STATUS_OK; i++)
         continue;
     assert_int_equal(error.status, STATUS_RETRY);
@@ -419,31 +503,76 @@ static void a_broker_that_comes_back_finds_everything_going_on(void **state)
     member_receive(&first, N_JOBS + N_RUBBISH - first.n_published);
     member_commit(&first, NULL);
     assert_one_record_each(first.config.results, "job-", N_JOBS);
-    assert_int_equal(member_poll(&first, 10, &error), STATUS_OK);
+    if (member_poll(&first, 10, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
     member_finish(&first);
+}
+
+static void a_broker_that_comes_back_finds_everything_going_on(void **state)
+{
+    if (!broker_is_ours())
+        skip();
+    outage("outage", NULL, 0);
+}
+
+static void a_broker_away_for_longer_than_a_session_is_survived(void **state)
+{
+    static const struct kafka_property quick[] = {{"session.timeout.ms", "1500"},
+                                                  {"heartbeat.interval.ms", "200"}};
+    if (!broker_is_ours())
+        skip();
+    outage("session", quick, 2);
+}
+
+// Something happens between the coordinator's last answer and the commit.
+static void interrupt_commit(const char *name, const struct kafka_property *property,
+                             void (*interruption)(void))
+{
+    enum { N_JOBS = 60 };
+    struct error error;
+    member_init(&first, brokers, name);
+    first.config.properties = property;
+    first.config.n_properties = property ? 1 : 0;
+    make_topics(&first, 1);
+    fill(&first, 1, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS + N_RUBBISH);
+    fault = interruption;
+    fault_at = KAFKA_OFFSETS_SENT;
+    fault_countdown = 1;
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
+    if (interruption == broker_kill)
+        broker_restart();
+    member_commit(&first, NULL); // polls between its tries
+    assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
+    assert_int_equal(first.n_dropped, 0);
+    assert_one_record_each(first.config.results, "job-", N_JOBS);
+    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, 1);
+    member_receive(&first, 1);
+    member_commit(&first, NULL);
+    assert_one_record_each(first.config.results, "job-", N_JOBS + 1);
 }
 
 static void a_commit_in_doubt_is_cleared_up_and_told_of(void **state)
 {
     if (!broker_is_ours())
         skip();
-    enum { N_JOBS = 60 };
-    struct error error;
-    member_init(&first, brokers, "doubt");
-    make_topics(&first, 1);
-    fill(&first, 1, N_JOBS);
-    member_open(&first);
-    member_receive(&first, N_JOBS + N_RUBBISH);
-    fault = broker_kill;
-    fault_at = KAFKA_OFFSETS_SENT;
-    fault_countdown = 1;
-    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
-    broker_restart();
-    member_commit(&first, NULL); // polls between its tries
-    assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
-    assert_int_equal(first.n_dropped, 0);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
-    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    interrupt_commit("doubt", NULL, broker_kill);
+    member_finish(&first);
+}
+
+// As if the process was stopped there: the coordinator looks for transactions past their time every second
+// (ops/kafka/server.properties), or every ten by default.
+static void stand_still(void)
+{
+    sleep_ms(broker_is_ours() ? 4000 : 13000);
+}
+
+static void a_transaction_the_broker_gave_up_is_published_again(void **state)
+{
+    interrupt_commit("gave-up", &(struct kafka_property){"transaction.timeout.ms", "1000"}, stand_still);
+    assert_int_equal(kafka_transport_figures(first.transport)->n_producers, 1);
     member_finish(&first);
 }
 
@@ -477,9 +606,13 @@ int main(void)
         BROKER_TEST(running_jobs_are_adopted_or_dropped_when_partitions_move),
         BROKER_TEST(what_is_finished_is_committed_before_partitions_go),
         BROKER_TEST(commits_wait_while_the_group_is_rebalanced),
+        BROKER_TEST(a_member_that_stood_still_publishes_nothing_that_others_did),
         BROKER_TEST(a_worker_whose_name_another_one_takes_must_restart),
+        BROKER_TEST(of_two_members_of_one_name_one_goes_on),
         BROKER_TEST(a_broker_that_comes_back_finds_everything_going_on),
+        BROKER_TEST(a_broker_away_for_longer_than_a_session_is_survived),
         BROKER_TEST(a_commit_in_doubt_is_cleared_up_and_told_of),
+        BROKER_TEST(a_transaction_the_broker_gave_up_is_published_again),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, start, stop);
