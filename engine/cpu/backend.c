@@ -260,7 +260,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
         *error = backend->error;
         return error->status;
     }
-    if (results)
+    if (results && step->n_outputs > 0)
         memcpy(results, backend->results, (size_t)step->n_outputs * sizeof *results);
     return STATUS_OK;
 }
