@@ -1,7 +1,7 @@
 // The attention kernels over vectors of 16 floats (attention.h says what they compute). Included by
 // attention_plain.c, attention_avx2.c and attention_avx512.c after their lanes_*.h. They define:
 //   ATTENTION_KERNELS   name of the function that fills the table
-//   TILE_QUERIES        how many queries are taken at a time, at most ATTENTION_QUERIES
+//   TILE_QUERIES        how many queries are taken at a time: 1, 4 or 8
 //   TILE_VECTORS(n)     for n queries, how many vectors (of 16 positions' scores or of 16 dimensions' sums)
 //   each
 // n * TILE_VECTORS(n) sums stay in registers: enough in flight to hide the latency of a multiply-add.
@@ -129,89 +129,85 @@ ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, bool
         values_tile(work, n_queries, d, 1, narrow);
 }
 
-// The count of queries becomes a constant. Counts above TILE_QUERIES don't come.
+// The count of queries becomes a constant: those that next_count gives.
 ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, bool narrow)
 {
-    switch (n_queries < TILE_QUERIES ? n_queries : TILE_QUERIES) {
+    switch (n_queries) {
     case 1:
         scores_of(work, 1, narrow);
         break;
     case 2:
-        scores_of(work, 2, narrow);
+        if (TILE_QUERIES >= 2)
+            scores_of(work, 2, narrow);
         break;
     case 3:
-        scores_of(work, 3, narrow);
+        if (TILE_QUERIES >= 3)
+            scores_of(work, 3, narrow);
         break;
     case 4:
-        scores_of(work, 4, narrow);
-        break;
-    case 5:
-        scores_of(work, 5, narrow);
-        break;
-    case 6:
-        scores_of(work, 6, narrow);
-        break;
-    case 7:
-        scores_of(work, 7, narrow);
+        if (TILE_QUERIES >= 4)
+            scores_of(work, 4, narrow);
         break;
     case 8:
-        scores_of(work, 8, narrow);
+        if (TILE_QUERIES >= 8)
+            scores_of(work, 8, narrow);
         break;
     }
 }
 
 ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, bool narrow)
 {
-    switch (n_queries < TILE_QUERIES ? n_queries : TILE_QUERIES) {
+    switch (n_queries) {
     case 1:
         values_of(work, 1, narrow);
         break;
     case 2:
-        values_of(work, 2, narrow);
+        if (TILE_QUERIES >= 2)
+            values_of(work, 2, narrow);
         break;
     case 3:
-        values_of(work, 3, narrow);
+        if (TILE_QUERIES >= 3)
+            values_of(work, 3, narrow);
         break;
     case 4:
-        values_of(work, 4, narrow);
-        break;
-    case 5:
-        values_of(work, 5, narrow);
-        break;
-    case 6:
-        values_of(work, 6, narrow);
-        break;
-    case 7:
-        values_of(work, 7, narrow);
+        if (TILE_QUERIES >= 4)
+            values_of(work, 4, narrow);
         break;
     case 8:
-        values_of(work, 8, narrow);
+        if (TILE_QUERIES >= 8)
+            values_of(work, 8, narrow);
         break;
     }
 }
 
-// Parts of TILE_QUERIES or fewer, as even as can be.
+// How many of the queries come next: TILE_QUERIES, or 4 or fewer, as even as can be.
+static inline int next_count(int n_queries)
+{
+    if (n_queries >= TILE_QUERIES)
+        return TILE_QUERIES;
+    int n_parts = (n_queries + 3) / 4;
+    return (n_queries + n_parts - 1) / n_parts;
+}
+
 ALWAYS_INLINE void scores(struct scores_work work, int n_queries, bool narrow)
 {
-    for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
-        int n = (n_queries + n_parts - 1) / n_parts;
+    for (int n; n_queries > 0; n_queries -= n) {
+        n = next_count(n_queries);
         scores_count(&work, n, narrow);
         work.keys.ahead = work.keys.items; // once is enough
         work.queries += n;
         work.scores += n * ATTENTION_SEGMENT;
-        n_queries -= n;
     }
 }
 
 ALWAYS_INLINE void values(struct values_work work, int n_queries, bool narrow)
 {
-    for (int n_parts = (n_queries + TILE_QUERIES - 1) / TILE_QUERIES; n_parts > 0; n_parts--) {
-        int n = (n_queries + n_parts - 1) / n_parts;
+    for (int n; n_queries > 0; n_queries -= n) {
+        n = next_count(n_queries);
         values_count(&work, n, narrow);
         work.values.ahead = work.values.items;
         work.weights += n * ATTENTION_SEGMENT;
         work.out += (size_t)n * (size_t)work.width;
-        n_queries -= n;
     }
 }
 

@@ -15,45 +15,53 @@ struct lanes {
     float at[LANES];
 };
 
+// Where fmaf is a call, it costs more than a call of these, and compilers that insert checks take minutes
+// over thousands of inlined copies.
+#if defined(__FP_FAST_FMAF)
+#define PLAIN static inline
+#else
+#define PLAIN __attribute__((noinline, unused)) static
+#endif
+
 #define LANES_EACH(expression)                                                                               \
     struct lanes result;                                                                                     \
     for (int i = 0; i < LANES; i++)                                                                          \
         result.at[i] = (expression);                                                                         \
     return result
 
-static inline struct lanes lanes_set(float x)
+PLAIN struct lanes lanes_set(float x)
 {
     LANES_EACH(x);
 }
 
-static inline struct lanes lanes_load(const float *x)
+PLAIN struct lanes lanes_load(const float *x)
 {
     LANES_EACH(x[i]);
 }
 
 // The first n items; zeros follow.
-static inline struct lanes lanes_load_first(const float *x, int n)
+PLAIN struct lanes lanes_load_first(const float *x, int n)
 {
     LANES_EACH(i < n ? x[i] : 0.0f);
 }
 
-static inline struct lanes lanes_load_f16(const uint16_t *x)
+PLAIN struct lanes lanes_load_f16(const uint16_t *x)
 {
     LANES_EACH(half_to_float(x[i]));
 }
 
-static inline void lanes_store(float *out, struct lanes x)
+PLAIN void lanes_store(float *out, struct lanes x)
 {
     memcpy(out, x.at, sizeof x.at);
 }
 
-static inline void lanes_store_first(float *out, struct lanes x, int n)
+PLAIN void lanes_store_first(float *out, struct lanes x, int n)
 {
     memcpy(out, x.at, (size_t)n * sizeof *out);
 }
 
 // IEEE 754 binary16, ties to even; too large becomes infinity.
-static inline uint16_t lanes_half_from_float(float x)
+PLAIN uint16_t lanes_half_from_float(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, 4);
@@ -75,80 +83,80 @@ static inline uint16_t lanes_half_from_float(float x)
     return (uint16_t)(sign | ((rounded - (112u << 23)) >> 13));
 }
 
-static inline void lanes_store_f16(uint16_t *out, struct lanes x)
+PLAIN void lanes_store_f16(uint16_t *out, struct lanes x)
 {
     for (int i = 0; i < LANES; i++)
         out[i] = lanes_half_from_float(x.at[i]);
 }
 
-static inline struct lanes lanes_add(struct lanes a, struct lanes b)
+PLAIN struct lanes lanes_add(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] + b.at[i]);
 }
 
-static inline struct lanes lanes_subtract(struct lanes a, struct lanes b)
+PLAIN struct lanes lanes_subtract(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] - b.at[i]);
 }
 
-static inline struct lanes lanes_multiply(struct lanes a, struct lanes b)
+PLAIN struct lanes lanes_multiply(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] * b.at[i]);
 }
 
-static inline struct lanes lanes_divide(struct lanes a, struct lanes b)
+PLAIN struct lanes lanes_divide(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] / b.at[i]);
 }
 
 // a * b + c, rounded once
-static inline struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
+PLAIN struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
 {
     LANES_EACH(fmaf(a.at[i], b.at[i], c.at[i]));
 }
 
 // a * b - c, rounded once
-static inline struct lanes lanes_fma_minus(struct lanes a, struct lanes b, struct lanes c)
+PLAIN struct lanes lanes_fma_minus(struct lanes a, struct lanes b, struct lanes c)
 {
     LANES_EACH(fmaf(a.at[i], b.at[i], -c.at[i]));
 }
 
 // a > b ? a : b; so b when either is NaN
-static inline struct lanes lanes_larger(struct lanes a, struct lanes b)
+PLAIN struct lanes lanes_larger(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] > b.at[i] ? a.at[i] : b.at[i]);
 }
 
 // a < b ? x : y
-static inline struct lanes lanes_if_less(struct lanes a, struct lanes b, struct lanes x, struct lanes y)
+PLAIN struct lanes lanes_if_less(struct lanes a, struct lanes b, struct lanes x, struct lanes y)
 {
     LANES_EACH(a.at[i] < b.at[i] ? x.at[i] : y.at[i]);
 }
 
 // a is NaN ? a : x
-static inline struct lanes lanes_if_nan(struct lanes a, struct lanes x)
+PLAIN struct lanes lanes_if_nan(struct lanes a, struct lanes x)
 {
     LANES_EACH(a.at[i] != a.at[i] ? a.at[i] : x.at[i]);
 }
 
 // begin <= i < end ? x : y
-static inline struct lanes lanes_if_within(int begin, int end, struct lanes x, struct lanes y)
+PLAIN struct lanes lanes_if_within(int begin, int end, struct lanes x, struct lanes y)
 {
     LANES_EACH(begin <= i && i < end ? x.at[i] : y.at[i]);
 }
 
-static inline struct lanes lanes_absolute(struct lanes x)
+PLAIN struct lanes lanes_absolute(struct lanes x)
 {
     LANES_EACH(fabsf(x.at[i]));
 }
 
-static inline struct lanes lanes_copy_sign(struct lanes x, struct lanes sign)
+PLAIN struct lanes lanes_copy_sign(struct lanes x, struct lanes sign)
 {
     LANES_EACH(copysignf(x.at[i], sign.at[i]));
 }
 
 // x * 2^n, where the lowest bits of `n_bits`, taken as integers, are n. The result must be a normal number.
-static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
+PLAIN struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
 {
     for (int i = 0; i < LANES; i++) {
         uint32_t bits, n;
@@ -161,7 +169,7 @@ static inline struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_b
 }
 
 // The float whose exponent field is the lowest bits of x's: 2^(n - 127) for n in 1..254.
-static inline struct lanes lanes_exponent_from_bits(struct lanes x)
+PLAIN struct lanes lanes_exponent_from_bits(struct lanes x)
 {
     for (int i = 0; i < LANES; i++) {
         uint32_t bits;
@@ -173,30 +181,29 @@ static inline struct lanes lanes_exponent_from_bits(struct lanes x)
 }
 
 // Neighbours exchanged: items 1, 0, 3, 2, ...
-static inline struct lanes lanes_swap_pairs(struct lanes x)
+PLAIN struct lanes lanes_swap_pairs(struct lanes x)
 {
     LANES_EACH(x.at[i ^ 1]);
 }
 
-static inline struct lanes lanes_even_twice(struct lanes x) // items 0, 0, 2, 2, ...
+PLAIN struct lanes lanes_even_twice(struct lanes x) // items 0, 0, 2, 2, ...
 {
     LANES_EACH(x.at[i & ~1]);
 }
 
-static inline struct lanes lanes_odd_twice(struct lanes x) // items 1, 1, 3, 3, ...
+PLAIN struct lanes lanes_odd_twice(struct lanes x) // items 1, 1, 3, 3, ...
 {
     LANES_EACH(x.at[i | 1]);
 }
 
 // Even items: a * b - c, odd items: a * b + c; rounded once.
-static inline struct lanes lanes_fma_alternating(struct lanes a, struct lanes b, struct lanes c)
+PLAIN struct lanes lanes_fma_alternating(struct lanes a, struct lanes b, struct lanes c)
 {
     LANES_EACH(fmaf(a.at[i], b.at[i], i % 2 ? c.at[i] : -c.at[i]));
 }
 
 // From 16 pairs in two vectors: their first and second members.
-static inline void lanes_split_pairs(struct lanes low, struct lanes high, struct lanes *first,
-                                     struct lanes *second)
+PLAIN void lanes_split_pairs(struct lanes low, struct lanes high, struct lanes *first, struct lanes *second)
 {
     struct lanes a, b;
     for (int i = 0; i < LANES / 2; i++) {
@@ -210,7 +217,7 @@ static inline void lanes_split_pairs(struct lanes low, struct lanes high, struct
 }
 
 // 8 apart, 4, 2, 1.
-static inline float lanes_sum(struct lanes x)
+PLAIN float lanes_sum(struct lanes x)
 {
     for (int apart = LANES / 2; apart > 0; apart /= 2)
         for (int i = 0; i < apart; i++)
@@ -218,7 +225,7 @@ static inline float lanes_sum(struct lanes x)
     return x.at[0];
 }
 
-static inline float lanes_largest(struct lanes x)
+PLAIN float lanes_largest(struct lanes x)
 {
     for (int apart = LANES / 2; apart > 0; apart /= 2)
         for (int i = 0; i < apart; i++)
