@@ -4,14 +4,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 enum { N_INPUTS = 2048, REPETITIONS = 5, ROWS_MAX = 512 };
-// Few rows wait for memory, as they do in a model: twice a large L3. Many rows take a usual matrix, so that one run is
-// short enough not to be interrupted.
+// Few rows wait for memory, as they do in a model: twice a large L3. Many rows take a usual matrix, so that
+// one run is short enough not to be interrupted.
 enum { WEIGHT_BYTES = 64 << 20, SMALL_WEIGHT_BYTES = 4 << 20, FEW_ROWS = 16 };
 
 static double now_s(void)
@@ -27,79 +28,49 @@ struct limits {
     double memory;               // GB/s read
 };
 
-// A register-only loop: 8 chains of 12, enough to hide any latency. The compiler must neither drop nor merge them.
-#define KEEP(chains)                                                                                                  \
-    for (int i_ = 0; i_ < 12; i_++)                                                                                 \
-    __asm__ volatile("" : "+v"((chains)[i_]))
-
 enum { LOOPS = 200000, CHAINS = 12 };
 
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512vnni"))) static void spin_int8_avx512(void *context, int index, int thread)
-{
-    __m512i sums[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
-    for (int i = 0; i < CHAINS; i++)
-        sums[i] = _mm512_set1_epi32(i);
-    for (int n = 0; n < LOOPS; n++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
-        __asm__ volatile("" : "+v"(a), "+v"(b));
+// A task that only multiplies, in registers: 12 chains, enough to hide any latency. The empty statement makes
+// the compiler believe that the operands change, so that nothing is folded or moved out.
+#define SPIN(name, features, type, start, operand, operation)                                                \
+    __attribute__((target(features))) static void name(void *context, int index, int thread)                 \
+    {                                                                                                        \
+        type a = operand, b = operand;                                                                       \
+        type s0 = start, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;                                        \
+        type s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;                                         \
+        __asm__ volatile("" : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5));                   \
+        __asm__ volatile("" : "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));                 \
+        for (int n = 0; n < LOOPS; n++) {                                                                    \
+            __asm__ volatile("" : "+v"(a), "+v"(b));                                                         \
+            s0 = operation(s0, a, b), s1 = operation(s1, a, b), s2 = operation(s2, a, b);                    \
+            s3 = operation(s3, a, b), s4 = operation(s4, a, b), s5 = operation(s5, a, b);                    \
+            s6 = operation(s6, a, b), s7 = operation(s7, a, b), s8 = operation(s8, a, b);                    \
+            s9 = operation(s9, a, b), s10 = operation(s10, a, b), s11 = operation(s11, a, b);                \
+        }                                                                                                    \
+        __asm__ volatile("" : : "v"(s0), "v"(s1), "v"(s2), "v"(s3), "v"(s4), "v"(s5));                       \
+        __asm__ volatile("" : : "v"(s6), "v"(s7), "v"(s8), "v"(s9), "v"(s10), "v"(s11));                     \
     }
-    _Pragma("GCC unroll 12") KEEP(sums);
+
+#define BFLOAT_ADD(sum, a, b)      _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b))
+#define SINGLE_ADD(sum, a, b)      _mm512_fmadd_ps(a, b, sum)
+#define SINGLE_ADD_AVX2(sum, a, b) _mm256_fmadd_ps(a, b, sum)
+// AVX2 has no int8 dot product; its limit is the pair of multiplications that stands for one.
+#define INT8_ADD_AVX2(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, sum), b))
+
+SPIN(spin_int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), _mm512_set1_epi8(3),
+     _mm512_dpbusd_epi32)
+SPIN(spin_single_avx512, "avx512f", __m512, _mm512_setzero_ps(), _mm512_set1_ps(1.0f), SINGLE_ADD)
+SPIN(spin_int8_avx2, "avx2", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(1), INT8_ADD_AVX2)
+SPIN(spin_single_avx2, "avx2,fma", __m256, _mm256_setzero_ps(), _mm256_set1_ps(1.0f), SINGLE_ADD_AVX2)
+
+__attribute__((target("avx512f"))) static __m512i bfloat_ones(void)
+{
+    return _mm512_set1_epi16(0x3F80);
 }
 
-__attribute__((target("avx512f,avx512bf16"))) static void spin_bfloat_avx512(void *context, int index, int thread)
-{
-    __m512 sums[CHAINS];
-    __m512i a = _mm512_set1_epi16(0x3F80), b = a;
-    for (int i = 0; i < CHAINS; i++)
-        sums[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] =
-            _mm512_dpbf16_ps(sums[i], (__m512bh)a, (__m512bh)b);
-        __asm__ volatile("" : "+v"(a), "+v"(b));
-    }
-    _Pragma("GCC unroll 12") KEEP(sums);
-}
-
-__attribute__((target("avx512f"))) static void spin_single_avx512(void *context, int index, int thread)
-{
-    __m512 sums[CHAINS], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-    for (int i = 0; i < CHAINS; i++)
-        sums[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_fmadd_ps(a, b, sums[i]);
-        __asm__ volatile("" : "+v"(a), "+v"(b));
-    }
-    _Pragma("GCC unroll 12") KEEP(sums);
-}
-
-// AVX2 has no int8 dot product; its own limit is the pair of multiplications that stands for one.
-__attribute__((target("avx2"))) static void spin_int8_avx2(void *context, int index, int thread)
-{
-    __m256i sums[CHAINS], a = _mm256_set1_epi8(1), b = a, ones = _mm256_set1_epi16(1);
-    for (int i = 0; i < CHAINS; i++)
-        sums[i] = _mm256_set1_epi32(i);
-    for (int n = 0; n < LOOPS; n++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] =
-            _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
-        __asm__ volatile("" : "+x"(a), "+x"(b), "+x"(ones));
-    }
-    for (int i = 0; i < CHAINS; i++)
-        __asm__ volatile("" : "+x"(sums[i]));
-}
-
-__attribute__((target("avx2,fma"))) static void spin_single_avx2(void *context, int index, int thread)
-{
-    __m256 sums[CHAINS], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-    for (int i = 0; i < CHAINS; i++)
-        sums[i] = _mm256_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sums[i] = _mm256_fmadd_ps(a, b, sums[i]);
-        __asm__ volatile("" : "+x"(a), "+x"(b));
-    }
-    for (int i = 0; i < CHAINS; i++)
-        __asm__ volatile("" : "+x"(sums[i]));
-}
+#define BFLOAT_SUMS(sum, a, b) (__m512i) BFLOAT_ADD((__m512)(sum), a, b)
+SPIN(spin_bfloat_avx512, "avx512f,avx512bf16", __m512i, _mm512_setzero_si512(), bfloat_ones(), BFLOAT_SUMS)
 #endif
 
 struct reading {
@@ -108,19 +79,19 @@ struct reading {
     uint64_t sums[64];
 };
 
+// One word of each line: the line comes whole.
 static void read_memory(void *context, int index, int thread)
 {
     struct reading *reading = context;
     const uint8_t *bytes = reading->bytes + (size_t)index * reading->n_bytes;
-    uint64_t sum[8] = {0};
+    uint64_t sum = 0;
     for (size_t i = 0; i < reading->n_bytes; i += 64) {
-        uint64_t words[8];
-        memcpy(words, bytes + i, 64);
-        __builtin_prefetch(bytes + i + 2048);
-        for (int k = 0; k < 8; k++)
-            sum[k] += words[k];
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        __builtin_prefetch(bytes + i + 4096);
+        sum += word;
     }
-    reading->sums[index % 64] += sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+    reading->sums[index % 64] += sum;
 }
 
 static double best_s(struct pool *pool, int n_tasks, void (*task)(void *, int, int), void *context)
@@ -141,11 +112,11 @@ static struct limits measure_limits(struct pool *pool, const struct product_leve
     int n_tasks = 4 * pool_n_threads(pool);
     double macs = 1e-9 * LOOPS * (double)CHAINS * n_tasks;
 #ifdef __x86_64__
-    if (strcmp(level->name, "avx512") == 0) {
+    if (strncmp(level->name, "avx512", 6) == 0) {
         limits.int8 = macs * 64 / best_s(pool, n_tasks, spin_int8_avx512, NULL);
         limits.single = macs * 16 / best_s(pool, n_tasks, spin_single_avx512, NULL);
         limits.bfloat = limits.single;
-        if (__builtin_cpu_supports("avx512bf16"))
+        if (strcmp(level->name, "avx512") == 0 && __builtin_cpu_supports("avx512bf16"))
             limits.bfloat = macs * 32 / best_s(pool, n_tasks, spin_bfloat_avx512, NULL);
     } else if (strcmp(level->name, "avx2") == 0) {
         limits.int8 = macs * 32 / best_s(pool, n_tasks, spin_int8_avx2, NULL);
@@ -155,7 +126,8 @@ static struct limits measure_limits(struct pool *pool, const struct product_leve
 #endif
     enum { TASKS = 64 };
     struct reading reading = {.n_bytes = 4 << 20};
-    uint8_t *bytes = malloc(TASKS * reading.n_bytes);
+    uint8_t *bytes = aligned_alloc(2 << 20, TASKS * reading.n_bytes); // in huge pages, as weights
+    madvise(bytes, TASKS * reading.n_bytes, MADV_HUGEPAGE);
     memset(bytes, 1, TASKS * reading.n_bytes);
     reading.bytes = bytes;
     limits.memory = 1e-9 * TASKS * (double)reading.n_bytes / best_s(pool, TASKS, read_memory, &reading);
@@ -171,7 +143,8 @@ static double product_s(const struct product_level *level, struct pool *pool, co
     struct packed_shape shape = packed_shape(packed);
     for (int i = 0; i < repetitions; i++) {
         double begin = now_s();
-        prepared_set(prepared, &level->kernels, pool, x, shape.n_inputs, n_rows, shape.n_inputs, packed_form(packed));
+        prepared_set(prepared, &level->kernels, pool, x, shape.n_inputs, n_rows, shape.n_inputs,
+                     packed_form(packed));
         struct product_task task = {packed, NULL, y, shape.n_outputs};
         product_run(&level->kernels, pool, &task, 1, prepared);
         double s = now_s() - begin;
@@ -193,7 +166,8 @@ static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struc
     if (packed_create(&packed, &tensor, pool, &error) != STATUS_OK)
         fprintf(stderr, "%s\n", error.text);
     else if (bytes == WEIGHT_BYTES)
-        printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name, 1e-9 * (double)tensor.size_bytes / (now_s() - begin));
+        printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name,
+               1e-9 * (double)tensor.size_bytes / (now_s() - begin));
     free((void *)tensor.data);
     return packed;
 }
@@ -213,7 +187,8 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
                        const struct limits limits[PRODUCT_LEVELS])
 {
     static const int32_t row_counts[] = {1, 2, 4, 8, 16, 32, 128, ROWS_MAX};
-    struct packed *large = pack_of_bytes(type, WEIGHT_BYTES, pool), *small = pack_of_bytes(type, SMALL_WEIGHT_BYTES, pool);
+    struct packed *large = pack_of_bytes(type, WEIGHT_BYTES, pool),
+                  *small = pack_of_bytes(type, SMALL_WEIGHT_BYTES, pool);
     struct prepared prepared;
     struct error error;
     uint64_t state = 2;
@@ -235,7 +210,7 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
             double s = product_s(&levels[l], pool, packed, &prepared, x, y, row_counts[i], REPETITIONS);
             double speed = 1e-9 * (double)packed_shape(packed).n_outputs * N_INPUTS * row_counts[i] / s;
             double bytes = 1e-9 * (double)packed_bytes(packed) / s;
-            printf("%-7s %-7s %4d rows  %7.1f GMAC/s %3.0f %%  %6.1f GB/s %3.0f %%  %6.0f x plain\n",
+            printf("%-7s %-19s %4d rows  %7.1f GMAC/s %3.0f %%  %6.1f GB/s %3.0f %%  %6.0f x plain\n",
                    tensor_traits(type)->name, levels[l].name, row_counts[i], speed, 100 * speed / peak, bytes,
                    100 * bytes / limits[l].memory, speed / plain);
         }
@@ -261,8 +236,9 @@ int product_bench(const struct product_level levels[PRODUCT_LEVELS], const char 
         if (!levels[l].present)
             continue;
         limits[l] = measure_limits(pool, &levels[l]);
-        printf("%s, %d threads: int8 %.0f GMAC/s, bf16 %.0f, f32 %.0f, memory read %.1f GB/s\n", levels[l].name,
-               pool_n_threads(pool), limits[l].int8, limits[l].bfloat, limits[l].single, limits[l].memory);
+        printf("%s, %d threads: int8 %.0f GMAC/s, bf16 %.0f, f32 %.0f, memory read %.1f GB/s\n",
+               levels[l].name, pool_n_threads(pool), limits[l].int8, limits[l].bfloat, limits[l].single,
+               limits[l].memory);
     }
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
         if (!type_name || strcmp(type_name, tensor_traits(*type)->name) == 0)

@@ -2,10 +2,18 @@
 
 #include <string.h>
 
+#ifdef __x86_64__
+// The kernel that product_kernels_avx512 gives to processors without bfloat16 instructions. Its own header
+// compiles for that instruction set alone.
+void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                         int64_t y_stride, const float *bias);
+#endif
+
 const enum tensor_type product_types[] = {
-    TENSOR_F32,  TENSOR_F16,  TENSOR_BF16,   TENSOR_Q8_0,   TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0,  TENSOR_Q5_1,
-    TENSOR_Q2_K, TENSOR_Q3_K, TENSOR_Q4_K,   TENSOR_Q5_K,   TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4,
-    TENSOR_TYPE_COUNT,
+    TENSOR_F32,  TENSOR_F16,    TENSOR_BF16,   TENSOR_Q8_0,  TENSOR_Q4_0,       TENSOR_Q4_1,
+    TENSOR_Q5_0, TENSOR_Q5_1,   TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K,       TENSOR_Q5_K,
+    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4, TENSOR_TYPE_COUNT,
 };
 
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
@@ -16,6 +24,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     product_kernels_plain(&levels[0].kernels);
     levels[1].name = "avx2";
     levels[2].name = "avx512";
+    levels[3].name = "avx512 without bf16";
 #ifdef __x86_64__
     levels[1].present = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (levels[1].present)
@@ -24,6 +33,10 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
     if (levels[2].present)
         product_kernels_avx512(&levels[2].kernels);
+    levels[3].present = levels[2].present;
+    levels[3].kernels.quantise = levels[2].kernels.quantise;
+    levels[3].kernels.round_bfloats = levels[2].kernels.round_bfloats;
+    levels[3].kernels.product[TENSOR_BF16] = product_avx512_bf16;
 #endif
 }
 
@@ -100,8 +113,8 @@ static void fill_float(uint8_t *bytes, enum tensor_type type, enum product_fill 
         memcpy(bytes, type == TENSOR_BF16 ? &upper : &half, 2);
 }
 
-struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, enum product_fill fill,
-                             uint64_t *state)
+struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs,
+                             enum product_fill fill, uint64_t *state)
 {
     const struct tensor_traits *traits = tensor_traits(type);
     struct tensor tensor = {.name = TEXT("random"), .type = type, .n_dims = 2, .dims = {0, 0, 1, 1}};
@@ -118,7 +131,9 @@ struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n
             continue;
         }
         for (uint32_t i = 0; i < traits->block_bytes; i++)
-            bytes[at + i] = fill == FILL_LOWEST ? 0 : fill == FILL_HIGHEST ? 0xFF : (uint8_t)random_bits(state);
+            bytes[at + i] = fill == FILL_LOWEST    ? 0
+                            : fill == FILL_HIGHEST ? 0xFF
+                                                   : (uint8_t)random_bits(state);
         if (type == TENSOR_MXFP4)
             bytes[at] = fill == FILL_HUGE ? 220 : fill == FILL_TINY ? (uint8_t)(random_bits(state) % 3) : 120;
         for (int s = 0; s < 2 && offsets[s] >= 0; s++) {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { PRODUCT_LEVELS = 3 };
+enum { PRODUCT_LEVELS = 4 };
 
 struct product_level {
     const char *name;
@@ -14,7 +14,7 @@ struct product_level {
     struct product_kernels kernels;
 };
 
-// levels[0] is plain C.
+// levels[0] is plain C; the last is AVX-512 without bfloat16 instructions, and has that type only.
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.
@@ -32,5 +32,5 @@ enum product_fill {
 };
 
 // A tensor with memory of its own, from malloc.
-struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, enum product_fill fill,
-                             uint64_t *state);
+struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs,
+                             enum product_fill fill, uint64_t *state);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t packed_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // What a block of 32 in the file is made of: byte offsets, 0 for what a type lacks (the scale aside).
@@ -43,28 +44,35 @@ static void pack_nibbles32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_i
     }
 }
 
-static void pack_q4_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_q4_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
     pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 18, .nibbles = 2});
 }
 
-static void pack_q4_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_q4_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
-    pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 20, .minimum = 2, .nibbles = 4});
+    pack_nibbles32(rows, n_inputs, scales, quants,
+                   (struct file_block){.bytes = 20, .minimum = 2, .nibbles = 4});
 }
 
-static void pack_q5_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_q5_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
-    pack_nibbles32(rows, n_inputs, scales, quants, (struct file_block){.bytes = 22, .high_bits = 2, .nibbles = 6});
+    pack_nibbles32(rows, n_inputs, scales, quants,
+                   (struct file_block){.bytes = 22, .high_bits = 2, .nibbles = 6});
 }
 
-static void pack_q5_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_q5_1(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
     pack_nibbles32(rows, n_inputs, scales, quants,
                    (struct file_block){.bytes = 24, .minimum = 2, .high_bits = 4, .nibbles = 8});
 }
 
-static void pack_q8_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_q8_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
     for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 32, quants += 512) {
         for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
@@ -78,7 +86,8 @@ static void pack_q8_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs
     }
 }
 
-static void pack_mxfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_mxfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                       uint8_t *quants)
 {
     for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 16, quants += 256) {
         for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
@@ -94,21 +103,24 @@ static void pack_mxfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_input
     }
 }
 
-static void pack_f32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_f32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                     uint8_t *quants)
 {
     for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++)
         for (int32_t i = 0; i < n_inputs; i++)
             memcpy(quants + (size_t)i * 64 + 4 * o, rows[o] + (size_t)i * 4, 4);
 }
 
-static void pack_f16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_f16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                     uint8_t *quants)
 {
     for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++)
         for (int32_t i = 0; i < n_inputs; i++)
             memcpy(quants + (size_t)i * 32 + 2 * o, rows[o] + (size_t)i * 2, 2);
 }
 
-static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants)
+static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                      uint8_t *quants)
 {
     for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
         for (int32_t i = 0; i < n_inputs; i++) {
@@ -127,16 +139,16 @@ typedef void pack_function(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_i
                            uint8_t *quants);
 
 static pack_function *const packers[TENSOR_TYPE_COUNT] = {
-    [TENSOR_F32] = pack_f32,       [TENSOR_F16] = pack_f16,       [TENSOR_BF16] = pack_bf16,
-    [TENSOR_Q8_0] = pack_q8_0,     [TENSOR_Q4_0] = pack_q4_0,     [TENSOR_Q4_1] = pack_q4_1,
-    [TENSOR_Q5_0] = pack_q5_0,     [TENSOR_Q5_1] = pack_q5_1,     [TENSOR_Q2_K] = pack_q2_k,
-    [TENSOR_Q3_K] = pack_q3_k,     [TENSOR_Q4_K] = pack_q4_k,     [TENSOR_Q5_K] = pack_q5_k,
+    [TENSOR_F32] = pack_f32,       [TENSOR_F16] = pack_f16,     [TENSOR_BF16] = pack_bf16,
+    [TENSOR_Q8_0] = pack_q8_0,     [TENSOR_Q4_0] = pack_q4_0,   [TENSOR_Q4_1] = pack_q4_1,
+    [TENSOR_Q5_0] = pack_q5_0,     [TENSOR_Q5_1] = pack_q5_1,   [TENSOR_Q2_K] = pack_q2_k,
+    [TENSOR_Q3_K] = pack_q3_k,     [TENSOR_Q4_K] = pack_q4_k,   [TENSOR_Q5_K] = pack_q5_k,
     [TENSOR_Q6_K] = pack_q6_k,     [TENSOR_IQ4_NL] = pack_q4_0, // the same blocks as Q4_0's
     [TENSOR_IQ4_XS] = pack_iq4_xs, [TENSOR_MXFP4] = pack_mxfp4,
 };
 
-// Memory from the system, zeroed. Whole huge pages inside are asked for as such; the ragged ends stay small pages, so
-// that no tensor takes more than it needs.
+// Memory from the system, zeroed. Whole huge pages inside are asked for as such; the ragged ends stay small
+// pages, so that no tensor takes more than it needs.
 static uint8_t *memory_map(uint64_t bytes)
 {
     const uint64_t huge = 2u << 20;
@@ -161,7 +173,8 @@ struct packing {
     pack_function *pack; // NULL: rows go through dequantise
 };
 
-static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS], uint8_t *quants)
+static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS],
+                        uint8_t *quants)
 {
     enum { ITEMS = 256 };
     float items[ITEMS];
@@ -193,7 +206,8 @@ static void pack_panel(void *context, int panel, int thread)
         widen_panel(packing, rows, quants);
 }
 
-static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits, struct error *error)
+static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits,
+                               struct error *error)
 {
     uint64_t n_outputs = tensor_n_rows(tensor), n_inputs = tensor->dims[0];
     if (!traits->name)
@@ -206,8 +220,9 @@ static enum status shape_check(const struct tensor *tensor, const struct tensor_
         n_inputs > INT32_MAX - PRODUCT_BLOCK || n_inputs % traits->block_items != 0) {
         char shape[64];
         tensor_shape_text(tensor, shape);
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: no matrix of type %s has shape %s",
-                         (int)tensor->name.size, tensor->name.data, traits->name, shape);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor %.*s: no matrix of type %s has shape %s", (int)tensor->name.size,
+                         tensor->name.data, traits->name, shape);
     }
     return STATUS_OK;
 }
@@ -217,7 +232,8 @@ static uint64_t round_up(uint64_t value, uint64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-enum status packed_create(struct packed **out, const struct tensor *tensor, struct pool *pool, struct error *error)
+enum status packed_create(struct packed **out, const struct tensor *tensor, struct pool *pool,
+                          struct error *error)
 {
     *out = NULL;
     const struct tensor_traits *traits = tensor_traits(tensor->type);

@@ -1,5 +1,6 @@
-// Packing of the types whose blocks hold 256 inputs in groups of 32 or 16. File layouts: engine/dequantise.c; packed
-// layout: packed.h. Each packer takes one output's file blocks to quants of one byte and places them plane by plane.
+// Packing of the types whose blocks hold 256 inputs in groups of 32 or 16. File layouts: engine/dequantise.c;
+// packed layout: packed.h. Each packer takes one output's file blocks to quants of one byte and places them
+// plane by plane.
 #include "engine/cpu/packed.h"
 
 #include "engine/dequantise.h"
@@ -104,7 +105,8 @@ void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
     }
 }
 
-// Six-bit scale of half-block `h`: low four bits in byte h % 8 (upper half-byte for h >= 8), upper two in byte 8 + h % 4.
+// Six-bit scale of half-block `h`: low four bits in byte h % 8 (upper half-byte for h >= 8), upper two in
+// byte 8 + h % 4.
 static int8_t q3_k_scale(const uint8_t packed[12], int h)
 {
     int low = packed[h % 8] >> (h / 8 * 4) & 15;

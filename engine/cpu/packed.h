@@ -1,39 +1,40 @@
 // The packed layout, for the files that write it (pack*.c) and read it (product*.c).
 //
-// A weight is n_panels panels of `panel_bytes`, one after another from a page boundary: 16 outputs each, the last filled
-// up with zeros. A panel is a scales region and a quants region, each a multiple of 64 bytes.
+// A weight is n_panels panels of `panel_bytes`, one after another from a page boundary: 16 outputs each, the
+// last filled up with zeros. A panel is a scales region and a quants region, each a multiple of 64 bytes.
 //
-// Quants, for each block of 32 inputs: planes of 64-byte registers; in each, the 4 bytes from 4 * o belong to output o and
-// byte i of them to inputs 4 * j + i:
+// Quants, for each block of 32 inputs: planes of 64-byte registers; in each, the 4 bytes from 4 * o belong to
+// output o and byte i of them to inputs 4 * j + i:
 //   nibbles  256 bytes  register j (0..3): low half-bytes inputs 4j.., high half-bytes inputs 16 + 4j..
 //   bit       64 bytes  bit j (0..7): inputs 4j..
 //   pairs    128 bytes  register h (0, 1), bits 2s..2s + 1 (s 0..3): inputs 16h + 4s..
 //   bytes    512 bytes  register j (0..7): inputs 4j..
-//            planes                quants are  scales region
-//   Q8_0     bytes                 q + 128     h16 d[16] a block
-//   Q4_0     nibbles               q + 8       h16 d[16] a block
-//   Q4_1     nibbles               q           h16 d[16], h16 m[16] a block
-//   Q5_0     nibbles, bit          q + 16      h16 d[16] a block
-//   Q5_1     nibbles, bit          q           h16 d[16], h16 m[16] a block
-//   IQ4_NL   nibbles               index       h16 d[16] a block
-//   MXFP4    nibbles               index       u8 e[16] a block
-//   Q2_K     pairs                 q           h16 d[16], h16 dmin[16], 8 blocks x 2 halves x u8 (scale | min << 4)[16]
-//   Q3_K     pairs, bit            q + 4       h16 d[16], 8 blocks x 2 halves x i8 scale[16]
-//   Q4_K     nibbles               q           h16 d[16], h16 dmin[16], 8 blocks x (u8 scale[16], u8 min[16])
-//   Q5_K     nibbles, bit          q           as Q4_K
-//   Q6_K     nibbles, pairs        q + 32      as Q3_K
-//   IQ4_XS   nibbles               index       h16 d[16], 8 blocks x i8 scale[16]
-//   F32      no scales; 16 outputs an input    F16 the same
-//   BF16     no scales; 16 words of 32 bits for two inputs: input 2k in the upper half, 2k + 1 in the lower
-// so that a quant is at most 8 bits and one more (bit) or two more (pairs) bits lie on top of a nibble.
+// A bit or a pair holds the upper bits of the quants whose lower ones are in the plane before.
+//
+//            planes          quants are   scales region
+//   Q8_0     bytes           q + 128      a block: h16 d[16]
+//   Q4_0     nibbles         q + 8        a block: h16 d[16]
+//   Q4_1     nibbles         q            a block: h16 d[16], h16 m[16]
+//   Q5_0     nibbles, bit    q + 16       a block: h16 d[16]
+//   Q5_1     nibbles, bit    q            a block: h16 d[16], h16 m[16]
+//   IQ4_NL   nibbles         index        a block: h16 d[16]
+//   MXFP4    nibbles         index        a block: u8 e[16]
+//   Q2_K     pairs           q            h16 d[16], dmin[16], 8 x 2 halves x u8 (scale | minimum << 4)[16]
+//   Q3_K     pairs, bit      q + 4        h16 d[16], 8 x 2 halves x i8 scale[16]
+//   Q4_K     nibbles         q            h16 d[16], dmin[16], 8 x (u8 scale[16], u8 minimum[16])
+//   Q5_K     nibbles, bit    q            as Q4_K
+//   Q6_K     nibbles, pairs  q + 32       as Q3_K
+//   IQ4_XS   nibbles         index        h16 d[16], 8 x i8 scale[16]
+//   F32, F16 no scales; 16 outputs an input
+//   BF16     no scales; 16 32-bit words for two inputs: input 2k in the upper half, 2k + 1 in the lower
 #pragma once
 
 #include "engine/cpu/product.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Kernels keep arrays in registers, which takes every loop over them unrolled. gcc stops at a size unless it is told; clang
-// does it unasked, and too late when asked.
+// Kernels keep arrays in registers, which takes every loop over them unrolled. gcc stops at a size unless it
+// is told; clang does it unasked, and too late when asked.
 #ifdef __clang__
 #define UNROLL
 #else
@@ -57,7 +58,7 @@ extern const int8_t packed_e2m1_values[16];
 struct packed_format {
     enum packed_kind kind;
     enum product_form form;
-    int group_blocks;      // blocks that the scales region holds together
+    int group_blocks; // blocks that the scales region holds together
     int group_scale_bytes;
     int block_quant_bytes; // of 32 inputs
     int offset;            // what quants stand above their value; a power of 2, or 0
@@ -108,8 +109,8 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 struct packed {
     struct packed_shape shape;
     int32_t n_panels;
-    int32_t n_blocks;        // of 32 inputs, the last one maybe partly there (float types)
-    uint64_t scales_bytes;   // of one panel
+    int32_t n_blocks;      // of 32 inputs, the last one maybe partly there (float types)
+    uint64_t scales_bytes; // of one panel
     uint64_t panel_bytes;
     uint8_t *data;
     uint64_t data_bytes;
@@ -140,7 +141,8 @@ void pack_q3_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
 void pack_q4_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q5_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q6_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
-void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
+void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                 uint8_t *quants);
 
 // Writes one output's 32 quants of a block into a plane. The planes start zeroed.
 static inline uint32_t packed_word(const uint8_t *quants)
@@ -180,7 +182,8 @@ static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quan
 }
 
 // Bits `shift` and `shift` + 1 of the quants.
-static inline void packed_put_pairs(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK], int shift)
+static inline void packed_put_pairs(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK],
+                                    int shift)
 {
     for (int h = 0; h < 2; h++) {
         uint32_t word = 0;

@@ -10,20 +10,23 @@ static int32_t blocks_of(int32_t n_inputs)
     return (n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
 }
 
-enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, struct error *error)
+enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
+                            struct error *error)
 {
     assert(n_rows_max > 0 && n_inputs_max > 0 && n_inputs_max <= INT32_MAX - PRODUCT_BLOCK);
     memset(prepared, 0, sizeof *prepared);
     const uint64_t items = PRODUCT_BLOCK * PREPARED_ROWS;
-    const uint64_t block_bytes = sizeof(struct prepared_block) + items * sizeof(float) + items / 2 * sizeof(uint32_t);
+    const uint64_t block_bytes =
+        sizeof(struct prepared_block) + items * sizeof(float) + items / 2 * sizeof(uint32_t);
     uint64_t n_groups = ((uint64_t)n_rows_max + PREPARED_ROWS - 1) / PREPARED_ROWS;
     uint64_t n_blocks, bytes;
     void *memory = NULL;
     if (__builtin_mul_overflow(n_groups, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
         __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX ||
         posix_memalign(&memory, 64, bytes) != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for products of %d rows of %d inputs",
-                         (int)n_rows_max, (int)n_inputs_max);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                         "no memory for products of %d rows of %d inputs", (int)n_rows_max,
+                         (int)n_inputs_max);
     prepared->memory = memory;
     prepared->n_rows_max = n_rows_max;
     prepared->n_inputs_max = n_inputs_max;
@@ -70,7 +73,8 @@ static void prepare_rows(void *context, int index, int thread)
         if (prepared->forms & PRODUCT_FLOATS)
             spread_floats(row, n, lane, prepared->floats + block * PRODUCT_BLOCK * PREPARED_ROWS);
         if (prepared->forms & PRODUCT_BFLOATS)
-            preparing->kernels->round_bfloats(row, n, lane, prepared->bfloats + block * PRODUCT_BLOCK / 2 * PREPARED_ROWS);
+            preparing->kernels->round_bfloats(row, n, lane,
+                                              prepared->bfloats + block * PRODUCT_BLOCK / 2 * PREPARED_ROWS);
     }
 }
 
@@ -93,8 +97,8 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
         pool_run(pool, n_tasks, prepare_rows, &preparing);
 }
 
-// How a group of products is cut. Pieces are numbered product by product, by panels, then by rows, so that a thread's
-// range of pieces streams the weights from front to back.
+// How a group of products is cut. Pieces are numbered product by product, by panels, then by rows, so that a
+// thread's range of pieces streams the weights from front to back.
 struct cut {
     const struct product_kernels *kernels;
     const struct product_task *tasks;
@@ -122,22 +126,22 @@ static void run_piece(void *context, int index, int thread)
         panel_end = task->weight->n_panels;
     if (row_end > cut->x->n_rows)
         row_end = cut->x->n_rows;
-    cut->kernels->product[task->weight->shape.type](task->weight, panel, panel_end, cut->x, row, row_end, task->y,
-                                                    task->y_stride, task->bias);
+    cut->kernels->product[task->weight->shape.type](task->weight, panel, panel_end, cut->x, row, row_end,
+                                                    task->y, task->y_stride, task->bias);
 }
 
-// A piece's weights: enough that fetching a piece costs nothing beside it and few enough that threads end together.
+// A piece's weights: enough that fetching a piece costs nothing beside it and few enough that threads end
+// together.
 enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
 
 static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes)
 {
     uint64_t n = piece_bytes / weight->panel_bytes;
-    n += n & 1; // kernels take panels by two
-    return n < 2 ? 2 : n > (uint64_t)weight->n_panels ? weight->n_panels : (int32_t)n;
+    return n < 1 ? 1 : n > (uint64_t)weight->n_panels ? weight->n_panels : (int32_t)n;
 }
 
-void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks, int n,
-                 const struct prepared *x)
+void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks,
+                 int n, const struct prepared *x)
 {
     assert(n >= 1 && n <= PRODUCT_TASKS_MAX);
     if (x->n_rows == 0)
@@ -157,7 +161,8 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
         cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes);
         n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
     }
-    // Rows are cut only where panels alone leave threads without work: each cut unpacks the weights once more.
+    // Rows are cut only where panels alone leave threads without work: each cut unpacks the weights once
+    // more.
     cut.row_pieces = 1;
     int wanted = pool_n_threads(pool) * 2;
     while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)
@@ -165,7 +170,8 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
     cut.rows_a_piece = (x->n_rows + cut.row_pieces - 1) / cut.row_pieces;
     cut.rows_a_piece = (cut.rows_a_piece + PREPARED_ROWS - 1) / PREPARED_ROWS * PREPARED_ROWS;
     for (int t = 0; t < n; t++)
-        cut.first_piece[t + 1] = cut.first_piece[t] + cut.row_pieces * ((tasks[t].weight->n_panels +
-                                 cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t]);
+        cut.first_piece[t + 1] =
+            cut.first_piece[t] + cut.row_pieces * ((tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) /
+                                                   cut.panels_a_piece[t]);
     pool_run(pool, cut.first_piece[n], run_piece, &cut);
 }

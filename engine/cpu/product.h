@@ -1,22 +1,24 @@
-// Matrix products of packed weights with the rows of a step: y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o]).
+// Matrix products of packed weights with the rows of a step:
+//     y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o])
 //
-// Packed layout: panels of 16 outputs. A panel holds, block of 32 inputs by block, the 16 outputs' quants interleaved so
-// that one vector register takes 4 consecutive inputs of 16 outputs, and the blocks' scales in a region of their own.
-// Quants keep the file's bits. Float types stand as 16 outputs an input. Drawn type by type in packed.h.
+// Packed layout: panels of 16 outputs. A panel holds, block of 32 inputs by block, the 16 outputs' quants
+// interleaved so that one vector register takes 4 consecutive inputs of 16 outputs, and the blocks' scales in
+// a region of their own. Quants keep the file's bits. Float types stand as 16 outputs an input. Drawn type by
+// type in packed.h.
 //
-// What a product computes is the same in every version of a kernel, for any number of rows and any cut of the work:
-// - Quantised weights see x as int8 in blocks of 32 with a float32 scale (absolute maximum / 127, quants rounded to nearest
-//   even). For block b in order, with dot the exact integer dot product of the quants and w, m the block's scale and
-//   minimum, each rounded once to float32 (of a K-quant: d * sub-scale, -(d_minimum * sub-minimum)):
-//       t = dot * w                    types of one scale a block
-//       t = fma(m, sum of x's quants, dot * w)             with a minimum
-//       t = fma(dot_1, w_1, dot_0 * w_0)                   with a scale for each half of the block
-//       t = fma(m_1, sum_1, fma(m_0, sum_0, previous))     and minima (Q2_K)
-//     acc = fma(t, x's scale, acc)
-// - F32 and F16 weights see x as float32: acc = fma(weight, x, acc) input by input.
-// - BF16 weights see x rounded to bfloat16 (nearest even): the same with subnormal inputs and results taken as zero,
-//   which is how the processors' own bfloat16 products work (Intel SDM, VDPBF16PS).
-// - y = acc, or acc + bias.
+// What a product computes is the same in every version of a kernel, for any number of rows and any cut of the
+// work. Quantised weights see x as int8 in blocks of 32 with a float32 scale (absolute maximum / 127, quants
+// rounded to nearest even). For block b in order, with dot the exact integer dot product of the quants and
+// w, m the block's scale and minimum, each rounded once to float32 (of a K-quant: d * sub-scale and
+// -(d_minimum * sub-minimum)):
+//     t = dot * w                                      types of one scale a block
+//     t = fma(m, sum of x's quants, dot * w)           with a minimum
+//     t = fma(dot_1, w_1, dot_0 * w_0)                 with a scale for each half of the block
+//     t = fma(m_1, sum_1, fma(m_0, sum_0, previous))   and minima (Q2_K)
+//   acc = fma(t, x's scale, acc)
+// F32 and F16 weights see x as float32: acc = fma(weight, x, acc), input by input. BF16 weights see x rounded
+// to bfloat16 (nearest even): the same with subnormal inputs and results taken as zero, which is how the
+// processors' own bfloat16 products work (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias.
 #pragma once
 
 #include "engine/pool.h"
@@ -44,26 +46,27 @@ enum product_form {
     PRODUCT_BFLOATS = 4,
 };
 
-// x stands in groups of 4 rows, so that the rows a kernel takes together stand together; the last group's missing rows
-// hold anything.
+// x stands in groups of 4 rows, so that the rows a kernel takes together stand together; the last group's
+// missing rows hold anything.
 enum { PREPARED_ROWS = 4 };
 
 // A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0.
 struct prepared_block {
     int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
     float scales[PREPARED_ROWS];
-    int32_t minus_sums[PREPARED_ROWS]; // minus the sum of the quants: what an offset of 1 on the weights' quants adds
-    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and last 16
+    int32_t minus_sums[PREPARED_ROWS]; // minus the quants' sum: what an offset of 1 on the weights' adds
+    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and the last 16
 };
 
-// x prepared for products; memory taken once for n_rows_max x n_inputs_max, and touched only by the forms used.
+// x prepared for products; memory taken once for n_rows_max x n_inputs_max, and touched only by the forms
+// used.
 struct prepared {
     int32_t n_rows, n_inputs;
     int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one filled up with zeros
     unsigned forms;                // enum product_form: what is filled in
     struct prepared_block *blocks; // [groups, n_blocks]
     float *floats;                 // [groups, n_blocks * 32, 4]
-    uint32_t *bfloats;             // [groups, n_blocks * 16, 4]: input 2k in the upper half of word k, 2k + 1 in the lower
+    uint32_t *bfloats;             // [groups, n_blocks * 16, 4]: pairs, the first in the upper half
     int32_t n_rows_max, n_inputs_max;
     void *memory;
 };
@@ -72,8 +75,8 @@ struct product_kernels {
     // Prepare one row of n inputs, as row `lane` of a group.
     void (*quantise)(const float *x, int32_t n, int lane, struct prepared_block *blocks);
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
-    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a multiple of
-    // PREPARED_ROWS. NULL: none.
+    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a
+    // multiple of PREPARED_ROWS. NULL: none.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                                        int64_t y_stride, const float *bias);
@@ -85,8 +88,8 @@ void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
 
-// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as F32. The
-// tensor's bytes are not needed afterwards. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as
+// F32. The tensor's bytes are not needed afterwards. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 enum status packed_create(struct packed **packed, const struct tensor *tensor, struct pool *pool,
                           struct error *error) WARN_UNUSED;
 void packed_destroy(struct packed *packed);
@@ -112,5 +115,5 @@ struct product_task {
 enum { PRODUCT_TASKS_MAX = 4 };
 
 // Runs the group over the pool: work is cut into pieces by panels and rows, sized to the caches.
-void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks, int n,
-                 const struct prepared *x);
+void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks,
+                 int n, const struct prepared *x);

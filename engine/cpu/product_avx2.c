@@ -1,4 +1,5 @@
-// AVX2: x prepared, products of float weights, and the table of kernels. Quantised types: product_avx2_quants.c.
+// AVX2: x prepared, products of float weights, and the table of kernels. Quantised types:
+// product_avx2_quants.c.
 #include "engine/cpu/product_avx2.h"
 
 #include <math.h>
@@ -38,9 +39,9 @@ ALWAYS_INLINE int32_t quantise_half(const float *x, __m256 inverse, int8_t *quan
 
 static void quantise_block(const float *x, int lane, struct prepared_block *block)
 {
-    __m256i maxima = _mm256_max_epu32(_mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
-                                      _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x + 16)),
-                                                       magnitudes(_mm256_loadu_ps(x + 24))));
+    __m256i maxima = _mm256_max_epu32(
+        _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
+        _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x + 16)), magnitudes(_mm256_loadu_ps(x + 24))));
     uint32_t bits = lanes_maximum(maxima);
     float maximum;
     memcpy(&maximum, &bits, sizeof maximum);
@@ -52,7 +53,8 @@ static void quantise_block(const float *x, int lane, struct prepared_block *bloc
         __m256 inverse = _mm256_set1_ps(127.0f / maximum);
         block->scales[lane] = maximum / 127.0f;
         for (int h = 0; h < 2; h++)
-            block->minus_half_sums[h][lane] = quantise_half(x + 16 * h, inverse, block->quants[lane] + 16 * h);
+            block->minus_half_sums[h][lane] =
+                quantise_half(x + 16 * h, inverse, block->quants[lane] + 16 * h);
     }
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
@@ -75,7 +77,8 @@ ALWAYS_INLINE __m256i bfloats_round(__m256 x)
     __m256i bits = _mm256_castps_si256(x);
     __m256i upper = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+    __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
     __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
     __m256i subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
@@ -115,8 +118,8 @@ ALWAYS_INLINE __m256 broadcast(uint32_t word)
 }
 
 // acc += one word's items of every row times one side's weights for them.
-ALWAYS_INLINE void word_add(const enum float_kind kind, const int n_rows, const uint8_t *weights, const uint32_t *x,
-                            const int side, __m256 acc[TILE_ROWS_MAX][2])
+ALWAYS_INLINE void word_add(const enum float_kind kind, const int n_rows, const uint8_t *weights,
+                            const uint32_t *x, const int side, __m256 acc[TILE_ROWS_MAX][2])
 {
     if (kind != WEIGHTS_BF16) {
         __m256 w = kind == WEIGHTS_F16 ? halves(weights, side) : _mm256_castsi256_ps(plane(weights, 0, side));
@@ -157,8 +160,9 @@ KERNEL_OF(float_tile_run, f16, WEIGHTS_F16, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS)
 
 // Subnormals are zeros in products of bfloat16 (product.h).
-void product_avx2_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
-                       int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+void product_avx2_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                       const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                       int64_t y_stride, const float *bias)
 {
     enum { FLUSH_TO_ZERO = 0x8000, SUBNORMALS_ARE_ZERO = 0x0040 };
     unsigned modes = _mm_getcsr();

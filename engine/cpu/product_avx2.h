@@ -1,10 +1,13 @@
-// One tile of a quantised product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written once for all
-// types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds away.
+// One tile of a quantised product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written
+// once for all types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds
+// away.
 //
-// vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbours to int16. Quants of few bits
-// leave room there for the sums of several registers (SPAN) before they are widened to int32; none of them can saturate:
+// vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbours to int16.
+// Quants of few bits leave room there for the sums of several registers (SPAN) before they are widened to
+// int32; none of them can saturate:
 //   4 bits: 8 registers, 8 * 2 * 15 * 127 = 30480      5 bits: 4, 4 * 2 * 31 * 127 = 31496
-//   6 bits: 2, 2 * 2 * 63 * 127 = 32004                8 bits: signed quants, |w| and x with w's sign, 2 * 128 * 127
+//   6 bits: 2, 2 * 2 * 63 * 127 = 32004                8 bits: signed quants, |w| and x with w's sign, 2 *
+//   128 * 127
 #pragma once
 
 #include "engine/cpu/packed.h"
@@ -15,10 +18,10 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                               int64_t y_stride, const float *bias);
 
-product_function product_avx2_q8_0, product_avx2_q4_0, product_avx2_q4_1, product_avx2_q5_0, product_avx2_q5_1,
-    product_avx2_q2_k, product_avx2_q3_k, product_avx2_q4_k, product_avx2_q5_k, product_avx2_q6_k, product_avx2_iq4_nl,
-    product_avx2_iq4_xs, product_avx2_mxfp4, product_avx2_f32, product_avx2_f16, product_avx2_bf16,
-    product_avx2_bf16_flushing;
+product_function product_avx2_q8_0, product_avx2_q4_0, product_avx2_q4_1, product_avx2_q5_0,
+    product_avx2_q5_1, product_avx2_q2_k, product_avx2_q3_k, product_avx2_q4_k, product_avx2_q5_k,
+    product_avx2_q6_k, product_avx2_iq4_nl, product_avx2_iq4_xs, product_avx2_mxfp4, product_avx2_f32,
+    product_avx2_f16, product_avx2_bf16, product_avx2_bf16_flushing;
 
 enum { TILE_ROWS_MAX = PREPARED_ROWS };
 
@@ -33,7 +36,8 @@ struct tile {
     int32_t n_outputs; // that exist
 };
 
-// Table values of MXFP4 are at most 12: with 16 added they are 5 bits. IQ4's are signed bytes, as Q8_0's quants.
+// Table values of MXFP4 are at most 12: with 16 added they are 5 bits. IQ4's are signed bytes, as Q8_0's
+// quants.
 ALWAYS_INLINE bool is_signed(const enum tensor_type type)
 {
     return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
@@ -59,7 +63,9 @@ ALWAYS_INLINE int span_of(const enum tensor_type type)
     case TENSOR_MXFP4:
         return 4;
     default: // a half-block has 4
-        return packed_format(type).kind == PACKED_HALVES || packed_format(type).kind == PACKED_HALVES_MINIMUM ? 4 : 8;
+        return packed_format(type).kind == PACKED_HALVES || packed_format(type).kind == PACKED_HALVES_MINIMUM
+                   ? 4
+                   : 8;
     }
 }
 
@@ -88,7 +94,8 @@ ALWAYS_INLINE __m256i nibble(const uint8_t *planes, const int j, const int side)
 ALWAYS_INLINE __m256i look_up(const int8_t values[16], const char offset, __m256i indices)
 {
     __m128i table = _mm_loadu_si128((const __m128i *)(const void *)values);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_add_epi8(table, _mm_set1_epi8(offset))), indices);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_add_epi8(table, _mm_set1_epi8(offset))),
+                               indices);
 }
 
 // Inputs 4j .. 4j + 3 of 8 outputs: unsigned unless is_signed.
@@ -155,7 +162,8 @@ struct scales {
     __m256 w[2], m[2];
 };
 
-ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b, const int side)
+ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b,
+                                         const int side)
 {
     __m256 d = type == TENSOR_MXFP4 ? e8m0_halves(group, side) : halves(group, side);
     struct scales s = {{d, d}, {d, d}};
@@ -226,8 +234,8 @@ ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const
     UNROLL
     for (int r = 0; r < n_rows; r++)
         UNROLL
-        for (int side = 0; side < 2; side++)
-            dots[r][side] = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
+    for (int side = 0; side < 2; side++)
+        dots[r][side] = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
 }
 
 ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
@@ -239,15 +247,15 @@ ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
 
 // Dot products of registers [first, first + n) with every row, in floats.
 ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                       const struct prepared_block *x, const int first, const int n, const int32_t *minus_sums,
-                       __m256 dots[TILE_ROWS_MAX][2])
+                       const struct prepared_block *x, const int first, const int n,
+                       const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
 {
     __m256i sums[TILE_ROWS_MAX][2];
     UNROLL
     for (int r = 0; r < n_rows; r++)
         UNROLL
-        for (int side = 0; side < 2; side++)
-            sums[r][side] = dot_start(type, minus_sums[r]);
+    for (int side = 0; side < 2; side++)
+        sums[r][side] = dot_start(type, minus_sums[r]);
     UNROLL
     for (int at = 0; at < n; at += span_of(type)) {
         __m256i some[TILE_ROWS_MAX][2];
@@ -255,14 +263,14 @@ ALWAYS_INLINE void dot(const enum tensor_type type, const int n_rows, const uint
         UNROLL
         for (int r = 0; r < n_rows; r++)
             UNROLL
-            for (int side = 0; side < 2; side++)
-                sums[r][side] = _mm256_add_epi32(sums[r][side], some[r][side]);
+        for (int side = 0; side < 2; side++)
+            sums[r][side] = _mm256_add_epi32(sums[r][side], some[r][side]);
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
         UNROLL
-        for (int side = 0; side < 2; side++)
-            dots[r][side] = _mm256_cvtepi32_ps(sums[r][side]);
+    for (int side = 0; side < 2; side++)
+        dots[r][side] = _mm256_cvtepi32_ps(sums[r][side]);
 }
 
 ALWAYS_INLINE __m256 whole(int32_t value)
@@ -272,7 +280,8 @@ ALWAYS_INLINE __m256 whole(int32_t value)
 
 // acc += one block of every row.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                             const uint8_t *group, int b, const struct prepared_block *x, __m256 acc[TILE_ROWS_MAX][2])
+                             const uint8_t *group, int b, const struct prepared_block *x,
+                             __m256 acc[TILE_ROWS_MAX][2])
 {
     const enum packed_kind kind = packed_format(type).kind;
     const bool by_halves = kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
@@ -335,11 +344,12 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
     UNROLL
     for (int r = 0; r < n_rows; r++)
         UNROLL
-        for (int side = 0; side < 2; side++)
-            acc[r][side] = _mm256_setzero_ps();
+    for (int side = 0; side < 2; side++)
+        acc[r][side] = _mm256_setzero_ps();
     for (int32_t first = 0; first < tile->n_steps; first += format.group_blocks) {
         for (int b = 0; b < format.group_blocks; b++) {
-            ahead = prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
+            ahead =
+                prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, group, b, x, acc);
             planes += format.block_quant_bytes;
             x++;
@@ -354,18 +364,20 @@ typedef void tile_function(const struct tile *tile);
 // The outputs and rows of a kernel, tile by tile. `tiles` by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
                              const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
-                             const float *bias)
+                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                             int64_t y_stride, const float *bias)
 {
     const int64_t words = (int64_t)x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS;
     const uint8_t *x_first = form == PRODUCT_QUANTS   ? (const uint8_t *)x->blocks
                              : form == PRODUCT_FLOATS ? (const uint8_t *)x->floats
                                                       : (const uint8_t *)x->bfloats;
-    const int64_t group_bytes = form == PRODUCT_QUANTS   ? x->n_blocks * (int64_t)sizeof(struct prepared_block)
+    const int64_t group_bytes = form == PRODUCT_QUANTS ? x->n_blocks * (int64_t)sizeof(struct prepared_block)
                                 : form == PRODUCT_FLOATS ? words * (int64_t)sizeof(float)
                                                          : words / 2 * (int64_t)sizeof(uint32_t);
     struct tile tile = {.y_stride = y_stride};
-    tile.n_steps = form == PRODUCT_QUANTS ? x->n_blocks : form == PRODUCT_FLOATS ? x->n_inputs : (x->n_inputs + 1) / 2;
+    tile.n_steps = form == PRODUCT_QUANTS   ? x->n_blocks
+                   : form == PRODUCT_FLOATS ? x->n_inputs
+                                            : (x->n_inputs + 1) / 2;
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         int32_t output = panel * PANEL_OUTPUTS;
         tile.scales = packed_scales(weight, panel);
@@ -381,18 +393,19 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
 }
 
 // Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
-#define TILE(run, name, type, rows)                                                                                \
-    static void name##_##rows(const struct tile *tile)                                                              \
-    {                                                                                                               \
-        run(type, rows, tile);                                                                                      \
+#define TILE(run, name, type, rows)                                                                          \
+    static void name##_##rows(const struct tile *tile)                                                       \
+    {                                                                                                        \
+        run(type, rows, tile);                                                                               \
     }
-#define KERNEL_OF(run, name, type, form)                                                                           \
-    TILE(run, name, type, 1) TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4)              \
-    void product_avx2_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,                    \
-                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,                \
-                             int64_t y_stride, const float *bias)                                                   \
-    {                                                                                                               \
-        static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3, name##_4};       \
-        tiles_run(tiles, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);           \
+#define KERNEL_OF(run, name, type, form)                                                                     \
+    TILE(run, name, type, 1)                                                                                 \
+    TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4) void product_avx2_##name(     \
+        const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,       \
+        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)                   \
+    {                                                                                                        \
+        static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3,          \
+                                                                name##_4};                                   \
+        tiles_run(tiles, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);    \
     }
 #define KERNEL(name, type) KERNEL_OF(tile_run, name, type, PRODUCT_QUANTS)

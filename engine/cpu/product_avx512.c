@@ -36,7 +36,8 @@ static void quantise(const float *x, int32_t n, int lane, struct prepared_block 
         return;
     uint32_t items = (1u << (n - i)) - 1;
     quantise_block(_mm512_maskz_loadu_ps((__mmask16)items, x + i),
-                   _mm512_maskz_loadu_ps((__mmask16)(items >> 16), x + (n - i > 16 ? i + 16 : i)), lane, blocks);
+                   _mm512_maskz_loadu_ps((__mmask16)(items >> 16), x + (n - i > 16 ? i + 16 : i)), lane,
+                   blocks);
 }
 
 // 16 items rounded to bfloat16, in 32-bit lanes' lower halves: as _mm512_cvtneps_pbh, on every processor.
@@ -45,7 +46,8 @@ ALWAYS_INLINE __m512i bfloats_round(__m512 x)
     __m512i bits = _mm512_castps_si512(x);
     __m512i upper = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     __mmask16 subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7F800000));
     rounded = _mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40));

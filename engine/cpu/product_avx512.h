@@ -1,10 +1,12 @@
-// One tile of a quantised product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything in registers.
-// Written once for all types; `type` and `n_rows` are constants wherever it is inlined, and what they decide folds away.
+// One tile of a quantised product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything
+// in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, and
+// what they decide folds away.
 //
-// A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds the products
-// with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its unsigned side: what their
-// offset adds is where the sums start. The block's scales then come in, once a block and row: on Zen 4, 8 vpdpbusd and 2
-// or 3 multiplications share two pipes, so 80 or 73 % of the integer peak is the limit.
+// A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds
+// the products with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its
+// unsigned side: what their offset adds is where the sums start. The block's scales then come in, once a
+// block and row: on Zen 4, 8 vpdpbusd and 2 or 3 multiplications share two pipes, so 80 or 73 % of the
+// integer peak is the limit.
 #pragma once
 
 #include "engine/cpu/packed.h"
@@ -18,8 +20,9 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
 // One kernel a type; bf16 in plain AVX-512 and with bfloat16 instructions.
 product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
     product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
-    product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4, product_avx512_f32,
-    product_avx512_f16, product_avx512_bf16, product_avx512_bf16_flushing, product_avx512_bf16_native;
+    product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4,
+    product_avx512_f32, product_avx512_f16, product_avx512_bf16, product_avx512_bf16_flushing,
+    product_avx512_bf16_native;
 
 enum { TILE_ROWS_MAX = 12 };
 
@@ -66,7 +69,8 @@ ALWAYS_INLINE __m512i nibble(const uint8_t *planes, const int j)
 // The values of the 4-bit indices, + 128.
 ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
 {
-    __m128i table = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)values), _mm_set1_epi8(-128));
+    __m128i table =
+        _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)values), _mm_set1_epi8(-128));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), indices);
 }
 
@@ -151,7 +155,8 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     case TENSOR_Q2_K:
         UNROLL
         for (int h = 0; h < 2; h++) {
-            __m512i both = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)(bytes + h * 16)));
+            __m512i both =
+                _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)(bytes + h * 16)));
             __m512i low = _mm512_and_si512(both, _mm512_set1_epi32(15));
             s.w[h] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(low));
             s.m[h] = _mm512_mul_ps(d_minimum, _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4)));
@@ -189,7 +194,8 @@ ALWAYS_INLINE __m512i sums_start(const enum tensor_type type, int32_t minus_sum)
 {
     if (offset_of(type) == 0)
         return _mm512_setzero_si512();
-    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)__builtin_ctz((unsigned)offset_of(type)));
+    return _mm512_slli_epi32(_mm512_set1_epi32(minus_sum),
+                             (unsigned)__builtin_ctz((unsigned)offset_of(type)));
 }
 
 ALWAYS_INLINE __m512 whole(int32_t value)
@@ -248,8 +254,8 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const _
                               tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
 }
 
-// How far ahead of the quants memory is fetched: half as far and twice as far were up to 10 % slower for few rows on Zen 4;
-// the processor's own prefetching alone, 30 %.
+// How far ahead of the quants memory is fetched: half as far and twice as far were up to 10 % slower for few
+// rows on Zen 4; the processor's own prefetching alone, 30 %.
 enum { PREFETCH_BYTES = 4096 };
 
 // Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
@@ -278,7 +284,8 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
         const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
         __m512 d_minimum = minimum ? halves(group + 32) : d;
         for (int b = 0; b < format.group_blocks; b++) {
-            ahead = prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
+            ahead =
+                prefetch(ahead, format.block_quant_bytes + format.group_scale_bytes / format.group_blocks);
             block_add(type, n_rows, planes, block_scales(type, group, b, d, d_minimum), x, acc);
             planes += format.block_quant_bytes;
             UNROLL
@@ -292,8 +299,8 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// How many of n rows the next tile takes. Rows left over are kept at 4 or more where that is possible: fewer do not hide
-// vpdpbusd's latency behind one another, nor the unpacking.
+// How many of n rows the next tile takes. Rows left over are kept at 4 or more where that is possible: fewer
+// do not hide vpdpbusd's latency behind one another, nor the unpacking.
 ALWAYS_INLINE int32_t tile_rows(int32_t n, const int32_t n_max)
 {
     if (n <= 8)
@@ -329,8 +336,8 @@ ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, 
 // The outputs and rows of a kernel, tile by tile. `tiles` by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const int32_t n_rows_max,
                              const enum product_form form, const struct packed *weight, int32_t panel_begin,
-                             int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
-                             int64_t y_stride, const float *bias)
+                             int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end,
+                             float *y, int64_t y_stride, const float *bias)
 {
     struct tile tile = {.y_stride = y_stride};
     tile_take_x(&tile, form, x);
@@ -352,25 +359,28 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
 }
 
 // Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
-#define TILE(run, name, type, rows)                                                                                \
-    static void name##_##rows(const struct tile *tile)                                                              \
-    {                                                                                                               \
-        run(type, rows, tile);                                                                                      \
+#define TILE(run, name, type, rows)                                                                          \
+    static void name##_##rows(const struct tile *tile)                                                       \
+    {                                                                                                        \
+        run(type, rows, tile);                                                                               \
     }
-#define TILES_TO_8(run, name, type)                                                                                \
-    TILE(run, name, type, 1) TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4)              \
-    TILE(run, name, type, 5) TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
-#define KERNEL(name, n_rows_max, tile_12, form)                                                                    \
-    void product_avx512_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,                  \
-                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,              \
-                               int64_t y_stride, const float *bias)                                                 \
-    {                                                                                                               \
-        static tile_function *const tiles[TILE_ROWS_MAX + 1] = {                                                     \
-            [1] = name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8, [12] = tile_12};   \
-        tiles_run(tiles, n_rows_max, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride,      \
-                  bias);                                                                                           \
+#define TILES_TO_8(run, name, type)                                                                          \
+    TILE(run, name, type, 1)                                                                                 \
+    TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4) TILE(run, name, type, 5)      \
+        TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
+#define KERNEL(name, n_rows_max, tile_12, form)                                                              \
+    void product_avx512_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,          \
+                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,       \
+                               int64_t y_stride, const float *bias)                                          \
+    {                                                                                                        \
+        static tile_function *const tiles[TILE_ROWS_MAX + 1] = {[1] = name##_1, name##_2, name##_3,          \
+                                                                name##_4,       name##_5, name##_6,          \
+                                                                name##_7,       name##_8, [12] = tile_12};   \
+        tiles_run(tiles, n_rows_max, form, weight, panel_begin, panel_end, x, row_begin, row_end, y,         \
+                  y_stride, bias);                                                                           \
     }
 // Types of one scale a block have registers for 12 rows; halves need the first half's result beside the sums.
-#define KERNEL_12(name, type)                                                                                      \
-    TILES_TO_8(tile_run, name, type) TILE(tile_run, name, type, 12) KERNEL(name, 12, name##_12, PRODUCT_QUANTS)
+#define KERNEL_12(name, type)                                                                                \
+    TILES_TO_8(tile_run, name, type)                                                                         \
+    TILE(tile_run, name, type, 12) KERNEL(name, 12, name##_12, PRODUCT_QUANTS)
 #define KERNEL_8(name, type) TILES_TO_8(tile_run, name, type) KERNEL(name, 8, NULL, PRODUCT_QUANTS)

@@ -1,7 +1,8 @@
 // AVX-512 products of F32, F16 and, without bfloat16 instructions, BF16 weights.
 #include "engine/cpu/product_avx512_float.h"
 
-// Subnormals are zeros in products of bfloat16 (product.h): the modes of MXCSR that the instructions have built in.
+// Subnormals are zeros in products of bfloat16 (product.h): the modes of MXCSR that the instructions have
+// built in.
 enum { FLUSH_TO_ZERO = 0x8000, SUBNORMALS_ARE_ZERO = 0x0040 };
 
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights, uint32_t word)
@@ -21,8 +22,9 @@ KERNEL_FLOAT(f32, WEIGHTS_F32, PRODUCT_FLOATS)
 KERNEL_FLOAT(f16, WEIGHTS_F16, PRODUCT_FLOATS)
 KERNEL_FLOAT(bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS)
 
-void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
-                         int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                         int64_t y_stride, const float *bias)
 {
     unsigned modes = _mm_getcsr();
     _mm_setcsr(modes | FLUSH_TO_ZERO | SUBNORMALS_ARE_ZERO);

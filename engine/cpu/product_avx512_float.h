@@ -1,12 +1,13 @@
-// One tile of a product of float weights for AVX-512: a panel of 16 outputs by up to 12 rows. Float weights are widened
-// in registers; x comes in words of 32 bits, an item or a pair of bfloat16 items each.
+// One tile of a product of float weights for AVX-512: a panel of 16 outputs by up to 12 rows. Float weights
+// are widened in registers; x comes in words of 32 bits, an item or a pair of bfloat16 items each.
 #pragma once
 
 #include "engine/cpu/product_avx512.h"
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc + one word's items of a row times the 16 outputs' weights for them. Pairs: two of each, defined where used.
+// acc + one word's items of a row times the 16 outputs' weights for them. Pairs: two of each, defined where
+// used.
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights, uint32_t word);
 
 ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, const struct tile *tile)
@@ -34,6 +35,6 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     tile_store(n_rows, tile, acc);
 }
 
-#define KERNEL_FLOAT(name, kind, form)                                                                             \
-    TILES_TO_8(float_tile_run, name, kind)                                                                           \
+#define KERNEL_FLOAT(name, kind, form)                                                                       \
+    TILES_TO_8(float_tile_run, name, kind)                                                                   \
     TILE(float_tile_run, name, kind, 12) KERNEL(name, 12, name##_12, form)

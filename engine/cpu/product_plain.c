@@ -45,10 +45,12 @@ static void unpack_pairs(const uint8_t *plane, int shift, uint8_t quants[PANEL_O
 {
     for (int o = 0; o < PANEL_OUTPUTS; o++)
         for (int i = 0; i < PRODUCT_BLOCK; i++)
-            quants[o][i] |= (uint8_t)((plane[i / HALF * 64 + o * 4 + i % 4] >> (i % HALF / 4 * 2) & 3) << shift);
+            quants[o][i] |=
+                (uint8_t)((plane[i / HALF * 64 + o * 4 + i % 4] >> (i % HALF / 4 * 2) & 3) << shift);
 }
 
-static void unpack_quants(enum tensor_type type, const uint8_t *planes, uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
+static void unpack_quants(enum tensor_type type, const uint8_t *planes,
+                          uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK])
 {
     memset(quants, 0, PANEL_OUTPUTS * PRODUCT_BLOCK);
     switch (type) {
@@ -125,11 +127,12 @@ static void unpack_block(const struct packed *weight, int32_t panel, int32_t b, 
 {
     const struct packed_format format = packed_format(weight->shape.type);
     uint8_t quants[PANEL_OUTPUTS][PRODUCT_BLOCK];
-    unpack_quants(weight->shape.type, packed_quants(weight, panel) + (int64_t)b * format.block_quant_bytes, quants);
+    unpack_quants(weight->shape.type, packed_quants(weight, panel) + (int64_t)b * format.block_quant_bytes,
+                  quants);
     for (int o = 0; o < PANEL_OUTPUTS; o++)
         for (int i = 0; i < PRODUCT_BLOCK; i++)
-            block->values[o][i] = (int16_t)(format.values ? format.values[quants[o][i]]
-                                                           : quants[o][i] - format.offset);
+            block->values[o][i] =
+                (int16_t)(format.values ? format.values[quants[o][i]] : quants[o][i] - format.offset);
     const uint8_t *scales = packed_scales(weight, panel);
     unpack_scales(weight->shape.type, scales + (int64_t)(b / format.group_blocks) * format.group_scale_bytes,
                   b % format.group_blocks, block);
@@ -173,8 +176,8 @@ static void store_panel(const struct packed *weight, int32_t panel, const float 
 }
 
 static void product_quants(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                           const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
-                           const float *bias)
+                           const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                           int64_t y_stride, const float *bias)
 {
     enum { ROWS = 16 }; // share the unpacking of a block
     enum packed_kind kind = packed_format(weight->shape.type).kind;
@@ -205,8 +208,9 @@ static const float *row_floats(const struct prepared *x, int32_t row)
            row % PREPARED_ROWS;
 }
 
-static void product_f32(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
-                        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+static void product_f32(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                        int64_t y_stride, const float *bias)
 {
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const float *weights = (const float *)(const void *)packed_quants(weight, panel);
@@ -215,14 +219,16 @@ static void product_f32(const struct packed *weight, int32_t panel_begin, int32_
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t i = 0; i < weight->shape.n_inputs; i++)
                 for (int o = 0; o < PANEL_OUTPUTS; o++)
-                    acc[o] = fmaf(weights[(int64_t)i * PANEL_OUTPUTS + o], items[(int64_t)i * PREPARED_ROWS], acc[o]);
+                    acc[o] = fmaf(weights[(int64_t)i * PANEL_OUTPUTS + o], items[(int64_t)i * PREPARED_ROWS],
+                                  acc[o]);
             store_panel(weight, panel, acc, y + r * y_stride, bias);
         }
     }
 }
 
-static void product_f16(const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,
-                        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)
+static void product_f16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                        int64_t y_stride, const float *bias)
 {
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const uint8_t *weights = packed_quants(weight, panel);
@@ -231,7 +237,8 @@ static void product_f16(const struct packed *weight, int32_t panel_begin, int32_
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t i = 0; i < weight->shape.n_inputs; i++)
                 for (int o = 0; o < PANEL_OUTPUTS; o++)
-                    acc[o] = fmaf(half_at(weights + (int64_t)i * 32, o), items[(int64_t)i * PREPARED_ROWS], acc[o]);
+                    acc[o] = fmaf(half_at(weights + (int64_t)i * 32, o), items[(int64_t)i * PREPARED_ROWS],
+                                  acc[o]);
             store_panel(weight, panel, acc, y + r * y_stride, bias);
         }
     }
@@ -250,19 +257,21 @@ static float bfloat_flushed(uint16_t bits)
 // A pair of inputs: the upper halves of the words are the first.
 static float pair_add(float acc, uint32_t weights, uint32_t items)
 {
-    acc = flushed(fmaf(bfloat_flushed((uint16_t)(weights >> 16)), bfloat_flushed((uint16_t)(items >> 16)), acc));
+    acc = flushed(
+        fmaf(bfloat_flushed((uint16_t)(weights >> 16)), bfloat_flushed((uint16_t)(items >> 16)), acc));
     return flushed(fmaf(bfloat_flushed((uint16_t)weights), bfloat_flushed((uint16_t)items), acc));
 }
 
 static void product_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
-                         const float *bias)
+                         const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                         int64_t y_stride, const float *bias)
 {
     int32_t n_pairs = (weight->shape.n_inputs + 1) / 2;
     for (int32_t panel = panel_begin; panel < panel_end; panel++) {
         const uint8_t *words = packed_quants(weight, panel);
         for (int32_t r = row_begin; r < row_end; r++) {
-            const uint32_t *pairs = x->bfloats + (int64_t)(r / PREPARED_ROWS) * x->n_blocks * HALF * PREPARED_ROWS +
+            const uint32_t *pairs = x->bfloats +
+                                    (int64_t)(r / PREPARED_ROWS) * x->n_blocks * HALF * PREPARED_ROWS +
                                     r % PREPARED_ROWS;
             float acc[PANEL_OUTPUTS] = {0};
             for (int32_t k = 0; k < n_pairs; k++) {
