@@ -36,6 +36,11 @@ enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
     return kafka->stopped.status;
 }
 
+bool kafka_is_down(const struct kafka_transport *kafka)
+{
+    return kafka->consumer.is_down || kafka->producer.is_down;
+}
+
 // ---- waking the worker ----
 
 static void wake(struct kafka_transport *kafka)
@@ -140,7 +145,6 @@ static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_
         rd_kafka_message_t *message = rd_kafka_consumer_poll(kafka->consumer.rk, timeout_ms);
         if (!message)
             return status;
-        kafka->consumer.is_down = false;
         if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
             n_received += receive_record(kafka, message);
         else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
@@ -179,48 +183,58 @@ static void commit_idle_positions(struct kafka_transport *kafka)
     }
 }
 
-// librdkafka has stopped fetching a partition before (its issue 5591, open). One that is quiet for long is
-// compared with the log itself.
+static bool is_quiet(const struct partition *partition, int64_t now_ms)
+{
+    return partition && partition->owned && !partition->paused && partition->map.position != OFFSET_UNKNOWN &&
+           now_ms - partition->moved_ms >= WATCH_QUIET_MS;
+}
+
+static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
+    for (int i = 0; i < list->cnt; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
+        partition->moved_ms = kafka_now_ms();
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && list->elems[i].offset > partition->map.position)
+            partition->rewind = true;
+    }
+}
+
+// librdkafka has stopped fetching a partition before (its issue 5591, open). Those that are quiet for long
+// are compared with the log itself.
 static void watch(struct kafka_transport *kafka)
 {
     int64_t now = kafka_now_ms();
-    if (now - kafka->watched_ms < WATCH_INTERVAL_MS || kafka->consumer.is_down)
+    if (now - kafka->watched_ms < WATCH_INTERVAL_MS || kafka_is_down(kafka))
         return;
     kafka->watched_ms = now;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        struct partition *partition = kafka->partitions.items[i];
-        if (!partition || !partition->owned || partition->paused ||
-            now - partition->moved_ms < WATCH_QUIET_MS)
-            continue;
-        int64_t low, high;
-        rd_kafka_resp_err_t code =
-            kafka_partition_ends(&kafka->consumer, kafka->config->jobs, i, &low, &high, WATCH_TIMEOUT_MS);
-        partition->moved_ms = now;
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && high > partition->map.position)
-            partition->rewind = true;
-        return; // one a time: each costs a round trip
+        if (is_quiet(kafka->partitions.items[i], now))
+            rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
     }
+    if (list->cnt > 0)
+        compare_with_log(kafka, list);
+    rd_kafka_topic_partition_list_destroy(list);
 }
 
 static enum status probe(struct kafka_transport *kafka, struct error *error)
 {
-    struct kafka_handle *handle = &kafka->consumer;
-    if (!kafka->producer.rk) // being replaced, which asks the brokers itself
-        handle->is_down = false;
-    if (!handle->is_down)
+    if (!kafka_is_down(kafka))
         return STATUS_OK;
     if (kafka_now_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
         int32_t n_partitions;
         struct error absent;
         if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
                              &absent) == STATUS_OK)
-            handle->is_down = false;
+            kafka->consumer.is_down = kafka->producer.is_down = false;
         kafka->probed_ms = kafka_now_ms();
     }
-    if (!handle->is_down)
+    if (!kafka_is_down(kafka))
         return STATUS_OK;
-    return kafka_error_set(error, STATUS_RETRY, handle, "no broker is up",
-                           RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+    return kafka_error_set(error, STATUS_RETRY, kafka->consumer.is_down ? &kafka->consumer : &kafka->producer,
+                           "no broker is up", RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
 // The control topic, and before it is read nothing else; then what an earlier call had to leave.
@@ -235,7 +249,7 @@ static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct
         return kafka_stop(kafka, error);
     if (!kafka->subscribed)
         return STATUS_OK;
-    if (kafka->consumer.is_down) // each try would only take its time; probe() says when it is over
+    if (kafka_is_down(kafka)) // each try would only take its time; probe() says when it is over
         return STATUS_OK;
     status = kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
     if (status == STATUS_OK && kafka->assigned)

@@ -204,28 +204,41 @@ struct reading {
     struct header headers[KAFKA_HEADERS_MAX];
 };
 
+// Takes `list`'s partitions as far as they hold something.
+static enum status assign(struct reading *reading, const rd_kafka_topic_partition_list_t *list,
+                          struct error *error)
+{
+    rd_kafka_topic_partition_list_t *full = rd_kafka_topic_partition_list_new(list->cnt);
+    for (int32_t i = 0; i < reading->n_partitions; i++) {
+        if (list->elems[i].offset >= reading->ends[i])
+            reading->ends[i] = -1;
+        else
+            rd_kafka_topic_partition_list_add(full, reading->topic, i)->offset = list->elems[i].offset;
+    }
+    reading->n_unread = full->cnt;
+    rd_kafka_resp_err_t code =
+        full->cnt > 0 ? rd_kafka_assign(reading->handle.rk, full) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_topic_partition_list_destroy(full);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
+    return STATUS_OK;
+}
+
 static enum status begin_reading(struct reading *reading, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < reading->n_partitions && status == STATUS_OK; i++) {
-        int64_t low;
-        rd_kafka_resp_err_t code = kafka_partition_ends(&reading->handle, reading->topic, i, &low,
-                                                        &reading->ends[i], KAFKA_START_TIMEOUT_MS);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            status = kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
-        } else if (low < reading->ends[i]) {
-            rd_kafka_topic_partition_list_add(list, reading->topic, i)->offset = low;
-            reading->n_unread++;
-        } else {
-            reading->ends[i] = -1;
-        }
-    }
-    if (status == STATUS_OK && reading->n_unread > 0) {
-        rd_kafka_resp_err_t code = rd_kafka_assign(reading->handle.rk, list);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-            status = kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
-    }
+    for (int32_t i = 0; i < reading->n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, reading->topic, i);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+    for (int32_t i = 0; i < reading->n_partitions; i++)
+        reading->ends[i] = list->elems[i].offset;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code =
+            kafka_partition_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, KAFKA_START_TIMEOUT_MS);
+    enum status status = code == RD_KAFKA_RESP_ERR_NO_ERROR
+                             ? assign(reading, list, error)
+                             : kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
     rd_kafka_topic_partition_list_destroy(list);
     return status;
 }

@@ -13,23 +13,28 @@ enum {
     CONTROL_RECORDS_MAX = 1000, // of one poll, once the topic was read
 };
 
+// Fills `list` with where to begin.
 static enum status find_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
                              struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + CONTROL_OPEN_TIMEOUT_MS;
     const char *topic = control->handle.config->control;
+    for (int32_t i = 0; i < control->n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, topic, i);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_END, CONTROL_OPEN_TIMEOUT_MS);
+    for (int32_t i = 0; i < control->n_partitions; i++)
+        control->ends[i] = list->elems[i].offset;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code =
+            kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_BEGINNING, CONTROL_OPEN_TIMEOUT_MS);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &control->handle, topic, code);
     control->n_behind = 0;
     for (int32_t i = 0; i < control->n_partitions; i++) {
-        int64_t low;
-        rd_kafka_resp_err_t code = kafka_partition_ends(&control->handle, topic, i, &low, &control->ends[i],
-                                                        kafka_remaining_ms(deadline));
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-            return kafka_error_set(error, STATUS_REFUSE, &control->handle, topic, code);
-        if (low >= control->ends[i])
+        if (list->elems[i].offset >= control->ends[i])
             control->ends[i] = -1;
         else
             control->n_behind++;
-        rd_kafka_topic_partition_list_add(list, topic, i)->offset = low;
     }
     return STATUS_OK;
 }

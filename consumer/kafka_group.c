@@ -108,23 +108,33 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
 }
 
-// An offset beyond the end is one of a topic that was deleted and made anew: its jobs would be taken for
-// done.
-static enum status check_end(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
-                             int timeout_ms, struct error *error)
+static enum status check_end(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                             int64_t end, struct error *error)
 {
-    int64_t low, high;
-    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, committed->topic, committed->partition,
-                                                    &low, &high, timeout_ms);
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "reading the end of a partition", code);
-    if (committed->offset <= high)
+    if (committed->offset <= end)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
                      "group %s committed offset %" PRId64 " of topic %s partition %" PRId32
                      ", which ends at %" PRId64 ": was it made anew? Set the group's offsets anew "
                      "(kafka-consumer-groups --reset-offsets)",
-                     kafka->config->group, committed->offset, committed->topic, committed->partition, high);
+                     kafka->config->group, committed->offset, committed->topic, committed->partition, end);
+}
+
+// An offset beyond the end is one of a topic that was deleted and made anew: its jobs would be taken for
+// done.
+static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *committed,
+                              int timeout_ms, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
+    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
+    enum status status = STATUS_OK;
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        status =
+            kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "reading the ends of partitions", code);
+    for (int i = 0; i < ends->cnt && status == STATUS_OK; i++)
+        status = check_end(kafka, &committed->elems[i], ends->elems[i].offset, error);
+    rd_kafka_topic_partition_list_destroy(ends);
+    return status;
 }
 
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
@@ -151,7 +161,7 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
 }
 
 static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic_partition_t *committed,
-                                   int64_t deadline_ms, struct error *error)
+                                   struct error *error)
 {
     struct partition *partition =
         partition_add(&kafka->partitions, committed->partition, KAFKA_PARTITIONS_MAX);
@@ -161,20 +171,16 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     bool is_committed = committed->offset >= 0;
     enum status status = STATUS_OK;
     if (is_committed)
-        status = check_end(kafka, committed, kafka_remaining_ms(deadline_ms), error);
-    if (status == STATUS_OK && is_committed)
         status = kafka_restart_map(kafka, &partition->map, committed, error);
-    if (status != STATUS_OK)
-        return status;
-    if (!is_committed && partition->map.watermark == OFFSET_UNKNOWN)
+    else if (partition->map.watermark == OFFSET_UNKNOWN)
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
-    else if (!is_committed)                          // ours before, and nothing was finished yet
+    else                                             // ours before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
     partition->at_end = partition->paused = partition->rewind = false;
     partition->moved_ms = kafka_now_ms();
-    return STATUS_OK;
+    return status;
 }
 
 // What the coordinator checks is member and generation, so both are taken now, with the partitions, and used
@@ -219,8 +225,10 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
     if (status == STATUS_OK && list->cnt > 0)
         status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+    if (status == STATUS_OK && list->cnt > 0)
+        status = check_ends(kafka, list, kafka_remaining_ms(deadline), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
-        status = begin_partition(kafka, &list->elems[i], deadline, error);
+        status = begin_partition(kafka, &list->elems[i], error);
     if (status == STATUS_OK)
         status = assign(kafka, error);
     if (status == STATUS_RETRY)

@@ -57,9 +57,8 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     return status;
 }
 
-enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+static enum status open_producer(struct kafka_transport *kafka, struct error *error)
 {
-    kafka_publish_close(kafka, kafka_now_ms() + REPLACE_TIMEOUT_MS);
     rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->id, error);
     if (!conf)
         return error->status;
@@ -68,10 +67,19 @@ enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, st
         return error->status;
     }
     read_transaction_timeout(kafka, conf);
-    enum status status = kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
-    if (status != STATUS_OK)
-        return status;
-    status = begin_transactions(kafka, timeout_ms, error);
+    return kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
+}
+
+enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    enum status status = STATUS_OK;
+    // One without topics is the new one, which did not reach its coordinator at the last try.
+    if (kafka->results)
+        kafka_publish_close(kafka, kafka_now_ms() + REPLACE_TIMEOUT_MS);
+    if (!kafka->producer.rk)
+        status = open_producer(kafka, error);
+    if (status == STATUS_OK)
+        status = begin_transactions(kafka, timeout_ms, error);
     if (status != STATUS_OK)
         return status;
     kafka->results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);

@@ -220,13 +220,25 @@ size_t kafka_topic_bytes_max(struct kafka_handle *handle, const char *topic, int
     return bytes_max > 0 ? bytes_max : MESSAGE_BYTES_FALLBACK;
 }
 
-rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, const char *topic, int32_t partition,
-                                         int64_t *low, int64_t *high, int timeout_ms)
+// rd_kafka_query_watermark_offsets does the same for one partition, and does not keep to its time limit
+// (2.0.2): with a broker that hangs it returns after socket.timeout.ms.
+static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                        int64_t which, int timeout_ms)
+{
+    for (int i = 0; i < list->cnt; i++)
+        list->elems[i].offset = which; // ListOffsets takes -1 and -2 for timestamps (Kafka protocol)
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(handle->rk, list, timeout_ms);
+    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        code = list->elems[i].err;
+    return code;
+}
+
+rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                         int64_t which, int timeout_ms)
 {
     int64_t deadline = kafka_now_ms() + timeout_ms;
     for (;;) {
-        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(handle->rk, topic, partition, low, high,
-                                                                    kafka_remaining_ms(deadline));
+        rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline));
         bool settling = code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION ||
                         code == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE ||
                         code == RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE;

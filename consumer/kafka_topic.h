@@ -21,7 +21,8 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
                                  size_t n_topics, struct error *error) WARN_UNUSED;
 // The topic's max.message.bytes; Kafka's default, less a little, where the broker does not tell.
 size_t kafka_topic_bytes_max(struct kafka_handle *handle, const char *topic, int timeout_ms);
-// The first offset of a partition and the one after its last committed record. Asks again while the brokers
-// are settling who leads it, until the time is up.
-rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, const char *topic, int32_t partition,
-                                         int64_t *low, int64_t *high, int timeout_ms);
+// Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
+// or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling
+// who leads them, until the time is up.
+rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                         int64_t which, int timeout_ms);

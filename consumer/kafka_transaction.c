@@ -19,17 +19,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ABORT_TIMEOUT_MS = 3000 };
+enum {
+    ABORT_TIMEOUT_MS = 3000,
+    CALL_TIMEOUT_MS = 2000, // of one call among several tries
+    RETRY_WAIT_MS = 20,
+};
 
 // ---- what librdkafka answers ----
 
 enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_BROKEN };
 
-// For a call that must be made at least once.
+// Of a call that must be made at least once. Short, for only between calls it shows that no broker is up.
 static int call_ms(int64_t deadline_ms)
 {
     int remaining = kafka_remaining_ms(deadline_ms);
-    return remaining > 0 ? remaining : 1;
+    return remaining > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : remaining > 0 ? remaining : 1;
+}
+
+// Is it worth while to call again now?
+static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64_t deadline_ms)
+{
+    if (outcome != OUTCOME_RETRY || kafka_remaining_ms(deadline_ms) == 0)
+        return false;
+    rd_kafka_poll(kafka->producer.rk, RETRY_WAIT_MS);
+    return !kafka->producer.is_down;
 }
 
 // The coordinator fences whoever holds a transaction open for longer than transaction.timeout.ms, and whoever
@@ -313,7 +326,7 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     do {
         outcome = judge(kafka, rd_kafka_abort_transaction(kafka->producer.rk, call_ms(deadline_ms)),
                         "aborting a transaction", error);
-    } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
+    } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
     if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
@@ -339,7 +352,7 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     do {
         outcome = judge(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
                         "committing a transaction", error);
-    } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
+    } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
     if (outcome == OUTCOME_ABORT)
@@ -442,7 +455,7 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
         rd_kafka_error_t *fault = rd_kafka_send_offsets_to_transaction(
             kafka->producer.rk, kafka->transaction.offsets, kafka->membership, call_ms(deadline_ms));
         outcome = judge(kafka, fault, "sending offsets", error);
-    } while (outcome == OUTCOME_RETRY && kafka_remaining_ms(deadline_ms) > 0);
+    } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)
         return give_up_producer(kafka, error);
     return outcome == OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
@@ -492,7 +505,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         *error = kafka->stopped;
         return error->status;
     }
-    if (kafka->consumer.is_down) // begun now, it would only run into its deadline
+    if (kafka_is_down(kafka)) // begun now, it would only run into its deadline
         return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
                                RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     enum status status = kafka_transaction_resolve(kafka, deadline, error);

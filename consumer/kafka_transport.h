@@ -80,6 +80,8 @@ struct kafka_transport {
     int64_t probed_ms, watched_ms, idle_commit_ms;
 };
 
+// No broker is up, as far as we heard. kafka_poll finds out when one is.
+bool kafka_is_down(const struct kafka_transport *kafka);
 // No call may go on after this one. Returns the status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
 
