@@ -3,6 +3,7 @@
 #include "schemas/hash.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct fake_model {
     int32_t *slots; // token at [page][position]
     int64_t n_rows, n_steps, fail_step;
     int32_t largest_batch;
+    pthread_mutex_t gate; // each step passes it
 };
 
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
@@ -23,11 +25,13 @@ struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
     model->slots = malloc((size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
     memset(model->slots, 0xFF, (size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
     model->fail_step = -1;
+    pthread_mutex_init(&model->gate, NULL);
     return model;
 }
 
 void fake_model_destroy(struct fake_model *model)
 {
+    pthread_mutex_destroy(&model->gate);
     free(model->slots);
     free(model);
 }
@@ -74,6 +78,8 @@ static void draw_output(struct fake_model *model, const struct step *step, const
 static enum status fake_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
     struct fake_model *model = context;
+    pthread_mutex_lock(&model->gate);
+    pthread_mutex_unlock(&model->gate);
     if (model->n_steps++ == model->fail_step)
         return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost");
     model->n_rows += step->n_rows;
@@ -118,6 +124,16 @@ int64_t fake_model_steps(const struct fake_model *model)
 int32_t fake_model_largest_batch(const struct fake_model *model)
 {
     return model->largest_batch;
+}
+
+void fake_model_hold(struct fake_model *model)
+{
+    pthread_mutex_lock(&model->gate);
+}
+
+void fake_model_let_go(struct fake_model *model)
+{
+    pthread_mutex_unlock(&model->gate);
 }
 
 void fake_model_fail_at(struct fake_model *model, int64_t step)

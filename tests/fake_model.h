@@ -16,6 +16,9 @@ int64_t fake_model_rows(const struct fake_model *model);  // computed so far
 int64_t fake_model_steps(const struct fake_model *model);
 int32_t fake_model_largest_batch(const struct fake_model *model); // sequences in one step
 void fake_model_fail_at(struct fake_model *model, int64_t step); // that step returns STATUS_RESTART
+// Between the two, which one thread calls, no step begins.
+void fake_model_hold(struct fake_model *model);
+void fake_model_let_go(struct fake_model *model);
 // Draws after this token are NaN; no answer holds it, only a prompt may.
 enum { FAKE_POISON = 7 };
 

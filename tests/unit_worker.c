@@ -31,6 +31,7 @@ struct script {
     int n_pauses, n_resumes, most_in_flight, in_flight;
     int cancel_at;                // job index before which its dataset is cancelled; -1: never
     int signal_at;                // job index after which SIGTERM is raised; -1: never
+    struct fake_model *held;      // until the poll after that: no step begins before the worker heard it
     bool finish_order_differs;
     int last_committed;
 };
@@ -40,6 +41,10 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
 {
     struct script *script = (struct script *)transport;
     (void)timeout_ms, (void)error;
+    if (script->held && script->n_next > script->signal_at) {
+        fake_model_let_go(script->held);
+        script->held = NULL;
+    }
     if (script->paused)
         assert_int_equal(n_max, 0);
     for (; n_max > 0 && script->n_next < script->n_jobs; n_max--) {
@@ -274,6 +279,8 @@ static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void *
     stage.config.exit_when_idle_s = -1;
     stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
     stage.script->signal_at = 700;
+    stage.script->held = stage.model;
+    fake_model_hold(stage.model);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_settled(stage.script, &n_answered, &n_released);
