@@ -87,6 +87,8 @@ static const struct option options[] = {
     {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE", "chat template instead of the model's"},
     {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
     {"model-name", 0, TEXT_VALUE, WORK | RUN, AT(model_name), 0, 0, "NAME", "the model's name in results"},
+    {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
+     "for tests: words at random instead of the model's; instant, fixed:MS or random:MS a step"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "leave after so long without a job"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},

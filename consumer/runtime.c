@@ -1,6 +1,7 @@
 #include "consumer/runtime.h"
 
 #include "consumer/log.h"
+#include "consumer/test_engine.h"
 #include "engine/cpu/backend.h"
 #include "engine/gguf_quantise.h"
 #include "engine/model_folder.h"
@@ -180,6 +181,20 @@ static enum status compute_step(void *context, struct step *step, struct sample_
     return forward_step(context, step, results, NULL, error);
 }
 
+static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    if (settings->engine_test) {
+        log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's", settings->engine_test);
+        return test_engine_create(&runtime->test_engine, settings->engine_test, runtime->tokenizer, error);
+    }
+    struct loading loading = {0};
+    enum status status = forward_create(&runtime->forward, runtime->model, runtime->backend, &runtime->plan.forward,
+                                        show_loading, &loading, error);
+    if (loading.shown)
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
 static struct text token_text_or_empty(const struct tokenizer *tokenizer, int32_t id)
 {
     return id < 0 ? (struct text){0} : tokenizer_token_text(tokenizer, id);
@@ -189,7 +204,8 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
-        .engine = {runtime->forward, compute_step},
+        .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
+                                       : (struct engine){runtime->forward, compute_step},
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
@@ -211,7 +227,6 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
                                    .n_rows_max = (int32_t)settings->max_rows,
                                    .n_jobs_max = (int32_t)settings->window,
                                    .page_bytes = settings->kv_memory};
-    struct loading loading = {0};
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
@@ -219,10 +234,7 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = limits_derive(&runtime->plan, runtime->model,
                                runtime->backend->impl->memory_available(runtime->backend), &wanted, error);
     if (status == STATUS_OK)
-        status = forward_create(&runtime->forward, runtime->model, runtime->backend, &runtime->plan.forward,
-                                show_loading, &loading, error);
-    if (loading.shown)
-        fputs("\r\033[K", stderr);
+        status = open_engine(runtime, settings, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)
@@ -234,6 +246,7 @@ void runtime_close(struct runtime *runtime)
 {
     batcher_destroy(runtime->batcher);
     forward_destroy(runtime->forward);
+    test_engine_destroy(runtime->test_engine);
     if (runtime->backend)
         runtime->backend->impl->destroy(runtime->backend);
     pool_destroy(runtime->pool);

@@ -12,7 +12,8 @@ struct runtime {
     struct template *chat_template; // NULL: none
     struct pool *pool;
     struct backend *backend;
-    struct forward *forward;
+    struct forward *forward;         // NULL when test_engine stands in its place
+    struct test_engine *test_engine; // --engine-test, else NULL
     struct batcher *batcher;
     struct limits_plan plan;
     struct text model_name;

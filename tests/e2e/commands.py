@@ -48,6 +48,22 @@ def standard_input_and_output_take_the_place_of_files(test):
 
 
 @case
+def the_test_engine_answers_by_job_and_seed_whatever_its_pace(test):
+    test.write("in.jsonl", short_jobs(40))
+    for spec in ("instant", "fixed:1", "random:3"):
+        name = spec.replace(":", "-") + ".jsonl"
+        finished = test.run_file("in.jsonl", name, "--engine-test", spec)
+        assert f"--engine-test {spec}" in finished.err, finished
+        assert test.comparable(name) == test.comparable("instant.jsonl")
+    answers = [answer["response"]["body"]["choices"][0] for answer in test.answers("instant.jsonl")]
+    assert {answer["finish_reason"] for answer in answers} == {"stop", "length"}
+    for spec in ("fast", "fixed:", "fixed:-1", "random:1x", "fixed:600001"):
+        finished = test.run_file("in.jsonl", "refused.jsonl", "--engine-test", spec, status=2)
+        assert "--engine-test: expected instant" in finished.err and spec in finished.err, finished
+    test.run_file("in.jsonl", "longest.jsonl", "--engine-test", "random:0")
+
+
+@case
 def failed_jobs_go_to_the_file_of_errors(test):
     jobs = short_jobs(6)
     jobs[2]["max_tokens"] = "many"

@@ -1,0 +1,109 @@
+#include "consumer/test_engine.h"
+
+#include "engine/tokenizer/tokenizer.h"
+#include "schemas/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { END_ONE_IN = 8, TRIES_MAX = 64 };
+
+struct test_engine {
+    const struct tokenizer *tokenizer;
+    int64_t step_us_min, step_us_max;
+    uint64_t n_steps;
+};
+
+static bool parse_ms(const char *text, int64_t *us)
+{
+    char *end;
+    errno = 0;
+    long long ms = strtoll(text, &end, 10);
+    if (!*text || *end || errno || ms < 0 || ms > TEST_ENGINE_MS_MAX)
+        return false;
+    *us = (int64_t)ms * 1000;
+    return true;
+}
+
+static bool parse_spec(const char *spec, struct test_engine *engine)
+{
+    if (strcmp(spec, "instant") == 0)
+        return true;
+    if (strncmp(spec, "fixed:", 6) == 0 && parse_ms(spec + 6, &engine->step_us_max)) {
+        engine->step_us_min = engine->step_us_max;
+        return true;
+    }
+    return strncmp(spec, "random:", 7) == 0 && parse_ms(spec + 7, &engine->step_us_max);
+}
+
+enum status test_engine_create(struct test_engine **engine, const char *spec, const struct tokenizer *tokenizer,
+                               struct error *error)
+{
+    struct test_engine parsed = {.tokenizer = tokenizer};
+    *engine = NULL;
+    if (!parse_spec(spec, &parsed))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--engine-test: expected instant, fixed:MS or random:MS with MS from 0 to %d, got \"%s\"",
+                         TEST_ENGINE_MS_MAX, spec);
+    *engine = malloc(sizeof **engine);
+    if (!*engine)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "test engine: out of memory");
+    **engine = parsed;
+    return STATUS_OK;
+}
+
+void test_engine_destroy(struct test_engine *engine)
+{
+    free(engine);
+}
+
+// A token that ends nothing and spells something; the one it began with where the vocabulary has no such.
+static int32_t word(const struct tokenizer *tokenizer, uint64_t draw)
+{
+    uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);
+    int32_t first = (int32_t)(draw % n_tokens), token = first;
+    for (int i = 0; i < TRIES_MAX; i++, token = (int32_t)(((uint64_t)token + 1) % n_tokens))
+        if (!tokenizer_is_control(tokenizer, token) && !tokenizer_ends_generation(tokenizer, token))
+            return token;
+    return first;
+}
+
+static int32_t draw_token(const struct test_engine *engine, const struct sample_request *request)
+{
+    uint64_t key[] = {hash_bytes(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt, 0),
+                      request->sampling->seed, request->choice, request->index};
+    uint64_t draw = hash_bytes(key, sizeof key, 0);
+    int32_t eos = tokenizer_eos(engine->tokenizer);
+    if (request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0)
+        return eos;
+    return word(engine->tokenizer, draw / END_ONE_IN);
+}
+
+static void take_time(struct test_engine *engine)
+{
+    uint64_t draw = hash_bytes(&engine->n_steps, sizeof engine->n_steps, 1);
+    engine->n_steps++;
+    if (engine->step_us_max == 0)
+        return;
+    int64_t us = engine->step_us_min +
+                 (int64_t)(draw % (uint64_t)(engine->step_us_max - engine->step_us_min + 1));
+    struct timespec left = {us / 1000000, us % 1000000 * 1000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    struct test_engine *engine = context;
+    for (int32_t i = 0; i < step->n_outputs; i++)
+        results[i] = (struct sample_result){.token = draw_token(engine, &step->samples[i])};
+    take_time(engine);
+    return STATUS_OK;
+}
+
+struct engine test_engine_bind(struct test_engine *engine)
+{
+    return (struct engine){engine, compute_step};
+}

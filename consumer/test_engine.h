@@ -1,0 +1,23 @@
+// An engine without arithmetic, for tests and measurements of everything around the engine: `--engine-test SPEC` puts it
+// in the model's place, and tokenizer, template, window, pages, queue and store stay as they are. An answer is a pure
+// function of the job's tokens, seed and choice: words of the vocabulary, ended with probability 1/8 after each.
+//
+//   instant     a step takes no time
+//   fixed:MS    a step takes MS milliseconds
+//   random:MS   a step takes between 0 and MS milliseconds
+//
+// Thread: engine, after test_engine_create.
+#pragma once
+
+#include "batching/batcher.h"
+
+struct test_engine;
+struct tokenizer;
+
+enum { TEST_ENGINE_MS_MAX = 600000 };
+
+// The tokenizer must outlive it. Errors: STATUS_REFUSE, ERROR_USAGE for another spec.
+enum status test_engine_create(struct test_engine **engine, const char *spec, const struct tokenizer *tokenizer,
+                               struct error *error) WARN_UNUSED;
+void test_engine_destroy(struct test_engine *engine);
+struct engine test_engine_bind(struct test_engine *engine);
