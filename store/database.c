@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -94,8 +95,17 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-// Version 1 is the schema itself. Each later version adds a step here: its SQL, then PRAGMA user_version, in the same
-// transaction. Two processes may come here at once: the second finds the work done.
+_Static_assert(sizeof store_versions / sizeof store_versions[0] == STORE_VERSION, "each version has its SQL");
+
+static enum status set_version(struct database *database, int version, struct error *error)
+{
+    char pragma[48];
+    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", version);
+    return database_execute(database, pragma, error);
+}
+
+// Version 1 is the schema itself, each later one a file of changes; all that are missing in one transaction. Two
+// processes may come here at once: the second finds the work done.
 static enum status migrate(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -113,11 +123,11 @@ static enum status migrate(struct database *database, struct error *error)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE,
                            "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
                            database->path, version, STORE_VERSION);
-    if (status == STATUS_OK && version == 0) {
-        status = database_execute(database, store_sql, error);
-        if (status == STATUS_OK)
-            status = database_execute(database, "PRAGMA user_version = 1", error);
-    }
+    bool is_old = version < STORE_VERSION;
+    for (; status == STATUS_OK && version < STORE_VERSION; version++)
+        status = database_execute(database, store_versions[version], error);
+    if (status == STATUS_OK && is_old)
+        status = set_version(database, STORE_VERSION, error);
     return database_end(database, status, error);
 }
 

@@ -1,4 +1,4 @@
-// The store: one SQLite file (schemas/store.sql). Opening makes or migrates it. Several processes may have it open: each
+// The store: one SQLite file (schemas/store.sql and the later versions' changes beside it). Opening makes or migrates it. Several processes may have it open: each
 // writes in short transactions and waits for the others. The file is created with mode 0600: prompts stand in it.
 //
 // Errors: STATUS_RETRY when the file is busy or the disk full (the text says which; nothing of the transaction counts),
@@ -14,7 +14,7 @@
 
 struct store;
 
-enum { STORE_VERSION = 1, STORE_BUSY_MS = 10000, STORE_BATCHES_KEPT = 100000 };
+enum { STORE_VERSION = 2, STORE_BUSY_MS = 10000, STORE_BATCHES_KEPT = 100000 };
 
 enum store_mode { STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY };
 

@@ -456,6 +456,31 @@ static void a_store_of_a_newer_version_is_refused(void **state)
     assert_non_null(strstr(error.text, "99"));
 }
 
+static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
+{
+    (void)state;
+    char command[1024];
+    snprintf(command, sizeof command,
+             "sqlite3 %s '.read %s/schemas/store.sql' 'PRAGMA user_version = 1' \"INSERT INTO datasets (dataset,"
+             " n_submitted) VALUES ('old', 1); INSERT INTO jobs (id, dataset, job_id, custom_id, status) VALUES"
+             " (1, 'old', 'a', 'a', 'queued'); INSERT INTO queue (job, record, encoding) VALUES (1, x'7b7d', 0)\"",
+             path, SOURCE_ROOT);
+    assert_int_equal(system(command), 0);
+    struct store *store = NULL;
+    assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
+    bool drained = true;
+    assert_int_equal(store_queue_is_drained(store, TEXT("old"), &drained, &error), STATUS_OK);
+    assert_false(drained);
+    store_close(store);
+    // Again: there is nothing left to change.
+    assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
+    store_close(store);
+    snprintf(command, sizeof command,
+             "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), count(*) FROM jobs')\" = \"%d\n0|1\"", path,
+             STORE_VERSION);
+    assert_int_equal(system(command), 0);
+}
+
 static void the_file_is_readable_by_its_owner_only(void **state)
 {
     (void)state;
@@ -480,6 +505,7 @@ int main(void)
         cmocka_unit_test_setup(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path),
         cmocka_unit_test_setup(files_that_are_no_store_are_refused_and_left_alone, fresh_path),
         cmocka_unit_test_setup(a_store_of_a_newer_version_is_refused, fresh_path),
+        cmocka_unit_test_setup(a_store_of_version_1_is_carried_over_with_its_jobs, fresh_path),
         cmocka_unit_test_setup(the_file_is_readable_by_its_owner_only, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
