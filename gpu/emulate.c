@@ -1,0 +1,285 @@
+#include "gpu/emulate.h"
+
+#include "engine/dequantise.h"
+#include "gpu/emulate_switch.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    WARP = 32,
+    STACK_BYTES = 256 << 10, // an instrumented kernel without optimisation takes a tenth
+    GUARD_BYTES = 64 << 10,
+};
+
+// Where threads meet. Who arrives last opens it for all by raising the generation.
+struct meeting {
+    unsigned n_arrived, generation;
+};
+
+struct warp {
+    struct meeting meeting;
+    unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
+};
+
+struct copy {
+    void *to;
+    const void *from; // NULL: zeros
+    int group;
+};
+
+struct fiber {
+    struct emulate_fiber seen; // first: kernels know no more
+    struct emulate_switch state;
+    const struct meeting *awaited; // NULL: can run
+    unsigned awaited_generation;
+    bool ended;
+    struct copy *copies; // not arrived, in order
+    int n_copies, n_copies_room, n_groups;
+};
+
+// CUDA's threadIdx and its kin are implicit, so the run is too.
+static struct run {
+    struct fiber fibers[EMULATE_THREADS_MAX];
+    struct warp warps[EMULATE_THREADS_MAX / WARP];
+    struct meeting block;
+    unsigned n_threads, n_ended, current;
+    struct emulate_switch caller;
+    void (*thread)(void *context);
+    void *context;
+    unsigned char *stacks; // kept between runs
+    bool reverse, active;
+} run;
+
+void emulate_reverse(bool reverse)
+{
+    run.reverse = reverse;
+}
+
+struct emulate_fiber *emulate_fiber_now(void)
+{
+    assert(run.active);
+    return &run.fibers[run.current].seen;
+}
+
+static bool can_run(const struct fiber *fiber)
+{
+    return !fiber->ended && (!fiber->awaited || fiber->awaited->generation != fiber->awaited_generation);
+}
+
+// The next that can run, from the current one on and around; itself last.
+static unsigned next_runnable(void)
+{
+    unsigned step = run.reverse ? run.n_threads - 1 : 1;
+    unsigned index = run.current;
+    for (unsigned i = 0; i < run.n_threads; i++) {
+        index = (index + step) % run.n_threads;
+        if (can_run(&run.fibers[index]))
+            return index;
+    }
+    assert(false && "threads wait for others that ended or wait elsewhere");
+    return index;
+}
+
+static void resume(struct emulate_switch *from, unsigned index)
+{
+    run.current = index;
+    run.fibers[index].awaited = NULL;
+    if (from != &run.fibers[index].state)
+        emulate_switch_to(from, &run.fibers[index].state);
+}
+
+static void wait_for(const struct meeting *meeting)
+{
+    struct fiber *fiber = &run.fibers[run.current];
+    fiber->awaited = meeting;
+    fiber->awaited_generation = meeting->generation;
+    resume(&fiber->state, next_runnable());
+}
+
+static void meet(struct meeting *meeting, unsigned n)
+{
+    if (++meeting->n_arrived < n) {
+        wait_for(meeting);
+        return;
+    }
+    meeting->n_arrived = 0;
+    meeting->generation++;
+}
+
+void emulate_block_meet(void)
+{
+    meet(&run.block, run.n_threads);
+}
+
+const void *emulate_warp_exchange(const void *mine, size_t size)
+{
+    struct warp *warp = &run.warps[run.current / WARP];
+    unsigned slot = warp->meeting.generation & 1;
+    assert(size <= EMULATE_EXCHANGE_BYTES);
+    if (size > 0)
+        memcpy(warp->exchange[slot][run.current % WARP], mine, size);
+    meet(&warp->meeting, WARP);
+    return warp->exchange[slot];
+}
+
+static void fiber_main(void *argument)
+{
+    struct fiber *fiber = argument;
+    run.thread(run.context);
+    assert(fiber->n_copies == 0 && "a thread ended before its copies arrived");
+    fiber->ended = true;
+    if (++run.n_ended == run.n_threads)
+        emulate_switch_last(&run.caller);
+    run.current = next_runnable();
+    run.fibers[run.current].awaited = NULL;
+    emulate_switch_last(&run.fibers[run.current].state);
+}
+
+static void run_block(struct emulate_shape grid, struct emulate_shape block, unsigned char *shared)
+{
+    for (unsigned i = 0; i < run.n_threads; i++) {
+        struct fiber *fiber = &run.fibers[i];
+        fiber->seen = (struct emulate_fiber){{i, 0, 0}, block, {run.n_threads, 1, 1}, grid, shared};
+        fiber->awaited = NULL;
+        fiber->ended = false;
+        fiber->n_groups = 0;
+        emulate_switch_prepare(&fiber->state, run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
+                               STACK_BYTES, fiber_main, fiber);
+    }
+    memset(run.warps, 0, sizeof run.warps);
+    run.block = (struct meeting){0};
+    run.n_ended = 0;
+    resume(&run.caller, run.reverse ? run.n_threads - 1 : 0);
+}
+
+// Pages are touched when they are used; the guards never.
+static void stacks_map(void)
+{
+    size_t each = STACK_BYTES + GUARD_BYTES;
+    if (run.stacks)
+        return;
+    run.stacks = mmap(NULL, EMULATE_THREADS_MAX * each, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(run.stacks != MAP_FAILED);
+    for (size_t i = 0; i < EMULATE_THREADS_MAX; i++)
+        mprotect(run.stacks + i * each, GUARD_BYTES, PROT_NONE);
+}
+
+void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes, void (*thread)(void *context),
+                 void *context)
+{
+    assert(n_threads > 0 && n_threads <= EMULATE_THREADS_MAX && n_threads % WARP == 0 && !run.active);
+    stacks_map();
+    run.n_threads = n_threads;
+    run.thread = thread;
+    run.context = context;
+    run.active = true;
+    // To the byte at the end, for the sanitizer; 128 bytes aligned at the start.
+    unsigned char *memory = malloc(shared_bytes + 127);
+    assert(memory);
+    unsigned char *shared = memory + (-(uintptr_t)memory & 127);
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                memset(memory, 0xFF, shared_bytes + 127);
+                run_block(grid, (struct emulate_shape){x, y, z}, shared);
+            }
+    free(memory);
+    for (unsigned i = 0; i < n_threads; i++) {
+        free(run.fibers[i].copies);
+        run.fibers[i].copies = NULL;
+        run.fibers[i].n_copies_room = 0;
+    }
+    run.active = false;
+}
+
+void emulate_copy(void *shared, const void *global, bool valid)
+{
+    struct fiber *fiber = &run.fibers[run.current];
+    assert(((uintptr_t)shared | (valid ? (uintptr_t)global : 0)) % 16 == 0 && fiber->n_copies < EMULATE_COPIES_MAX);
+    if (fiber->n_copies == fiber->n_copies_room) {
+        fiber->n_copies_room = 2 * fiber->n_copies_room + 16;
+        fiber->copies = realloc(fiber->copies, (size_t)fiber->n_copies_room * sizeof *fiber->copies);
+        assert(fiber->copies);
+    }
+    fiber->copies[fiber->n_copies++] = (struct copy){shared, valid ? global : NULL, fiber->n_groups};
+}
+
+void emulate_copies_commit(void)
+{
+    run.fibers[run.current].n_groups++;
+}
+
+void emulate_copies_wait(int n_left)
+{
+    struct fiber *fiber = &run.fibers[run.current];
+    int n = 0;
+    for (; n < fiber->n_copies && fiber->copies[n].group < fiber->n_groups - n_left; n++) {
+        static const unsigned char zeros[16];
+        memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
+    }
+    memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);
+    fiber->n_copies -= n;
+}
+
+float emulate_half_float(uint16_t half)
+{
+    return half_to_float(half);
+}
+
+uint16_t emulate_half(double value)
+{
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double magnitude = fabs(value);
+    if (isnan(value))
+        return 0x7FFF;
+    if (magnitude >= 65520) // the middle between the largest and the next, rounded to even
+        return sign | 0x7C00;
+    int exponent;
+    frexp(magnitude, &exponent); // magnitude < 2^exponent
+    int unit = exponent - 11 < -24 ? -24 : exponent - 11;
+    uint32_t n = (uint32_t)nearbyint(ldexp(magnitude, -unit)); // units: 1024..2048 of a normal number
+    if (n == 0)
+        return sign;
+    // A subnormal's bits are n itself; a carry into the exponent is the right one.
+    return (uint16_t)(sign | (unit == -24 ? n : (uint32_t)((unit + 24) << 10) + n));
+}
+
+uint16_t emulate_bfloat(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (isnan(value))
+        return 0x7FFF;
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static double fragment_item(const unsigned char *lane, int word, int half, bool bfloat)
+{
+    uint16_t bits;
+    memcpy(&bits, lane + 4 * word + 2 * half, 2);
+    return (double)(bfloat ? bfloat_to_float(bits) : half_to_float(bits));
+}
+
+// Fragments: gpu/kernel_cuda.h.
+void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
+{
+    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    unsigned lane = run.current % WARP;
+    const unsigned char(*all)[EMULATE_EXCHANGE_BYTES] = emulate_warp_exchange(mine, sizeof mine);
+    double sums[4] = {(double)d[0], (double)d[1], (double)d[2], (double)d[3]};
+    for (unsigned t = 0; t < 4; t++)
+        for (int high = 0; high < 2; high++)
+            for (int half = 0; half < 2; half++)
+                for (int i = 0; i < 4; i++) {
+                    const unsigned char *row = all[lane / 4 * 4 + t], *column = all[(lane % 4 * 2 + (unsigned)(i & 1)) * 4 + t];
+                    sums[i] += fragment_item(row, high * 2 + i / 2, half, bfloat) *
+                               fragment_item(column, 4 + high, half, bfloat);
+                }
+    for (int i = 0; i < 4; i++)
+        d[i] = (float)sums[i];
+}

@@ -1,0 +1,19 @@
+// What an emulated launch hands to the emulated device's stream: work that runs when somebody waits, or again and again
+// from a graph. C and C++ (launches are templates).
+#pragma once
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emulated_work {
+    void (*run)(struct emulated_work *work);
+    struct emulated_work *next; // the stream's
+};
+
+// Takes over malloc'd work; NULL (no memory) fails the device. `stream` is device_stream's.
+void emulated_stream_submit(void *stream, struct emulated_work *work);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,138 @@
+// The language of kernels in CUDA (gpu/kernel.h). Instructions: PTX ISA 8 (docs.nvidia.com/cuda/parallel-thread-execution),
+// compute capability 8.0 and up.
+#pragma once
+
+#include <cuda_runtime.h>
+
+// Enqueues; a failure stays with the CUDA runtime (cudaGetLastError), where gpu/device_cuda.c finds it.
+template <typename... P, typename... A>
+static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
+{
+    if (shape.shared_bytes > 48 * 1024)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared_bytes);
+    kernel<<<dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z), shape.n_threads, shape.shared_bytes,
+             (cudaStream_t)stream>>>(static_cast<P>(arguments)...);
+}
+
+// The launch's shared memory, at a multiple of 128 bytes.
+__device__ __forceinline__ unsigned char *dynamic_shared()
+{
+    extern __shared__ __align__(128) unsigned char memory[];
+    return memory;
+}
+
+// Pairs of binary16 or bfloat16 in a word, the first in the lower half. All round to nearest even.
+
+__device__ __forceinline__ uint32_t half2_make(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ __forceinline__ uint32_t bfloat2_make(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ __forceinline__ float half_float(uint32_t bits) // of the lower 16
+{
+    float value;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(value) : "r"(bits));
+    return value;
+}
+
+__device__ __forceinline__ uint32_t half2_add(uint32_t a, uint32_t b)
+{
+    uint32_t sum;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+__device__ __forceinline__ uint32_t half2_multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+__device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t sum;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+
+__device__ __forceinline__ uint32_t half2_low(uint32_t pair) // its lower half twice
+{
+    return __byte_perm(pair, 0, 0x1010);
+}
+
+__device__ __forceinline__ uint32_t half2_high(uint32_t pair)
+{
+    return __byte_perm(pair, 0, 0x3232);
+}
+
+// Bytes of two words, picked by the four nibbles of `selector`: 0..3 of a, 4..7 of b.
+__device__ __forceinline__ uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
+{
+    return __byte_perm(a, b, selector);
+}
+
+// 2^x, within 2 units in the last place; results below 2^-126 are 0.
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+// 16 bytes from device memory to shared memory; 0s when not `valid`, and then nothing is read. Copies are waited for in
+// groups: copy_async_wait<n>() returns when all but the last n committed groups of this thread have arrived.
+__device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid)
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    int n_bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(n_bytes) : "memory");
+}
+
+__device__ __forceinline__ void copy_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int n_left> __device__ __forceinline__ void copy_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(n_left) : "memory");
+}
+
+// 16 bytes of device memory that this launch does not write and that are read once.
+__device__ __forceinline__ uint4 load_streaming(const void *address)
+{
+    uint4 words;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+        : "l"(address));
+    return words;
+}
+
+// d += a b over 16 items k: a 16 x 16, b 16 x 8, d 16 x 8 float32. With g = lane / 4, t = lane % 4 a lane holds
+//   a[0] row g, k 2t..2t+1     a[1] row g + 8, the same     a[2] row g, k 2t+8..2t+9     a[3] row g + 8, the same
+//   b[0] k 2t..2t+1, column g  b[1] k 2t+8..2t+9
+//   d[0..1] row g, columns 2t, 2t+1    d[2..3] row g + 8
+// (PTX ISA, mma.m16n8k16.)
+__device__ __forceinline__ void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void mma_bfloat(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}

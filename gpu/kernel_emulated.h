@@ -1,0 +1,305 @@
+// The language of kernels on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread (gpu/emulate.h), warp
+// operations meet there, shared memory is fresh NaNs for every block. Not fast, but every load and store is a real one that the
+// address sanitizer sees.
+#pragma once
+
+#include "gpu/emulate.h"
+#include "gpu/emulated_stream.h"
+
+#include <math.h>
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+// Blocks run one after another, so one copy does. Arrays begin with what the last block left, as on the device.
+#define __shared__ static
+#define threadIdx (emulate_fiber_now()->thread)
+#define blockIdx (emulate_fiber_now()->block)
+#define blockDim (emulate_fiber_now()->block_shape)
+#define gridDim (emulate_fiber_now()->grid_shape)
+
+struct uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+static inline uint2 make_uint2(uint32_t x, uint32_t y)
+{
+    return {x, y};
+}
+
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return {x, y, z, w};
+}
+
+static inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
+// Launches: work for the emulated device's stream, with a copy of the arguments.
+
+template <typename... P> struct emulated_launch {
+    struct emulated_work work; // first: the stream knows no more
+    struct launch_shape shape;
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+
+    static void run_thread(void *context)
+    {
+        emulated_launch *self = (emulated_launch *)context;
+        std::apply(self->kernel, self->arguments);
+    }
+
+    static void run(struct emulated_work *work)
+    {
+        emulated_launch *self = (emulated_launch *)work;
+        emulate_run({self->shape.blocks_x, self->shape.blocks_y, self->shape.blocks_z}, self->shape.n_threads,
+                    self->shape.shared_bytes, run_thread, self);
+    }
+};
+
+template <typename... P, typename... A>
+static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
+{
+    void *memory = malloc(sizeof(emulated_launch<P...>));
+    if (memory)
+        new (memory) emulated_launch<P...>{
+            {emulated_launch<P...>::run, NULL}, shape, kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
+    emulated_stream_submit(stream, (struct emulated_work *)memory);
+}
+
+static inline unsigned char *dynamic_shared()
+{
+    return emulate_fiber_now()->shared;
+}
+
+// Threads meet.
+
+static inline void __syncthreads()
+{
+    emulate_block_meet();
+}
+
+static inline void __syncwarp()
+{
+    emulate_warp_exchange(NULL, 0);
+}
+
+template <typename T> static inline T emulated_from_lane(T value, int lane)
+{
+    static_assert(sizeof(T) <= EMULATE_EXCHANGE_BYTES, "a lane's part of an exchange is bounded");
+    const unsigned char *all = (const unsigned char *)emulate_warp_exchange(&value, sizeof value);
+    T result;
+    memcpy(&result, all + (size_t)lane * EMULATE_EXCHANGE_BYTES, sizeof result);
+    return result;
+}
+
+template <typename T> static inline T __shfl_sync(unsigned, T value, int lane)
+{
+    return emulated_from_lane(value, lane & 31);
+}
+
+template <typename T> static inline T __shfl_xor_sync(unsigned, T value, int mask)
+{
+    return emulated_from_lane(value, (int)(threadIdx.x & 31) ^ mask);
+}
+
+template <typename T> static inline T __shfl_down_sync(unsigned, T value, int delta)
+{
+    int lane = (int)(threadIdx.x & 31);
+    return emulated_from_lane(value, lane + delta < 32 ? lane + delta : lane);
+}
+
+static inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    const unsigned char *all = (const unsigned char *)emulate_warp_exchange(&predicate, sizeof predicate);
+    unsigned ballot = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        int other;
+        memcpy(&other, all + (size_t)lane * EMULATE_EXCHANGE_BYTES, sizeof other);
+        ballot |= (other != 0 ? 1u : 0u) << lane;
+    }
+    return ballot;
+}
+
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) == 0xFFFFFFFFu;
+}
+
+// Fibers change hands only where threads meet, so an atomic is a plain update.
+
+template <typename T> static inline T atomicAdd(T *address, T value)
+{
+    T old = *address;
+    *address = old + value;
+    return old;
+}
+
+template <typename T> static inline T atomicMax(T *address, T value)
+{
+    T old = *address;
+    *address = old > value ? old : value;
+    return old;
+}
+
+template <typename T> static inline T atomicCAS(T *address, T expected, T value)
+{
+    T old = *address;
+    if (old == expected)
+        *address = value;
+    return old;
+}
+
+// Arithmetic.
+
+static inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
+
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
+}
+
+static inline int __clz(int bits)
+{
+    return bits ? __builtin_clz((unsigned)bits) : 32;
+}
+
+static inline uint32_t __float_as_uint(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+static inline float __uint_as_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static inline float half_float(uint32_t bits) // of the lower 16
+{
+    return emulate_half_float((uint16_t)bits);
+}
+
+static inline uint32_t half2_make(float low, float high)
+{
+    return (uint32_t)emulate_half((double)low) | (uint32_t)emulate_half((double)high) << 16;
+}
+
+static inline uint32_t bfloat2_make(float low, float high)
+{
+    return (uint32_t)emulate_bfloat(low) | (uint32_t)emulate_bfloat(high) << 16;
+}
+
+// Sums of two products of binary16 are exact in double but for a sum's last place: the second rounding could matter only
+// when the exact sum is within 2^-53 of the middle between two binary16.
+static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t result = 0;
+    for (int shift = 0; shift < 32; shift += 16) {
+        double product = (double)half_float(a >> shift) * (double)half_float(b >> shift);
+        result |= (uint32_t)emulate_half(product + (double)half_float(c >> shift)) << shift;
+    }
+    return result;
+}
+
+static inline uint32_t half2_add(uint32_t a, uint32_t b)
+{
+    return half2_fma(a, 0x3C003C00u, b);
+}
+
+static inline uint32_t half2_multiply(uint32_t a, uint32_t b)
+{
+    return half2_fma(a, b, 0x80008000u); // minus 0: the product's sign stays
+}
+
+static inline uint32_t half2_low(uint32_t pair)
+{
+    return (pair & 0xFFFFu) | pair << 16;
+}
+
+static inline uint32_t half2_high(uint32_t pair)
+{
+    return pair >> 16 | (pair & 0xFFFF0000u);
+}
+
+static inline uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++)
+        result |= (uint32_t)(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xFF) << (8 * i);
+    return result;
+}
+
+static inline float exp2_fast(float x)
+{
+    float power = exp2f(x);
+    return power < 0x1p-126f ? 0.0f : power;
+}
+
+// Copies arrive when they are waited for, not before: a missing wait shows.
+
+static inline void copy_async_16(void *shared, const void *global, bool valid)
+{
+    emulate_copy(shared, global, valid);
+}
+
+static inline void copy_async_commit()
+{
+    emulate_copies_commit();
+}
+
+template <int n_left> static inline void copy_async_wait()
+{
+    emulate_copies_wait(n_left);
+}
+
+static inline uint4 load_streaming(const void *address)
+{
+    return *(const uint4 *)address;
+}
+
+// Layouts: kernel_cuda.h. The sum of 16 exact products and d is taken in double and rounded once.
+
+static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    emulate_mma(d, a, b, false);
+}
+
+static inline void mma_bfloat(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    emulate_mma(d, a, b, true);
+}
