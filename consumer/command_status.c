@@ -1,5 +1,8 @@
-// sheaf status: progress, rate and time left of each dataset, from the store alone.
+// sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store is first
+// made anew from the topics.
 #include "consumer/commands.h"
+#include "consumer/kafka_settings.h"
+#include "consumer/mirror.h"
 #include "schemas/value.h"
 #include "store/store.h"
 
@@ -10,7 +13,7 @@
 struct listing {
     struct buffer out;
     bool json;
-    int64_t n_datasets, n_unfinished;
+    int64_t n_datasets, n_unfinished, n_workers;
 };
 
 static void format_seconds(char out[16], double seconds)
@@ -76,7 +79,7 @@ static void add_totals(struct listing *listing, const struct store_totals *total
     double rate = seconds > 0 ? (double)totals->generated_tokens / seconds : 0;
     if (listing->json)
         buffer_add_format(&listing->out,
-                          "],\"workers_alive\":%lld,\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
+                          ",\"workers_alive\":%lld,\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
                           "\"generated_tokens_per_busy_second\":%.1f,\"mean_batch\":%.2f,\"prefix_hit_share\":%.4f,"
                           "\"tokens_saved_share\":%.4f}\n",
                           (long long)totals->n_workers_alive, (long long)totals->n_steps,
@@ -89,6 +92,69 @@ static void add_totals(struct listing *listing, const struct store_totals *total
                           (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
                           (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
                           100 * totals->tokens_saved_share);
+}
+
+static void list_worker(void *context, const struct fleet_worker *worker)
+{
+    struct listing *listing = context;
+    struct buffer *out = &listing->out;
+    if (listing->json) {
+        buffer_add_string(out, listing->n_workers++ ? ",{\"worker\":" : "{\"worker\":");
+        json_encode_string(worker->worker, out);
+        buffer_add_format(out, ",\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"completion_tokens\":%lld,"
+                               "\"jobs_per_second\":%.2f,\"last_finished_at\":%lld}",
+                          (long long)worker->done, (long long)worker->failed, (long long)worker->cancelled,
+                          (long long)worker->completion_tokens, worker->jobs_per_second,
+                          (long long)worker->last_finished_at);
+        return;
+    }
+    if (listing->n_workers++ == 0)
+        buffer_add_format(out, "\n%-30s %9s %7s %9s %8s %8s\n", "worker", "done", "failed", "cancelled", "jobs/s", "cached");
+    buffer_add_format(out, "%-30.*s %9lld %7lld %9lld %8.1f %7.1f%%\n", (int)worker->worker.size, worker->worker.data,
+                      (long long)worker->done, (long long)worker->failed, (long long)worker->cancelled,
+                      worker->jobs_per_second,
+                      worker->prompt_tokens ? 100.0 * (double)worker->cached_tokens / (double)worker->prompt_tokens : 0);
+}
+
+// What a mirror saw; a worker's own store has one worker, and its partitions only.
+static enum status add_fleet(struct listing *listing, struct store *store, struct error *error)
+{
+    struct store_lag lag;
+    if (listing->json)
+        buffer_add_string(&listing->out, "],\"fleet\":[");
+    enum status status = store_fleet(store, list_worker, listing, error);
+    if (status == STATUS_OK)
+        status = store_lag(store, &lag, error);
+    if (status != STATUS_OK)
+        return status;
+    if (listing->json)
+        buffer_add_format(&listing->out,
+                          "],\"partitions\":%lld,\"partitions_owned\":%lld,\"jobs_behind\":%lld,\"map_covered\":%lld",
+                          (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
+                          (long long)lag.map_covered);
+    else if (lag.n_partitions > 0)
+        buffer_add_format(&listing->out,
+                          "\n%lld partitions, %lld of them owned: %lld jobs behind; %lld finished above what is committed,"
+                          " kept by offset maps\n",
+                          (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
+                          (long long)lag.map_covered);
+    return STATUS_OK;
+}
+
+static enum status rebuild(struct store *store, const struct settings *settings, struct error *error)
+{
+    if (!settings->brokers)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf status --rebuild: from which Kafka? give --brokers HOSTS");
+    struct kafka_settings kafka;
+    enum status status = kafka_settings_init(&kafka, settings, store_path(store), error);
+    if (status != STATUS_OK)
+        return status;
+    status = store_mirror_reset(store, error);
+    if (status == STATUS_OK)
+        status = mirror_run(
+            &(struct mirror_config){.store = store, .kafka = &kafka.config, .until_end = true, .stop_fd = -1}, error);
+    kafka_settings_finish(&kafka);
+    return status;
 }
 
 static enum status show(struct store *store, const struct settings *settings, int64_t *n_unfinished,
@@ -105,6 +171,8 @@ static enum status show(struct store *store, const struct settings *settings, in
     if (status == STATUS_OK && settings->dataset && listing.n_datasets == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %s", store_path(store),
                            settings->dataset);
+    if (status == STATUS_OK)
+        status = add_fleet(&listing, store, error);
     if (status == STATUS_OK)
         status = store_totals(store, &totals, error);
     if (status == STATUS_OK) {
@@ -123,7 +191,10 @@ enum status command_status(const struct settings *settings, struct error *error)
 {
     struct store *store = NULL;
     enum status status =
-        store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
+        store_open(&store, settings->store ? settings->store : "sheaf.db",
+                   settings->rebuild ? STORE_CREATE : STORE_EXISTING, error);
+    if (status == STATUS_OK && settings->rebuild)
+        status = rebuild(store, settings, error);
     int64_t n_unfinished = 1;
     while (status == STATUS_OK) {
         status = show(store, settings, &n_unfinished, error);

@@ -1,9 +1,11 @@
 #include "consumer/headers.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -52,6 +54,23 @@ struct text headers_find(const struct header *headers, int32_t n_headers, const 
             return headers[i].value;
     }
     return (struct text){0};
+}
+
+bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value)
+{
+    struct text text = headers_find(headers, n_headers, name);
+    char digits[24];
+    if (text.size == 0 || text.size >= sizeof digits)
+        return false;
+    memcpy(digits, text.data, text.size);
+    digits[text.size] = '\0';
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(digits, &end, 10);
+    if (*end != '\0' || parsed < 0 || errno != 0)
+        return false;
+    *value = parsed;
+    return true;
 }
 
 static void pass_through(struct record_headers *headers, const struct job_source *source, const char *name)

@@ -26,3 +26,5 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
                             int64_t now_us);
 // The value of a job's header by that name, the first one; empty when there is none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
+// A decimal number that is not negative. False: there is none, and `value` as it was.
+bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value);

@@ -1,7 +1,8 @@
 #include "consumer/intake.h"
 
+#include "consumer/headers.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool copy_headers(struct job *job, const struct record *record)
@@ -25,26 +26,7 @@ static bool copy_headers(struct job *job, const struct record *record)
 
 static struct text header_value(const struct record *record, const char *name)
 {
-    for (int32_t i = 0; i < record->n_headers; i++)
-        if (text_equals_string(record->headers[i].name, name))
-            return record->headers[i].value;
-    return (struct text){0};
-}
-
-static bool header_integer(const struct record *record, const char *name, int64_t *value)
-{
-    struct text text = header_value(record, name);
-    char digits[24];
-    if (text.size == 0 || text.size >= sizeof digits)
-        return false;
-    memcpy(digits, text.data, text.size);
-    digits[text.size] = '\0';
-    char *end;
-    long long parsed = strtoll(digits, &end, 10);
-    if (*end != '\0' || parsed < 0)
-        return false;
-    *value = parsed;
-    return true;
+    return headers_find(record->headers, record->n_headers, name);
 }
 
 // What the headers say stands over what the record says: the submitter wrote them, from the same line.
@@ -52,8 +34,8 @@ static bool set_identity(struct job *job, const struct record *record)
 {
     struct text dataset = header_value(record, HEADER_DATASET), job_id = header_value(record, HEADER_JOB_ID);
     struct text custom_id = header_value(record, HEADER_CUSTOM_ID);
-    header_integer(record, HEADER_INDEX, &job->index);
-    header_integer(record, HEADER_CREATED, &job->created);
+    headers_read_integer(record->headers, record->n_headers, HEADER_INDEX, &job->index);
+    headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &job->created);
     if (dataset.size && dataset.size <= JOB_DATASET_BYTES_MAX && !job_set_text(job, &job->dataset, dataset))
         return false;
     if (job_id.size && job_id.size <= JOB_ID_BYTES_MAX && !job_set_id(job, job_id))

@@ -15,7 +15,7 @@ static const struct {
     {"run", command_run},           {"status", command_status},   {"cancel", command_cancel},
     {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
     {"logits", command_logits},     {"bench", command_bench},
-    {"quantize", command_quantize},
+    {"quantize", command_quantize}, {"mirror", command_mirror},
 };
 
 static int fail(const struct error *error)

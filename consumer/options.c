@@ -9,8 +9,9 @@
 
 enum {
     WORK = 1 << 0, SUBMIT = 1 << 1, COLLECT = 1 << 2, RUN = 1 << 3, STATUS = 1 << 4, CANCEL = 1 << 5, INSPECT = 1 << 6,
-    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, QUANTIZE = 1 << 11, ALL = (1 << 12) - 1,
-    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL, ENGINE = WORK | RUN | LOGITS | BENCH,
+    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, QUANTIZE = 1 << 11,
+    MIRROR = 1 << 12, ALL = (1 << 13) - 1,
+    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS, ENGINE = WORK | RUN | LOGITS | BENCH,
 };
 
 struct command {
@@ -29,8 +30,10 @@ static const struct command commands[] = {
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
     {"run", RUN, 1, 1, "IN.jsonl -o OUT.jsonl --model MODEL",
      "Submit, work and collect in one process; picks up where it was stopped."},
-    {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE",
+    {"status", STATUS, 0, 0, "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
      "Progress, rate and time left of each dataset."},
+    {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
+     "Builds the whole fleet's store from the topics, and keeps it up to date."},
     {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]", "Stops what has not finished."},
     {"inspect", INSPECT, 1, 1, "MODEL [--json]", "Family, shape, tensor types, tokenizer, template, memory needed."},
     {"tokenize", TOKENIZE, 1, 1, "MODEL [--special]",
@@ -66,7 +69,7 @@ static const struct option options[] = {
     {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC", "topic of results (sheaf-results)"},
     {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
     {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC", "compacted topic of cancels (sheaf-control)"},
-    {"group", 'g', TEXT_VALUE, WORK, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
+    {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start although the group's offset map can't be read: finished jobs above the offset run again"},
@@ -76,6 +79,7 @@ static const struct option options[] = {
     {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK, AT(dataset), 0, 0, "NAME", "dataset"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE", "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE", "failed jobs go here instead of the output"},
+    {"until-end", 0, FLAG, MIRROR, AT(until_end), 0, 0, NULL, "leave when the topics are read to their ends"},
     {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "write although some jobs have not finished"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME", "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 hold kernels back"},
     {"threads", 't', INTEGER, ENGINE, AT(threads), 1, 256, "N", "threads of the engine (one a core)"},
@@ -90,6 +94,7 @@ static const struct option options[] = {
     {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
      "for tests: words at random instead of the model's; instant, fixed:MS or random:MS a step"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "leave after so long without a job"},
+    {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
     {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "add bos/eos and read control tokens in the text"},

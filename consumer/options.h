@@ -29,7 +29,7 @@ struct settings {
     // input and output
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;
-    bool json, watch, special, force;
+    bool json, watch, special, force, rebuild, until_end;
     // messages
     bool quiet, verbose, log_json, help;
     char *config;

@@ -1,22 +1,16 @@
 #include "consumer/progress_line.h"
 
+#include "consumer/clock.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BAR_WIDTH = 24 };
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void measure(struct progress_line *line, const struct worker_progress *progress)
 {
-    int64_t now = now_ms();
+    int64_t now = clock_now_ms();
     if (!line->started_ms)
         line->started_ms = line->shown_ms = now;
     if (now - line->shown_ms < 500)
@@ -39,7 +33,7 @@ void progress_line_show(void *context, const struct worker_progress *progress)
         int filled = (int)(BAR_WIDTH * finished / line->n_total);
         memset(bar, '.', BAR_WIDTH);
         memset(bar, '#', (size_t)(filled < BAR_WIDTH ? filled : BAR_WIDTH));
-        double seconds = (double)(now_ms() - line->started_ms) / 1000;
+        double seconds = (double)(clock_now_ms() - line->started_ms) / 1000;
         if (here > 0 && finished < line->n_total)
             snprintf(left, sizeof left, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
     }

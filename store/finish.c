@@ -4,22 +4,32 @@
 
 // ---- totals ----
 
-enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, struct error *error)
+struct dataset_total *totals_of(struct dataset_totals *totals, struct text dataset, struct error *error)
 {
-    size_t i = 0;
-    while (i < totals->n_items && !text_equal(totals->items[i].dataset, job->dataset))
-        i++;
-    if (i == totals->capacity) {
+    for (size_t i = 0; i < totals->n_items; i++)
+        if (text_equal(totals->items[i].dataset, dataset))
+            return &totals->items[i];
+    if (totals->n_items == totals->capacity) {
         size_t capacity = totals->capacity ? totals->capacity * 2 : 8;
         struct dataset_total *items = realloc(totals->items, capacity * sizeof *items);
-        if (!items)
-            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "dataset totals: out of memory");
+        if (!items) {
+            (void)error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "dataset totals: out of memory");
+            return NULL;
+        }
         totals->items = items;
         totals->capacity = capacity;
     }
-    if (i == totals->n_items)
-        totals->items[totals->n_items++] = (struct dataset_total){.dataset = job->dataset};
-    struct dataset_total *total = &totals->items[i];
+    struct dataset_total *total = &totals->items[totals->n_items++];
+    *total = (struct dataset_total){.dataset = dataset};
+    return total;
+}
+
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, int64_t finished_at,
+                       struct error *error)
+{
+    struct dataset_total *total = totals_of(totals, job->dataset, error);
+    if (!total)
+        return error->status;
     const struct result *result = &job->result;
     total->n_submitted += is_new;
     total->n_done += result->status == RESULT_DONE;
@@ -28,30 +38,47 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     total->prompt_tokens += result->prompt_tokens;
     total->completion_tokens += result->completion_tokens;
     total->cached_tokens += job->figures.cached_tokens;
+    if (!total->first_finished_at || finished_at < total->first_finished_at)
+        total->first_finished_at = finished_at;
+    if (finished_at > total->last_finished_at)
+        total->last_finished_at = finished_at;
     return STATUS_OK;
 }
 
-enum status totals_write(struct store *store, struct dataset_totals *totals, int64_t now, struct error *error)
+static void bind_time(sqlite3_stmt *statement, int index, int64_t time)
+{
+    if (time)
+        sqlite3_bind_int64(statement, index, time);
+}
+
+// The earlier and the later of two times, either of which may be NULL.
+#define EARLIER(column, parameter) column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
+#define LATER(column, parameter)   column " = coalesce(max(" column ", " parameter "), " column ", " parameter ")"
+
+enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error)
 {
     for (size_t i = 0; i < totals->n_items; i++) {
         const struct dataset_total *total = &totals->items[i];
         sqlite3_stmt *upsert = database_statement(
             &store->database,
             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens,"
-            " completion_tokens, cached_tokens, first_finished_at, last_finished_at)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT (dataset) DO UPDATE SET"
+            " completion_tokens, cached_tokens, submitted_at, first_finished_at, last_finished_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (dataset) DO UPDATE SET"
             " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
             " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
-            " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8,"
-            " first_finished_at = coalesce(first_finished_at, ?9), last_finished_at = ?9",
+            " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, " EARLIER(
+                "submitted_at", "?9") ", " EARLIER("first_finished_at", "?10") ", " LATER("last_finished_at", "?11"),
             error);
         if (!upsert)
             return error->status;
         bind_text(upsert, 1, total->dataset);
-        const int64_t values[] = {total->n_submitted, total->n_done,          total->n_failed,     total->n_cancelled,
-                                  total->prompt_tokens, total->completion_tokens, total->cached_tokens, now};
-        for (int v = 0; v < 8; v++)
+        const int64_t values[] = {total->n_submitted,   total->n_done,            total->n_failed,     total->n_cancelled,
+                                  total->prompt_tokens, total->completion_tokens, total->cached_tokens};
+        for (int v = 0; v < 7; v++)
             sqlite3_bind_int64(upsert, v + 2, values[v]);
+        bind_time(upsert, 9, total->submitted_at);
+        bind_time(upsert, 10, total->first_finished_at);
+        bind_time(upsert, 11, total->last_finished_at);
         enum status status = database_run(&store->database, upsert, error);
         if (status != STATUS_OK)
             return status;
@@ -141,10 +168,10 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
         if (status == STATUS_OK && committed[i])
             status = write_finished(store, job->source.offset, job, jobs[i].record, now, error);
         if (status == STATUS_OK && committed[i])
-            status = totals_add(&totals, job, false, error);
+            status = totals_add(&totals, job, false, now, error);
     }
     if (status == STATUS_OK)
-        status = totals_write(store, &totals, now, error);
+        status = totals_write(store, &totals, error);
     totals_finish(&totals);
     return database_end(&store->database, status, error);
 }
@@ -197,7 +224,7 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
         status = delete_queued(store, id, error);
     job->dataset = dataset; // outlives the job: the totals keep it
     if (status == STATUS_OK)
-        status = totals_add(totals, job, false, error);
+        status = totals_add(totals, job, false, now, error);
     buffer_finish(&record);
     job_destroy(job);
     return status;
@@ -233,7 +260,7 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
         sqlite3_reset(select);
     }
     if (status == STATUS_OK)
-        status = totals_write(store, &totals, now, error);
+        status = totals_write(store, &totals, error);
     totals_finish(&totals);
     return status;
 }

@@ -7,6 +7,8 @@
 struct dataset_total {
     struct text dataset; // belongs to a job
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
+    int64_t submitted_at;                       // of the first job; 0: not told
+    int64_t first_finished_at, last_finished_at; // 0: none finished
 };
 
 struct dataset_totals {
@@ -14,14 +16,16 @@ struct dataset_totals {
     size_t n_items, capacity;
 };
 
-enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, struct error *error)
-    WARN_UNUSED;
-enum status totals_write(struct store *store, struct dataset_totals *totals, int64_t now, struct error *error)
-    WARN_UNUSED;
+// The dataset's line among the totals. NULL: `error` is filled.
+struct dataset_total *totals_of(struct dataset_totals *totals, struct text dataset, struct error *error);
+// A job that finished; is_new: it was not counted as submitted.
+enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new, int64_t finished_at,
+                       struct error *error) WARN_UNUSED;
+enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
 // Binds what a finished job's row holds to parameters first..first+11: status, error_code, error, finish_reason,
-// prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at.
+// prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at (`now`).
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job, int64_t now);
 
 // Within a transaction: gives the free jobs of every cancelled dataset their cancelled result.

@@ -93,3 +93,46 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
     sqlite3_reset(select);
     return count_alive(store, &totals->n_workers_alive, error);
 }
+
+enum status store_fleet(struct store *store, void (*receive)(void *context, const struct fleet_worker *worker),
+                        void *context, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT worker, f.n_done, f.n_failed, f.n_cancelled, prompt_tokens, completion_tokens, cached_tokens,"
+        " jobs_per_second, last_finished_at FROM fleet f JOIN fleet_throughput USING (worker) ORDER BY worker",
+        error);
+    if (!select)
+        return error->status;
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        receive(context, &(struct fleet_worker){.worker = column_text(select, 0),
+                                                .done = sqlite3_column_int64(select, 1),
+                                                .failed = sqlite3_column_int64(select, 2),
+                                                .cancelled = sqlite3_column_int64(select, 3),
+                                                .prompt_tokens = sqlite3_column_int64(select, 4),
+                                                .completion_tokens = sqlite3_column_int64(select, 5),
+                                                .cached_tokens = sqlite3_column_int64(select, 6),
+                                                .jobs_per_second = sqlite3_column_double(select, 7),
+                                                .last_finished_at = sqlite3_column_int64(select, 8)});
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "reading the fleet", error);
+}
+
+enum status store_lag(struct store *store, struct store_lag *lag, struct error *error)
+{
+    *lag = (struct store_lag){0};
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT count(*), count(owner) + count(worker), total(jobs_behind), total(map_covered) FROM lag", error);
+    if (!select)
+        return error->status;
+    if (sqlite3_step(select) == SQLITE_ROW) {
+        lag->n_partitions = sqlite3_column_int64(select, 0);
+        lag->n_owned = sqlite3_column_int64(select, 1);
+        lag->jobs_behind = sqlite3_column_int64(select, 2);
+        lag->map_covered = sqlite3_column_int64(select, 3);
+    }
+    sqlite3_reset(select);
+    return STATUS_OK;
+}

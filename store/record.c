@@ -1,37 +1,5 @@
 // The projection: what a commit brought, written after it. Losing a record loses figures, never a job.
-#include "store/finish.h"
-
-// Kafka's jobs have no row until they are finished.
-static enum status insert_job(struct store *store, const struct job *job, int64_t now, struct dataset_totals *totals,
-                              struct error *error)
-{
-    sqlite3_stmt *insert = database_statement(
-        &store->database,
-        "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset,"
-        " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us,"
-        " prefill_us, decode_us, worker, finished_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (dataset, job_id) DO NOTHING",
-        error);
-    if (!insert)
-        return error->status;
-    bind_text(insert, 1, job->dataset);
-    bind_text(insert, 2, job->job_id);
-    bind_text(insert, 3, job->custom_id);
-    if (job->index >= 0)
-        sqlite3_bind_int64(insert, 4, job->index);
-    sqlite3_bind_int(insert, 5, job->figures.attempts);
-    if (job->created)
-        sqlite3_bind_int64(insert, 6, job->created * 1000000);
-    bind_text(insert, 7, job->source.topic);
-    sqlite3_bind_int(insert, 8, job->source.partition);
-    sqlite3_bind_int64(insert, 9, job->source.offset);
-    bind_outcome(insert, 10, store, job, now);
-    enum status status = database_run(&store->database, insert, error);
-    if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
-        return status;
-    return totals_add(totals, job, true, error);
-}
+#include "store/projection.h"
 
 static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
 {
@@ -134,27 +102,6 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
     return status;
 }
 
-static enum status set_partition(struct store *store, const struct partition_row *row, int64_t now,
-                                 struct error *error)
-{
-    sqlite3_stmt *upsert = database_statement(
-        &store->database,
-        "INSERT INTO partitions (topic, partition, worker, position, committed, log_end, in_flight, map_covered,"
-        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
-        " worker = excluded.worker, position = excluded.position, committed = excluded.committed, log_end ="
-        " excluded.log_end, in_flight = excluded.in_flight, map_covered = excluded.map_covered, updated_at ="
-        " excluded.updated_at",
-        error);
-    if (!upsert)
-        return error->status;
-    bind_text(upsert, 1, row->topic);
-    const int64_t values[] = {row->partition, store->worker,  row->position,    row->committed,
-                              row->log_end,   row->in_flight, row->map_covered, now};
-    for (int i = 0; i < 8; i++)
-        sqlite3_bind_int64(upsert, i + 2, values[i]);
-    return database_run(&store->database, upsert, error);
-}
-
 enum status store_record(struct store *store, const struct store_record *record, struct error *error)
 {
     enum status status = database_begin(&store->database, error);
@@ -163,15 +110,15 @@ enum status store_record(struct store *store, const struct store_record *record,
     struct dataset_totals totals = {0};
     int64_t now = store_now_us();
     for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
-        status = insert_job(store, record->jobs[i], now, &totals, error);
+        status = projection_add_job(store, &(struct published_job){record->jobs[i], {0}, now}, &totals, error);
     if (status == STATUS_OK)
-        status = totals_write(store, &totals, now, error);
+        status = totals_write(store, &totals, error);
     if (status == STATUS_OK)
         status = add_steps(store, record, error);
     if (status == STATUS_OK && record->prefixes)
         status = set_prefixes(store, record->prefixes, error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
-        status = set_partition(store, &record->partitions[i], now, error);
+        status = projection_set_partition(store, &record->partitions[i], now, error);
     totals_finish(&totals);
     return database_end(&store->database, status, error);
 }

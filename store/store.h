@@ -99,6 +99,7 @@ struct partition_row {
     struct text topic;
     int32_t partition;
     int64_t position, committed, log_end, in_flight, map_covered;
+    struct text owner; // the group member's name, from a mirror; data NULL: this store's worker
 };
 
 // Everything one commit brought, in one transaction. Any part may be empty. Jobs of the embedded queue are already there.
@@ -112,6 +113,48 @@ struct store_record {
     size_t n_partitions;
 };
 enum status store_record(struct store *store, const struct store_record *record, struct error *error) WARN_UNUSED;
+
+// ---- a mirror: the fleet from the topics alone ----
+
+// A job's record on the jobs topic; times in microseconds since 1970 UTC.
+struct mirrored_job {
+    struct text dataset, job_id, custom_id;
+    int64_t index;        // -1: none
+    int64_t submitted_at; // 0: not told
+    struct text topic;
+    int32_t partition;
+    int64_t offset;
+};
+
+struct mirrored_result {
+    const struct job *job; // identity, source (the job's record), figures and result
+    struct text worker;    // its name; may be empty
+    int64_t finished_at;
+};
+
+struct mirrored_position {
+    struct text topic;
+    int32_t partition;
+    int64_t next;
+};
+
+// What was read of the topics, and how far, in one transaction: whoever mirrors into this store again goes on there.
+struct mirror_record {
+    const struct mirrored_job *jobs;
+    size_t n_jobs;
+    const struct mirrored_result *results;
+    size_t n_results;
+    const struct mirrored_position *positions;
+    size_t n_positions;
+    const struct partition_row *partitions;
+    size_t n_partitions;
+};
+enum status store_mirror(struct store *store, const struct mirror_record *record, struct error *error) WARN_UNUSED;
+// The next offset to be read of a partition; -1: it was never read.
+enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
+                                  struct error *error) WARN_UNUSED;
+// Forgets everything that came from Kafka, to mirror from nothing. Jobs of the embedded queue stay.
+enum status store_mirror_reset(struct store *store, struct error *error) WARN_UNUSED;
 
 // ---- questions ----
 
@@ -134,3 +177,20 @@ struct store_totals {
     double prefix_hit_share, tokens_saved_share; // 0..1
 };
 enum status store_totals(struct store *store, struct store_totals *totals, struct error *error) WARN_UNUSED;
+
+// One worker of the fleet, as a mirror saw it.
+struct fleet_worker {
+    struct text worker; // valid during the call
+    int64_t done, failed, cancelled, prompt_tokens, completion_tokens, cached_tokens;
+    double jobs_per_second; // between its first and its last result
+    int64_t last_finished_at;
+};
+enum status store_fleet(struct store *store, void (*receive)(void *context, const struct fleet_worker *worker),
+                        void *context, struct error *error) WARN_UNUSED;
+
+// How far the partitions are behind, all together.
+struct store_lag {
+    int64_t n_partitions, n_owned; // owned: a member of the group has it
+    int64_t jobs_behind, map_covered;
+};
+enum status store_lag(struct store *store, struct store_lag *lag, struct error *error) WARN_UNUSED;

@@ -1,0 +1,287 @@
+#include "consumer/mirror.h"
+
+#include "consumer/clock.h"
+#include "consumer/headers.h"
+#include "consumer/intake.h"
+#include "consumer/kafka_follow.h"
+#include "consumer/log.h"
+#include "consumer/offset_map.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GROUP_RECORDS_MAX = 2000, // of one transaction
+    GROUP_BYTES_MAX = 1 << 24, // about; a record's own size is bounded by its topic
+    GROUP_MS = 200,           // waited for them
+    CHUNK_RECORDS = 50,
+    STANDINGS_INTERVAL_MS = 2000,
+    RETRY_MS_MAX = 5000,
+};
+
+enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
+
+struct mirror {
+    const struct mirror_config *config;
+    const char *topics[N_TOPICS];
+    struct kafka_follow *follow;
+    // What was read and is not stored yet.
+    struct job *group[GROUP_RECORDS_MAX]; // of both topics; the rows below point into them
+    size_t n_group, group_bytes;
+    struct mirrored_job jobs[GROUP_RECORDS_MAX];
+    struct mirrored_result results[GROUP_RECORDS_MAX];
+    size_t n_jobs, n_results;
+    struct kafka_standing *standings;
+    size_t n_standings, standings_capacity;
+    int64_t looked_ms, n_jobs_stored, n_results_stored;
+};
+
+// ---- records ----
+
+static struct text header_text(const struct record *record, const char *name)
+{
+    return headers_find(record->headers, record->n_headers, name);
+}
+
+static int64_t header_integer(const struct record *record, const char *name, int64_t otherwise)
+{
+    int64_t value;
+    return headers_read_integer(record->headers, record->n_headers, name, &value) ? value : otherwise;
+}
+
+static enum status receive_job(struct mirror *mirror, struct job *job, const struct record *record)
+{
+    mirror->jobs[mirror->n_jobs++] = (struct mirrored_job){.dataset = job->dataset,
+                                                           .job_id = job->job_id,
+                                                           .custom_id = job->custom_id,
+                                                           .index = job->index,
+                                                           .submitted_at = job->created * 1000000,
+                                                           .topic = job->source.topic,
+                                                           .partition = record->partition,
+                                                           .offset = record->offset};
+    return STATUS_OK;
+}
+
+// What the value does not hold stands in the headers (headers.h). A record that is no result of ours is left out.
+static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
+{
+    struct error ignored;
+    enum encoding encoding;
+    if (!encoding_detect(record->content_type, record->value, &encoding) ||
+        result_decode(job, record->value, encoding, &ignored) != STATUS_OK)
+        return STATUS_REJECT;
+    struct job_source *source = &job->source;
+    source->partition = (int32_t)header_integer(record, "sheaf-source-partition", -1);
+    source->offset = header_integer(record, "sheaf-source-offset", -1);
+    struct job_figures *figures = &job->figures;
+    figures->attempts = (int32_t)header_integer(record, "sheaf-attempts", 0);
+    figures->cached_tokens = (int32_t)header_integer(record, "sheaf-cached-tokens", 0);
+    figures->queued_us = header_integer(record, "sheaf-queued-us", 0);
+    figures->prefill_us = header_integer(record, "sheaf-prefill-us", 0);
+    figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
+    struct mirrored_result *result = &mirror->results[mirror->n_results];
+    *result = (struct mirrored_result){.job = job, .finished_at = header_integer(record, "sheaf-finished-us", 0)};
+    if (!job_set_text(job, &result->worker, header_text(record, "sheaf-worker")) ||
+        !job_set_text(job, &source->topic, header_text(record, "sheaf-source-topic")))
+        return STATUS_RETRY;
+    mirror->n_results++;
+    return STATUS_OK;
+}
+
+static enum status receive(void *context, const struct record *record, struct error *error)
+{
+    struct mirror *mirror = context;
+    bool is_job = text_equals_string(record->topic, mirror->topics[TOPIC_JOBS]);
+    struct job *job = is_job ? intake_job(record, (struct text){0}) : job_create();
+    enum status status = !job     ? STATUS_RETRY
+                         : is_job ? receive_job(mirror, job, record)
+                                  : receive_result(mirror, job, record);
+    if (status == STATUS_OK) {
+        mirror->group[mirror->n_group++] = job;
+        mirror->group_bytes += record->value.size;
+        return STATUS_OK;
+    }
+    job_destroy(job);
+    if (status == STATUS_REJECT) {
+        log_write(LOG_WARNING, "topic %.*s partition %d offset %lld is no result of sheaf: left out",
+                  (int)record->topic.size, record->topic.data, (int)record->partition, (long long)record->offset);
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+}
+
+// ---- the group's standing ----
+
+static enum status look_at_group(struct mirror *mirror, struct error *error)
+{
+    size_t n_partitions = (size_t)kafka_follow_n_partitions(mirror->follow, TOPIC_JOBS);
+    mirror->n_standings = 0;
+    if (n_partitions > mirror->standings_capacity) {
+        struct kafka_standing *standings = realloc(mirror->standings, n_partitions * sizeof *standings);
+        if (!standings)
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+        mirror->standings = standings;
+        mirror->standings_capacity = n_partitions;
+    }
+    struct error away;
+    if (kafka_follow_standings(mirror->follow, TOPIC_JOBS, mirror->standings, n_partitions, &mirror->n_standings, &away) !=
+        STATUS_OK) {
+        log_write(LOG_DEBUG, "%s", away.text);
+        mirror->n_standings = 0;
+    }
+    mirror->looked_ms = clock_now_ms();
+    return STATUS_OK;
+}
+
+static struct partition_row row_of(const struct mirror *mirror, const struct kafka_standing *standing)
+{
+    int64_t committed = standing->committed;
+    return (struct partition_row){.topic = text_from_string(mirror->topics[TOPIC_JOBS]),
+                                  .partition = standing->partition,
+                                  .position = committed < 0 ? 0 : committed,
+                                  .committed = committed,
+                                  .log_end = standing->end,
+                                  .map_covered = standing->map_covered < 0 ? 0 : standing->map_covered,
+                                  .owner = standing->owner[0] ? text_from_string(standing->owner) : (struct text){0}};
+}
+
+// ---- storing ----
+
+static void clear(struct mirror *mirror)
+{
+    for (size_t i = 0; i < mirror->n_group; i++)
+        job_destroy(mirror->group[i]);
+    mirror->n_group = mirror->group_bytes = mirror->n_jobs = mirror->n_results = mirror->n_standings = 0;
+}
+
+static bool must_leave(const struct mirror *mirror, int timeout_ms)
+{
+    struct pollfd fd = {mirror->config->stop_fd, POLLIN, 0};
+    return poll(&fd, 1, timeout_ms) > 0;
+}
+
+// Until the store takes it: it may be busy or full for a while. STATUS_RETRY: told to leave before.
+static enum status store_patiently(struct mirror *mirror, const struct mirror_record *record, struct error *error)
+{
+    int wait_ms = 50;
+    enum status status;
+    bool told = false;
+    while ((status = store_mirror(mirror->config->store, record, error)) == STATUS_RETRY) {
+        if (!told)
+            log_write(LOG_WARNING, "%s; trying again", error->text);
+        told = true;
+        if (must_leave(mirror, wait_ms))
+            return STATUS_RETRY;
+        wait_ms = wait_ms * 2 < RETRY_MS_MAX ? wait_ms * 2 : RETRY_MS_MAX;
+    }
+    if (told && status == STATUS_OK)
+        log_write(LOG_INFO, "working again");
+    return status;
+}
+
+static size_t fill_positions(const struct mirror *mirror, struct mirrored_position *positions)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < N_TOPICS; t++)
+        for (int32_t i = 0; i < kafka_follow_n_partitions(mirror->follow, t); i++) {
+            int64_t next = kafka_follow_position(mirror->follow, t, i);
+            if (next != OFFSET_UNKNOWN)
+                positions[n++] = (struct mirrored_position){text_from_string(mirror->topics[t]), i, next};
+        }
+    return n;
+}
+
+static enum status store_group(struct mirror *mirror, struct error *error)
+{
+    if (mirror->n_group + mirror->n_standings == 0)
+        return STATUS_OK;
+    size_t n_positions = 0;
+    for (size_t t = 0; t < N_TOPICS; t++)
+        n_positions += (size_t)kafka_follow_n_partitions(mirror->follow, t);
+    struct mirrored_position *positions = calloc(n_positions, sizeof *positions);
+    struct partition_row *partitions = calloc(mirror->n_standings + 1, sizeof *partitions);
+    enum status status = STATUS_OK;
+    if (!positions || !partitions)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < mirror->n_standings; i++)
+            partitions[i] = row_of(mirror, &mirror->standings[i]);
+        struct mirror_record record = {mirror->jobs,    mirror->n_jobs,
+                                       mirror->results, mirror->n_results,
+                                       positions,       fill_positions(mirror, positions),
+                                       partitions,      mirror->n_standings};
+        status = store_patiently(mirror, &record, error);
+    }
+    if (status == STATUS_OK) {
+        mirror->n_jobs_stored += (int64_t)mirror->n_jobs;
+        mirror->n_results_stored += (int64_t)mirror->n_results;
+        clear(mirror);
+    }
+    free(positions);
+    free(partitions);
+    return status;
+}
+
+// ---- the loop ----
+
+static int64_t start_at(void *context, const char *topic, int32_t partition)
+{
+    struct mirror *mirror = context;
+    int64_t next = -1;
+    struct error error;
+    if (store_mirror_position(mirror->config->store, text_from_string(topic), partition, &next, &error) != STATUS_OK)
+        log_write(LOG_WARNING, "%s; topic %s partition %d is read from its beginning", error.text, topic, (int)partition);
+    return next < 0 ? OFFSET_UNKNOWN : next;
+}
+
+// Until a group is full, its time is up, or nothing comes any more.
+static enum status read_group(struct mirror *mirror, struct error *error)
+{
+    int64_t deadline = clock_now_ms() + GROUP_MS;
+    enum status status = STATUS_OK;
+    int64_t left = GROUP_MS;
+    while (status == STATUS_OK && left > 0 && mirror->group_bytes < GROUP_BYTES_MAX &&
+           mirror->n_group + CHUNK_RECORDS <= GROUP_RECORDS_MAX) {
+        status = kafka_follow_poll(mirror->follow, (int)left, CHUNK_RECORDS, receive, mirror, error);
+        left = deadline - clock_now_ms();
+    }
+    return status;
+}
+
+static enum status turn(struct mirror *mirror, struct error *error)
+{
+    enum status status = read_group(mirror, error);
+    bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)
+                                         : clock_now_ms() - mirror->looked_ms >= STANDINGS_INTERVAL_MS;
+    if (status == STATUS_OK && due)
+        status = look_at_group(mirror, error);
+    if (status == STATUS_OK)
+        status = store_group(mirror, error);
+    if (status == STATUS_OK && mirror->config->progress)
+        mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored, mirror->n_results_stored);
+    return status;
+}
+
+enum status mirror_run(const struct mirror_config *config, struct error *error)
+{
+    struct mirror *mirror = calloc(1, sizeof *mirror);
+    if (!mirror)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+    mirror->config = config;
+    mirror->topics[TOPIC_JOBS] = config->kafka->jobs;
+    mirror->topics[TOPIC_RESULTS] = config->kafka->results;
+    enum status status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror, error);
+    bool done = false;
+    while (status == STATUS_OK && !done) {
+        status = turn(mirror, error);
+        done = must_leave(mirror, 0) || (config->until_end && kafka_follow_is_at_end(mirror->follow));
+    }
+    if (status == STATUS_RETRY) // told to leave while the store was away: what was read is read again next time
+        status = STATUS_OK;
+    clear(mirror);
+    kafka_follow_close(mirror->follow);
+    free(mirror->standings);
+    free(mirror);
+    return status;
+}

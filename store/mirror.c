@@ -1,0 +1,146 @@
+// A mirror's side of the store: what the topics hold, as the rows a worker would have written.
+#include "store/projection.h"
+
+static enum status add_submitted(struct store *store, const struct mirrored_job *job, struct dataset_totals *totals,
+                                 struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &store->database,
+        "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at, topic, partition, offset)"
+        " VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT (dataset, job_id) DO NOTHING",
+        error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job->dataset);
+    bind_text(insert, 2, job->job_id);
+    bind_text(insert, 3, job->custom_id);
+    if (job->index >= 0)
+        sqlite3_bind_int64(insert, 4, job->index);
+    if (job->submitted_at)
+        sqlite3_bind_int64(insert, 5, job->submitted_at);
+    bind_text(insert, 6, job->topic);
+    sqlite3_bind_int(insert, 7, job->partition);
+    sqlite3_bind_int64(insert, 8, job->offset);
+    enum status status = database_run(&store->database, insert, error);
+    if (status != STATUS_OK)
+        return status;
+    bool is_new = sqlite3_changes(store->database.sqlite) == 1;
+    struct dataset_total *total = totals_of(totals, job->dataset, error);
+    if (!total)
+        return error->status;
+    total->n_submitted += is_new;
+    if (job->submitted_at && (!total->submitted_at || job->submitted_at < total->submitted_at))
+        total->submitted_at = job->submitted_at;
+    return STATUS_OK;
+}
+
+static enum status add_to_fleet(struct store *store, const struct mirrored_result *mirrored, struct error *error)
+{
+    sqlite3_stmt *upsert = database_statement(
+        &store->database,
+        "INSERT INTO fleet (worker, first_finished_at, last_finished_at, n_done, n_failed, n_cancelled, prompt_tokens,"
+        " completion_tokens, cached_tokens, compute_us) VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+        " ON CONFLICT (worker) DO UPDATE SET first_finished_at = min(first_finished_at, ?2),"
+        " last_finished_at = max(last_finished_at, ?2), n_done = n_done + ?3, n_failed = n_failed + ?4,"
+        " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
+        " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, compute_us = compute_us + ?9",
+        error);
+    if (!upsert)
+        return error->status;
+    const struct result *result = &mirrored->job->result;
+    const struct job_figures *figures = &mirrored->job->figures;
+    bind_text(upsert, 1, mirrored->worker);
+    const int64_t values[] = {mirrored->finished_at,
+                              result->status == RESULT_DONE,
+                              result->status == RESULT_FAILED,
+                              result->status == RESULT_CANCELLED,
+                              result->prompt_tokens,
+                              result->completion_tokens,
+                              figures->cached_tokens,
+                              figures->prefill_us + figures->decode_us};
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_int64(upsert, i + 2, values[i]);
+    return database_run(&store->database, upsert, error);
+}
+
+static enum status add_result(struct store *store, const struct mirrored_result *mirrored, struct dataset_totals *totals,
+                              struct error *error)
+{
+    struct published_job published = {mirrored->job, mirrored->worker, mirrored->finished_at};
+    enum status status = projection_add_job(store, &published, totals, error);
+    return status == STATUS_OK && mirrored->worker.size ? add_to_fleet(store, mirrored, error) : status;
+}
+
+static enum status set_position(struct store *store, const struct mirrored_position *position, struct error *error)
+{
+    sqlite3_stmt *upsert = database_statement(&store->database,
+                                              "INSERT INTO mirrored (topic, partition, next_offset) VALUES (?1, ?2, ?3)"
+                                              " ON CONFLICT (topic, partition) DO UPDATE SET next_offset = ?3",
+                                              error);
+    if (!upsert)
+        return error->status;
+    bind_text(upsert, 1, position->topic);
+    sqlite3_bind_int(upsert, 2, position->partition);
+    sqlite3_bind_int64(upsert, 3, position->next);
+    return database_run(&store->database, upsert, error);
+}
+
+enum status store_mirror(struct store *store, const struct mirror_record *record, struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    struct dataset_totals totals = {0};
+    for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
+        status = add_submitted(store, &record->jobs[i], &totals, error);
+    for (size_t i = 0; status == STATUS_OK && i < record->n_results; i++)
+        status = add_result(store, &record->results[i], &totals, error);
+    if (status == STATUS_OK)
+        status = totals_write(store, &totals, error);
+    for (size_t i = 0; status == STATUS_OK && i < record->n_positions; i++)
+        status = set_position(store, &record->positions[i], error);
+    int64_t now = store_now_us();
+    for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
+        status = projection_set_partition(store, &record->partitions[i], now, error);
+    totals_finish(&totals);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
+                                  struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT next_offset FROM mirrored WHERE topic = ? AND partition = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, topic);
+    sqlite3_bind_int(select, 2, partition);
+    int code = sqlite3_step(select);
+    *next = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : -1;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "reading how far the topics were mirrored", error);
+}
+
+enum status store_mirror_reset(struct store *store, struct error *error)
+{
+    static const char *const steps[] = {
+        "DELETE FROM jobs WHERE topic IS NOT NULL",
+        "DELETE FROM partitions",
+        "DELETE FROM mirrored",
+        "DELETE FROM fleet",
+        "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
+        "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens,"
+        " cached_tokens, first_finished_at, last_finished_at) ="
+        " (SELECT count(*), total(status = 'done'), total(status = 'failed'), total(status = 'cancelled'),"
+        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at), max(finished_at)"
+        " FROM jobs WHERE jobs.dataset = datasets.dataset)",
+    };
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof steps / sizeof steps[0]; i++)
+        status = database_execute(&store->database, steps[i], error);
+    return database_end(&store->database, status, error);
+}

@@ -1,0 +1,118 @@
+"""The whole fleet in one SQLite file, built from the topics alone, over a real broker."""
+import json
+import random
+import signal
+
+from kafka import SEED, Topics, finish  # noqa: F401  (finish stops the suite's broker)
+from session import case, text_of
+
+COLUMNS = "dataset, job_id, custom_id, position, status, error_code, finish_reason, prompt_tokens, completion_tokens"
+FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset"
+TOTALS = """SELECT dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens
+            FROM datasets ORDER BY dataset"""
+
+
+def jobs_of(n, first=0):
+    return [{"custom_id": f"{i}", "prompt": text_of(i, 1 + i % 9), "max_tokens": 3 + i % 7, "seed": i}
+            for i in range(first, first + n)]
+
+
+def rows(test, store, columns=COLUMNS + FIGURES):
+    return sorted(test.query(f"SELECT {columns} FROM jobs", store), key=str)
+
+
+def mirror(test, topics, *options, store="fleet.db"):
+    return test.start("mirror", "--store", store, "--brokers", topics.options[1], "--jobs", topics.prefix + "jobs",
+                      "--results", topics.prefix + "results", "--group", topics.prefix + "group", *options)
+
+
+def mirror_to_the_end(test, topics, *options, **others):
+    finished = test.wait(mirror(test, topics, "--until-end", *options, **others))
+    assert finished.status == 0, finished
+
+
+def submit(test, topics, name, lines):
+    test.write(f"{name}.jsonl", lines)
+    test.run("submit", f"{name}.jsonl", "--dataset", name, *topics.options)
+
+
+@case
+def a_mirror_holds_what_all_the_workers_stores_hold(test):
+    topics = Topics(test, 4)
+    submit(test, topics, "good", jobs_of(150))
+    submit(test, topics, "mixed", jobs_of(40) + ["{no json", {"custom_id": "wrong", "prompt": 7}])
+    workers = [topics.work("--store", f"{name}.db", "--exit-when-idle", "2") for name in ("first", "second")]
+    assert [test.wait(worker).status for worker in workers] == [0, 0]
+    mirror_to_the_end(test, topics)
+    expected = sorted(rows(test, "first.db") + rows(test, "second.db"), key=str)
+    assert len(expected) == 192
+    assert rows(test, "fleet.db") == expected
+    totals = {row[0]: row[1:5] for row in test.query(TOTALS, "fleet.db")}
+    assert totals == {"good": (150, 150, 0, 0), "mixed": (42, 40, 2, 0)}, totals
+    # Who did what: as many rows as each worker's store has, under the worker's name.
+    made = sorted(test.query("SELECT count(*) FROM jobs GROUP BY made_by", "fleet.db"))
+    assert made == sorted((len(rows(test, f"{name}.db")),) for name in ("first", "second") if rows(test, f"{name}.db")), made
+    assert sorted(test.query("SELECT n_done + n_failed FROM fleet", "fleet.db")) == made
+    told = json.loads(test.run("status", "--json", "--store", "fleet.db").out)
+    assert told["jobs_behind"] == 0 and told["partitions"] == 4, told
+    assert sum(worker["done"] for worker in told["fleet"]) == 190, told
+
+
+@case
+def a_live_mirror_killed_at_random_counts_nothing_twice(test):
+    topics = Topics(test, 3)
+    submit(test, topics, "before", jobs_of(200))
+    worker = topics.work("--store", "worker.db")
+    rng = random.Random(SEED)
+    print(f"# seed {SEED}")
+    for number in range(6):
+        running = mirror(test, topics)
+        submit(test, topics, f"set{number}", jobs_of(60))
+        stored = test.query("SELECT total(next_offset) FROM mirrored", "fleet.db")
+        n_more = rng.randrange(1, 120)
+        test.wait_until("it mirrors", lambda: test.query("SELECT total(next_offset) FROM mirrored", "fleet.db") and
+                        test.query("SELECT total(next_offset) FROM mirrored", "fleet.db")[0][0] >=
+                        (stored[0][0] if stored else 0) + n_more)
+        running.send_signal(signal.SIGKILL)
+        test.wait(running)
+    running = mirror(test, topics)
+    test.wait_until("all is mirrored", lambda: test.query("SELECT total(n_done) FROM datasets", "fleet.db") == [(560.0,)])
+    test.wait_until("the lag is told", lambda: test.query("SELECT total(jobs_behind) FROM lag", "fleet.db") == [(0.0,)])
+    running.send_signal(signal.SIGTERM)
+    assert test.wait(running).status == 0
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    assert rows(test, "fleet.db") == rows(test, "worker.db")
+    assert test.query("SELECT n_done FROM fleet", "fleet.db") == [(560,)]
+
+
+@case
+def a_store_that_was_lost_is_rebuilt_from_the_topics(test):
+    topics = Topics(test, 2)
+    submit(test, topics, "set", jobs_of(80) + ["{no json"])
+    topics.work_to_the_end("--store", "worker.db")
+    submit(test, topics, "waiting", jobs_of(25))
+    kafka = ["--brokers", topics.options[1], "--jobs", topics.prefix + "jobs", "--results", topics.prefix + "results",
+             "--group", topics.prefix + "group"]
+    for store in ("worker.db", "new.db", "new.db"):
+        told = json.loads(test.run("status", "--rebuild", "--json", "--store", store, *kafka).out)
+        progress = {dataset["dataset"]: (dataset["submitted"], dataset["done"], dataset["failed"])
+                    for dataset in told["datasets"]}
+        assert progress == {"set": (81, 80, 1), "waiting": (25, 0, 0)}, (store, progress)
+        assert told["jobs_behind"] == 25, told
+    assert rows(test, "worker.db") == rows(test, "new.db")
+    # The worker goes on with the rebuilt store, and the rows that the mirror made get their ends.
+    topics.work_to_the_end("--store", "new.db")
+    assert test.query("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status", "new.db") == [
+        ("done", 105), ("failed", 1)]
+    assert [row[1:4] for row in test.query(TOTALS, "new.db")] == [(81, 80, 1), (25, 25, 0)]
+
+
+@case
+def a_mirror_says_what_is_missing(test):
+    finished = test.run("mirror", "--store", "fleet.db", status=2)
+    assert "--brokers" in finished.err, finished
+    topics = Topics(test, 1)
+    finished = test.run("mirror", "--store", "fleet.db", "--brokers", topics.options[1], "--jobs", "no-such-topic",
+                        "--results", topics.prefix + "results", status=1)
+    assert "no-such-topic" in finished.err, finished
