@@ -73,7 +73,7 @@ static const struct option options[] = {
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start although the group's offset map can't be read: finished jobs above the offset run again"},
-    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated"},
+    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
     {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE), AT(store), 0, 0, "FILE",
      "SQLite file (sheaf.db; run: OUT.jsonl.db)"},
     {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK, AT(dataset), 0, 0, "NAME", "dataset"},
@@ -184,6 +184,16 @@ static enum status add_property(struct settings *settings, const char *value, st
     return set_text(&settings->properties[settings->n_properties++], value, error);
 }
 
+// What must not stand in the process list, where everybody on the machine reads it.
+static bool is_secret(const char *property)
+{
+    size_t length = strcspn(property, "=");
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name - 1 ? length : sizeof name - 1), property);
+    return strstr(name, "password") || strstr(name, "secret") || strcmp(name, "ssl.key.pem") == 0 ||
+           strcmp(name, "sasl.oauthbearer.config") == 0;
+}
+
 static enum status set_value(struct settings *settings, const struct option *option, const char *value,
                              struct error *error)
 {
@@ -218,18 +228,39 @@ static enum status set_value(struct settings *settings, const struct option *opt
 
 // ---- the environment and the file: they fill in what the command line left open ----
 
+// Several properties stand on lines of their own.
+static enum status add_properties(struct settings *settings, const char *lines, struct error *error)
+{
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && *lines) {
+        size_t length = strcspn(lines, "\n");
+        char *line = strndup(lines, length);
+        if (!line)
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+        if (length)
+            status = add_property(settings, line, error);
+        free(line);
+        lines += length + (lines[length] == '\n');
+    }
+    return status;
+}
+
 static enum status apply_environment(struct settings *settings, const struct command *command, const bool *given,
                                      struct error *error)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
-        if (!(options[i].commands & command->mask) || given[i] || options[i].kind == PROPERTY)
+        if (!(options[i].commands & command->mask) || (given[i] && options[i].kind != PROPERTY))
             continue;
         char name[64];
         int length = snprintf(name, sizeof name, "SHEAF_%s", options[i].name);
         for (int c = 0; c < length; c++)
             name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
         const char *value = getenv(name);
-        if (value && set_value(settings, &options[i], value, error) != STATUS_OK)
+        if (!value)
+            continue;
+        enum status status = options[i].kind == PROPERTY ? add_properties(settings, value, error)
+                                                         : set_value(settings, &options[i], value, error);
+        if (status != STATUS_OK)
             return error_prefix(error, "%s", name);
     }
     return STATUS_OK;
@@ -260,7 +291,7 @@ static enum status apply_line(struct settings *settings, const struct command *c
     if (!option || option->offset == AT(config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
     // One file may serve all commands: what another one reads is passed over.
-    if (!(option->commands & command->mask) || given[option - options])
+    if (!(option->commands & command->mask) || (given[option - options] && option->kind != PROPERTY))
         return STATUS_OK;
     return set_value(settings, option, value, error);
 }
@@ -314,6 +345,11 @@ static enum status parse_option(struct settings *settings, const struct command 
         value = argv[++*i];
     if (!value)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s after it", option->name, option->value);
+    if (option->kind == PROPERTY && is_secret(value))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "-X %.*s: a secret, and the command line is for all to see: put \"property = %.*s=...\" into the "
+                         "file of --config, or %.*s=... into the environment's SHEAF_PROPERTY",
+                         (int)strcspn(value, "="), value, (int)strcspn(value, "="), value, (int)strcspn(value, "="), value);
     given[option - options] = true;
     return set_value(settings, option, value, error);
 }
@@ -341,6 +377,15 @@ static enum status parse_arguments(struct settings *settings, const struct comma
     return STATUS_OK;
 }
 
+// Of two values of one property the later one counts, and the line stands over environment and file.
+static void move_to_end(char **properties, int n, int n_first)
+{
+    char *first[OPTIONS_PROPERTIES_MAX];
+    memcpy(first, properties, (size_t)n_first * sizeof *first);
+    memmove(properties, properties + n_first, (size_t)(n - n_first) * sizeof *properties);
+    memcpy(properties + n - n_first, first, (size_t)n_first * sizeof *first);
+}
+
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
     *settings = (struct settings){.exit_when_idle = -1, .prompt = 128, .generate = 32, .repeat = 3};
@@ -353,11 +398,15 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
     if (status != STATUS_OK || settings->help)
         return status;
+    int n_of_line = settings->n_properties;
     if (!settings->config && getenv("SHEAF_CONFIG"))
         status = set_text(&settings->config, getenv("SHEAF_CONFIG"), error);
     if (status == STATUS_OK)
         status = apply_file(settings, command, given, error);
-    return status == STATUS_OK ? apply_environment(settings, command, given, error) : status;
+    if (status == STATUS_OK)
+        status = apply_environment(settings, command, given, error);
+    move_to_end(settings->properties, settings->n_properties, n_of_line);
+    return status;
 }
 
 void settings_finish(struct settings *settings)

@@ -92,6 +92,34 @@ static void properties_are_kept_in_order_and_bounded(void **state)
     settings_finish(&settings);
 }
 
+static void secrets_come_from_file_or_environment_and_not_from_the_line(void **state)
+{
+    (void)state;
+    expect_usage_error("work -X sasl.password=hunter2", "-X sasl.password: a secret");
+    expect_usage_error("work -Xssl.key.pem=hunter2", "-X ssl.key.pem: a secret");
+    expect_usage_error("collect --property=ssl.keystore.password=hunter2", "-X ssl.keystore.password: a secret");
+    expect_usage_error("submit f -X sasl.oauthbearer.client.secret=hunter2", "SHEAF_PROPERTY");
+    assert_null(strstr(error.text, "hunter2"));
+    char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    dprintf(fd, "property = sasl.password=of=file\nproperty = client.rack=file\n");
+    close(fd);
+    setenv("SHEAF_PROPERTY", "ssl.key.password=of environment\n\nclient.rack=environment\n", 1);
+    snprintf(line, sizeof line, "work --config %s -X client.rack=line", path);
+    assert_int_equal(parse(line), STATUS_OK);
+    static const char *const expected[] = {"sasl.password=of=file", "client.rack=file", "ssl.key.password=of environment",
+                                           "client.rack=environment", "client.rack=line"}; // the last one counts
+    assert_int_equal(settings.n_properties, 5);
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(settings.properties[i], expected[i]);
+    settings_finish(&settings);
+    setenv("SHEAF_PROPERTY", "nonsense", 1);
+    expect_usage_error("work", "SHEAF_PROPERTY: -X: expected KEY=VALUE");
+    unsetenv("SHEAF_PROPERTY");
+    unlink(path);
+}
+
 static void the_line_stands_over_the_environment_and_that_over_the_file(void **state)
 {
     (void)state;
@@ -144,6 +172,7 @@ int main(void)
         cmocka_unit_test(values_follow_names_letters_and_equals_signs),
         cmocka_unit_test(wrong_usage_is_told_with_what_was_expected),
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),
+        cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
         cmocka_unit_test(sizes_are_powers_of_1024),
     };
