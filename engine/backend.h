@@ -70,7 +70,8 @@ struct step {
     const int32_t *positions;     // [n_rows]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
-    const float *rope[2];         // cos, sin pairs [n_rows, n_rope_dims] of each table
+    const float *rope[2];         // cos, sin pairs [n_rows, n_rope_dims] of each table; NULL: no such table
+    int32_t n_rope_dims;
     int32_t n_outputs;
     const int32_t *output_rows;   // [n_outputs], ascending: the rows whose logits are wanted
     const struct sample_request *samples; // [n_outputs], or NULL when logits are read instead
@@ -103,6 +104,14 @@ struct product {
 
 enum { PRODUCTS_MAX = 4 };
 
+// What a step's time goes to. Norms, activations and sums are counted with the products they stand between; rotation and
+// storing keys with attention.
+enum step_phase { PHASE_UPLOAD, PHASE_EMBED, PHASE_ATTENTION, PHASE_PRODUCTS, PHASE_SAMPLING, PHASE_DOWNLOAD, PHASE_COUNT };
+
+struct step_times {
+    double us[PHASE_COUNT];
+};
+
 struct backend_impl {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
@@ -116,9 +125,15 @@ struct backend_impl {
     void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
+    // Bytes a weight takes of them. NULL: as many as in the file.
+    uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
+    // From now on end writes each step's times here, measured on the device; NULL: no more.
+    void (*trace)(struct backend *backend, struct step_times *times);
 
     // A step.
     void (*begin)(struct backend *backend, const struct step *step);
+    // What is enqueued from here on belongs to this phase: for the trace alone.
+    void (*phase)(struct backend *backend, enum step_phase phase);
     // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table);
@@ -157,6 +172,8 @@ struct backend_impl {
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
+    // Fills the first n_rows rows from the host; `rows` is read before end returns.
+    void (*write)(struct backend *backend, struct matrix *matrix, int32_t n_rows, const float *rows);
     // Copies the first n_rows rows to the host; `rows` is filled when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
     // Waits for the step. `results` [n_outputs] when sample was called, else NULL. STATUS_RESTART: the device is lost.

@@ -48,9 +48,15 @@ static void multiply(struct pass *pass, struct matrix *y, const struct weight *w
     pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
 }
 
+static void enter(struct pass *pass, enum step_phase phase)
+{
+    pass->impl->phase(pass->backend, phase);
+}
+
 static void embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
+    enter(pass, PHASE_EMBED);
     pass->impl->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
                       forward->position_embd);
     if (forward->embd_norm)
@@ -68,6 +74,7 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
                                  {m->k, layer->attn_k, layer->attn_k_bias},
                                  {m->v, layer->attn_v, layer->attn_v_bias}};
     pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
+    enter(pass, PHASE_ATTENTION);
     if (layer->attn_q_norm)
         normalise_heads(pass, m->q, &tensors->attn_q_norm, layer->attn_q_norm, layer->attn_q_norm_bias,
                         shape->n_heads);
@@ -180,6 +187,7 @@ static void run_layer(struct pass *pass, int32_t index)
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool parallel = pass->shape->parallel_residual;
+    enter(pass, PHASE_PRODUCTS);
     if (layer->attn_norm)
         normalise(pass, pass->normed, pass->x, layer->attn_norm, layer->attn_norm_bias);
     project(pass, index, layer->attn_norm ? pass->normed : pass->x);
@@ -187,6 +195,7 @@ static void run_layer(struct pass *pass, int32_t index)
     if (last && pass->step->n_outputs == 0)
         return; // the keys and values were all that was wanted
     attend(pass, index);
+    enter(pass, PHASE_PRODUCTS);
     if (last)
         keep_outputs(pass, parallel && !layer->ffn_norm);
     multiply(pass, m->branch, layer->attn_out, layer->attn_out_bias, pass->heads);
@@ -229,6 +238,7 @@ static void fill_rope(struct forward *forward, struct step *step)
         }
         step->rope[table] = forward->rope[table];
     }
+    step->n_rope_dims = model->shape.n_rope_dims;
 }
 
 // The caller's faults, not the world's: jobs were checked before.
@@ -283,10 +293,11 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
         run_layer(&pass, i);
     if (step->n_outputs > 0) {
         compute_logits(&pass);
+        enter(&pass, PHASE_SAMPLING);
+        if (logits) // before drawing changes them
+            pass.impl->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
         if (step->samples)
             pass.impl->sample(pass.backend, forward->matrices.logits);
-        else if (logits)
-            pass.impl->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
     }
     return pass.impl->end(pass.backend, step->samples ? results : NULL, error);
 }

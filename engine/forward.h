@@ -28,11 +28,14 @@ void forward_destroy(struct forward *forward);
 
 // Bytes one page takes over all layers.
 uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type);
+// Bytes the backend will take for the weights.
+uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
 // Bytes of the matrices for these limits, pages not counted.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 
 // Computes one step. step->rope is filled in here; its other fields are the caller's and valid: ids, rows and pages in
-// range (asserted). With step->samples, `results` [n_outputs] get the draws; else `logits` [n_outputs, n_vocab] are read.
+// range (asserted). With step->samples, `results` [n_outputs] get the draws; `logits` [n_outputs, n_vocab], where given, what
+// was drawn from.
 // Errors: STATUS_RESTART when the device failed; nothing of the step counts then.
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results, float *logits,
                          struct error *error) WARN_UNUSED;

@@ -70,28 +70,55 @@ static enum status load_weight(struct loading *loading, const struct tensor *ten
     return STATUS_OK;
 }
 
+// Where a tensor of no layer goes and what for.
+static const struct {
+    size_t tensor, weight; // in struct model, struct forward
+    enum weight_role role;
+} global_weights[] = {
+#define GLOBAL_WEIGHT(field, role)                                                                           \
+    {                                                                                                        \
+        offsetof(struct model, field), offsetof(struct forward, field), role                                 \
+    }
+    GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE),       GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE),
+    GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR),       GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR),
+    GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR),     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR),
+    GLOBAL_WEIGHT(output, WEIGHT_PRODUCT),         GLOBAL_WEIGHT(output_bias, WEIGHT_VECTOR),
+#undef GLOBAL_WEIGHT
+};
+
+enum { N_GLOBAL_WEIGHTS = sizeof global_weights / sizeof *global_weights };
+
+static const struct tensor *tensor_at(const void *base, size_t offset)
+{
+    return (const struct tensor *)(const void *)((const char *)base + offset);
+}
+
 static enum status load_globals(struct loading *loading)
 {
     struct forward *forward = loading->forward;
-    const struct model *model = forward->model;
-    const struct {
-        const struct tensor *tensor;
-        enum weight_role role;
-        struct weight **weight;
-    } weights[] = {
-        {&model->token_embd, WEIGHT_TABLE, &forward->token_embd},
-        {&model->position_embd, WEIGHT_TABLE, &forward->position_embd},
-        {&model->embd_norm, WEIGHT_VECTOR, &forward->embd_norm},
-        {&model->embd_norm_bias, WEIGHT_VECTOR, &forward->embd_norm_bias},
-        {&model->output_norm, WEIGHT_VECTOR, &forward->output_norm},
-        {&model->output_norm_bias, WEIGHT_VECTOR, &forward->output_norm_bias},
-        {&model->output, WEIGHT_PRODUCT, &forward->output},
-        {&model->output_bias, WEIGHT_VECTOR, &forward->output_bias},
-    };
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++)
-        status = load_weight(loading, weights[i].tensor, weights[i].role, weights[i].weight);
+    for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++)
+        status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor), global_weights[i].role,
+                             (struct weight **)(void *)((char *)forward + global_weights[i].weight));
     return status;
+}
+
+uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
+{
+    uint64_t (*bytes)(struct backend *, const struct tensor *, enum weight_role) = backend->impl->weight_bytes;
+    if (!bytes)
+        return model_weight_bytes(model);
+    uint64_t sum = 0;
+    for (int i = 0; i < N_GLOBAL_WEIGHTS; i++) {
+        const struct tensor *tensor = tensor_at(model, global_weights[i].tensor);
+        sum += tensor->data ? bytes(backend, tensor, global_weights[i].role) : 0;
+    }
+    for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
+        for (int i = 0; i < N_LAYER_WEIGHTS; i++) {
+            const struct tensor *tensor = tensor_at(&model->layers[layer], layer_weights[i].tensor);
+            sum += tensor->data ? bytes(backend, tensor, layer_weights[i].role) : 0;
+        }
+    return sum;
 }
 
 static struct weight **layer_weight(struct forward_layer *layer, int i)
@@ -110,9 +137,8 @@ static enum status load_weights(struct loading *loading)
     enum status status = load_globals(loading);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
         for (int i = 0; i < N_LAYER_WEIGHTS && status == STATUS_OK; i++) {
-            const char *tensor = (const char *)&model->layers[layer] + layer_weights[i].tensor;
-            status = load_weight(loading, (const struct tensor *)(const void *)tensor, layer_weights[i].role,
-                                 layer_weight(&forward->layers[layer], i));
+            status = load_weight(loading, tensor_at(&model->layers[layer], layer_weights[i].tensor),
+                                 layer_weights[i].role, layer_weight(&forward->layers[layer], i));
         }
     return status;
 }

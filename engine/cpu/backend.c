@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // --- Weights ---
 
@@ -233,9 +234,38 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
     return STATUS_OK;
 }
 
+static double clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void trace(struct backend *base, struct step_times *times)
+{
+    cpu_backend_of(base)->times = times;
+}
+
+// Operations are done when they return, so the clock tells.
+static void phase(struct backend *base, enum step_phase next)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (!backend->times)
+        return;
+    double now = clock_us();
+    backend->times->us[backend->phase] += now - backend->phase_began_us;
+    backend->phase_began_us = now;
+    backend->phase = next;
+}
+
 static void begin(struct backend *base, const struct step *step)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->times) {
+        *backend->times = (struct step_times){0};
+        backend->phase = PHASE_UPLOAD;
+        backend->phase_began_us = clock_us();
+    }
     assert(!backend->step && step->n_rows <= backend->n_rows_max);
     backend->step = step;
     backend->failed = reserve(backend, step->n_outputs, &backend->error) != STATUS_OK;
@@ -255,6 +285,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     struct cpu_backend *backend = cpu_backend_of(base);
     const struct step *step = backend->step;
     assert(step);
+    phase(base, PHASE_DOWNLOAD);
     backend->step = NULL;
     if (backend->failed) {
         *error = backend->error;
@@ -262,6 +293,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     }
     if (results && step->n_outputs > 0)
         memcpy(results, backend->results, (size_t)step->n_outputs * sizeof *results);
+    phase(base, PHASE_UPLOAD);
     return STATUS_OK;
 }
 
@@ -292,11 +324,12 @@ static void destroy(struct backend *base)
     {                                                                                                        \
         .name = label, .destroy = destroy, .weight_create = weight_create, .weight_destroy = weight_destroy, \
         .matrix_create = matrix_create, .matrix_destroy = matrix_destroy, .kv_create = kv_create,            \
-        .memory_available = memory_available, .begin = begin, .embed = cpu_embed, .norm = cpu_norm,          \
-        .products = cpu_products, .rope = cpu_rope, .kv_store = cpu_kv_store, .attend = cpu_attend,          \
-        .activate = cpu_activate, .add = cpu_add, .scale = cpu_scale, .gather = cpu_gather,                  \
-        .route = cpu_route, .expert_products = cpu_expert_products, .expert_sum = cpu_expert_sum,            \
-        .gate_rows = cpu_gate_rows, .sample = cpu_sample, .read = cpu_read, .end = end                       \
+        .memory_available = memory_available, .trace = trace, .begin = begin, .phase = phase,                \
+        .embed = cpu_embed, .norm = cpu_norm, .products = cpu_products, .rope = cpu_rope,                    \
+        .kv_store = cpu_kv_store, .attend = cpu_attend, .activate = cpu_activate, .add = cpu_add,            \
+        .scale = cpu_scale, .gather = cpu_gather, .route = cpu_route,                                        \
+        .expert_products = cpu_expert_products, .expert_sum = cpu_expert_sum, .gate_rows = cpu_gate_rows,    \
+        .sample = cpu_sample, .write = cpu_write, .read = cpu_read, .end = end                               \
     }
 
 static const struct backend_impl impls[CPU_LEVEL_COUNT] = {

@@ -341,6 +341,17 @@ void cpu_sample(struct backend *base, struct matrix *logits)
     spread_rows(backend, backend->step->n_outputs, 4 * (int64_t)logits->n_cols, sample_row, &work);
 }
 
+void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= matrix->n_rows_max);
+    for (int32_t row = 0; row < n_rows; row++)
+        memcpy(matrix_row(matrix, row), rows + (int64_t)row * matrix->n_cols,
+               (size_t)matrix->n_cols * sizeof(float));
+}
+
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
 {
     struct cpu_backend *backend = cpu_backend_of(base);

@@ -58,6 +58,10 @@ struct cpu_backend {
     // What it holds.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 
+    struct step_times *times; // of the step, by phase; NULL: not traced
+    enum step_phase phase;
+    double phase_began_us;
+
     const struct step *step; // between begin and end
     bool failed;             // `error` is latched: operations do nothing until end
     struct error error;
@@ -97,6 +101,7 @@ void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float sca
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
 void cpu_sample(struct backend *base, struct matrix *logits);
+void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // experts.c
