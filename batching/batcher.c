@@ -47,6 +47,13 @@ static bool allocate_step(struct batcher *b)
            b->drawing && b->samples && b->results;
 }
 
+static int64_t machine_clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
 {
     const struct batch_limits *limits = &config->limits;
@@ -56,6 +63,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     if (!b)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
     b->config = *config;
+    if (!b->config.wall_clock_us)
+        b->config.wall_clock_us = machine_clock_us;
     int64_t n_positions = (int64_t)limits->n_pages * limits->page_positions;
     b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
     enum status status = STATUS_OK;
@@ -81,6 +90,7 @@ void batcher_destroy(struct batcher *b)
     if (!b)
         return;
     assert(b->n_jobs == 0);
+    window_finish(&b->window);
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
@@ -175,6 +185,12 @@ static void prepare_one(void *context, int index, int thread)
         assert(b->preparing[index]->error.status != STATUS_OK);
 }
 
+static void note_deadline(struct batcher *b, const struct job *job)
+{
+    if (job->deadline && (!b->next_deadline || job->deadline < b->next_deadline))
+        b->next_deadline = job->deadline;
+}
+
 // Whether the prompt needs the engine at all; what does not is finished at once.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
@@ -211,6 +227,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
         }
         prompt->taken_us = planner_now_us();
         link_prompt(b, prompt);
+        note_deadline(b, job);
         b->preparing[n++] = prompt;
     }
     pool_run(b->config.pool, n, prepare_one, b);
@@ -292,16 +309,24 @@ void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id)
             (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
 }
 
-// Jobs cancelled before they were even prepared.
-static void finish_cancelled_arrivals(struct batcher *b, struct job_list *finished)
+static enum status miss_deadline(const struct job *job, struct error *error)
+{
+    return error_set(error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
+                     (long long)job->deadline);
+}
+
+// Jobs cancelled or too late before they were even prepared.
+static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_list *finished)
 {
     struct job_list kept = {0};
     for (struct job *job; (job = job_list_take(&b->arrived));) {
-        if (job->result.error.code != ERROR_CANCELLED) {
+        struct error error = job->result.error;
+        if (error.code != ERROR_CANCELLED && !(job->deadline && now_s >= job->deadline)) {
             job_list_append(&kept, job);
             continue;
         }
-        struct error error = job->result.error;
+        if (error.code != ERROR_CANCELLED)
+            (void)miss_deadline(job, &error);
         job_fail(job, &error);
         b->n_jobs--;
         job_list_append(finished, job);
@@ -309,19 +334,31 @@ static void finish_cancelled_arrivals(struct batcher *b, struct job_list *finish
     b->arrived = kept;
 }
 
-static int64_t wall_clock_us(void)
+// The list is walked only when some deadline has come.
+static void expire(struct batcher *b, int64_t now_s)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    if (!b->next_deadline || now_s < b->next_deadline)
+        return;
+    b->next_deadline = 0;
+    for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
+        const struct job *job = prompt->job;
+        if (!job->deadline || now_s < job->deadline) {
+            note_deadline(b, job);
+        } else if (prompt->error.status == STATUS_OK) {
+            (void)miss_deadline(job, &prompt->error);
+            b->any_failed = true;
+        }
+    }
 }
 
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
     int64_t start = planner_now_us();
-    finish_cancelled_arrivals(b, finished);
+    int64_t now_s = b->config.wall_clock_us() / 1000000;
+    finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
+    expire(b, now_s);
     finish_failed(b, finished);
     int64_t prepared = planner_now_us();
     planner_plan(b);
@@ -347,7 +384,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
     figures->compute_us = computed - planned;
     figures->finish_us = planner_now_us() - computed;
-    figures->finished_us = wall_clock_us();
+    figures->finished_us = b->config.wall_clock_us();
     return STATUS_OK;
 }
 

@@ -32,6 +32,7 @@ struct batcher_config {
     struct pool *pool;              // for preparing; the engine may use the same one
     struct prompt_environment environment; // limits.n_positions_max is filled in
     struct batch_limits limits;
+    int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: the machine's
 };
 
 // A list of jobs by their `next`, oldest first.

@@ -18,6 +18,7 @@ struct batcher {
     int32_t n_running;
     int64_t n_admissions;
     bool any_failed;                  // some prompt has its error set outside a step
+    int64_t next_deadline;            // the earliest of the prompts', or one that is gone; 0: none
     double answer_tokens;             // moving mean of finished answers; 0: none yet
     // The step being built; arrays of n_rows_max or n_sequences_max.
     struct step step;

@@ -166,29 +166,45 @@ int32_t prefix_available(const struct prefix_tree *tree)
 
 // ---- waiting ----
 
-static void wait_link(struct prefix_node *node)
+static void offer_link(struct prefix_node *node)
 {
     struct prefix_node *parent = node->parent;
-    node->wait_previous = parent->wait_last;
-    if (parent->wait_last)
-        parent->wait_last->wait_next = node;
+    node->offer_previous = parent->offer_last;
+    if (parent->offer_last)
+        parent->offer_last->offer_next = node;
     else
-        parent->wait_first = node;
-    parent->wait_last = node;
+        parent->offer_first = node;
+    parent->offer_last = node;
 }
 
-static void wait_unlink(struct prefix_node *node)
+static void offer_unlink(struct prefix_node *node)
 {
     struct prefix_node *parent = node->parent;
-    if (node->wait_previous)
-        node->wait_previous->wait_next = node->wait_next;
+    if (node->offer_previous)
+        node->offer_previous->offer_next = node->offer_next;
     else
-        parent->wait_first = node->wait_next;
-    if (node->wait_next)
-        node->wait_next->wait_previous = node->wait_previous;
+        parent->offer_first = node->offer_next;
+    if (node->offer_next)
+        node->offer_next->offer_previous = node->offer_previous;
     else
-        parent->wait_last = node->wait_previous;
-    node->wait_previous = node->wait_next = NULL;
+        parent->offer_last = node->offer_previous;
+    node->offer_previous = node->offer_next = NULL;
+}
+
+void prefix_offer(struct prefix_node *node)
+{
+    for (; node; node = node->parent)
+        if (node->n_offered++ == 0 && node->parent)
+            offer_link(node);
+}
+
+void prefix_withdraw(struct prefix_node *node)
+{
+    for (; node; node = node->parent) {
+        assert(node->n_offered > 0);
+        if (--node->n_offered == 0 && node->parent)
+            offer_unlink(node);
+    }
 }
 
 // Deep nodes are moved first: a page must come before its parent's in the order of eviction.
@@ -204,10 +220,6 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
         assert(node->n_waiting >= 0);
         if (was_idle && before != after)
             idle_append(tree, node);
-        if (node->parent && !before && after)
-            wait_link(node);
-        if (node->parent && before && !after)
-            wait_unlink(node);
     }
 }
 

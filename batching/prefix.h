@@ -23,13 +23,14 @@ struct prefix_node {
     int32_t depth;                       // pages from the root: 0 is the root
     int32_t n_children;
     int32_t n_waiting;                   // waiting sequences at or below
+    int32_t n_offered;                   // of them those that the walk may choose: of the most urgent level (window.h)
     int32_t n_users;                     // running sequences whose path passes
     int32_t page;                        // -1: none
     bool ready;                          // the page is computed, or will be by the end of the step being built
     const void *owner;                   // sequence computing the page, until it is ready
-    struct prefix_node *wait_previous, *wait_next;   // among the parent's children with n_waiting > 0, oldest first
-    struct prefix_node *wait_first, *wait_last;      // own such children
-    void *sequences_first, *sequences_last;          // waiting sequences that end here: the window's list
+    struct prefix_node *offer_previous, *offer_next; // among the parent's children with n_offered > 0, oldest first
+    struct prefix_node *offer_first, *offer_last;    // own such children
+    void *sequences_first, *sequences_last;          // offered sequences that end here: the window's list
     struct prefix_node *idle_previous, *idle_next;   // evictable pages, oldest first
     bool idle;
     struct prefix_node *bucket_next;     // hash table
@@ -82,7 +83,11 @@ void prefix_finish(struct prefix_tree *tree);
 // The node at the end of a path of n_pages whole pages, made where absent, and counted as waited for (so that it stays):
 // the caller holds one wait. NULL: out of memory.
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context);
+// The wait must not be offered any more.
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
+// One wait of the path is offered to the walk, or not any more.
+void prefix_offer(struct prefix_node *node);
+void prefix_withdraw(struct prefix_node *node);
 // A running sequence takes or leaves the whole path.
 void prefix_use(struct prefix_tree *tree, struct prefix_node *node);
 void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void *owner);

@@ -9,6 +9,7 @@
 #include "schemas/job.h"
 
 struct sequence;
+struct window_level;
 
 // A job inside batching/.
 struct prompt {
@@ -28,8 +29,9 @@ struct sequence {
     struct prompt *prompt;
     uint32_t choice;
     struct prefix_node *node;    // end of the path it can share
-    // Waiting: links of the node's list and of the window's list by age.
-    struct sequence *node_next, *node_previous, *older, *younger;
+    // Waiting: its level, and links of the node's, the window's and the level's list, each by age.
+    struct window_level *level;
+    struct sequence *node_next, *node_previous, *older, *younger, *level_older, *level_younger;
     int64_t arrival;             // admissions before it came: how often it was passed over
     // Running.
     int32_t *pages;              // block table, [n_pages]; the first node->depth are the path's

@@ -22,6 +22,7 @@ static const char *const names[ERROR_CODE_COUNT] = {
     [ERROR_RESULT_TOO_LARGE] = "result_too_large",
     [ERROR_CANCELLED] = "cancelled",
     [ERROR_CRASHED] = "crashed",
+    [ERROR_DEADLINE] = "deadline_exceeded",
     [ERROR_MODEL_FILE] = "model_file",
     [ERROR_UNKNOWN_TYPE] = "unknown_type",
     [ERROR_OUT_OF_MEMORY] = "out_of_memory",

@@ -34,6 +34,7 @@ enum error_code {
     ERROR_RESULT_TOO_LARGE,   // the result does not fit the output topic
     ERROR_CANCELLED,          // somebody cancelled the job
     ERROR_CRASHED,            // the job was running at too many crashes
+    ERROR_DEADLINE,           // the job's deadline passed before it was finished
     ERROR_MODEL_FILE,         // a model file that can't be used
     ERROR_UNKNOWN_TYPE,       // tensor type, family, pre-tokenizer we don't know
     ERROR_OUT_OF_MEMORY,      // host or device memory

@@ -25,7 +25,10 @@ enum {
     JOB_MAX_TOKENS_MAX = 1 << 20,
     JOB_TOP_K_MAX = 1 << 20,
     JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
+    JOB_PRIORITY_MAX = 100,          // and its negative
 };
+
+#define JOB_DEADLINE_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
 
 enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
 
@@ -144,6 +147,8 @@ struct job {
     struct text custom_id;     // default: the job_id
     int64_t index;             // position in the submitted file, -1: none
     int64_t created;           // submission, seconds since 1970 UTC; 0: unknown
+    int32_t priority;          // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
+    int64_t deadline;          // seconds since 1970 UTC: not worth computing from then on; 0: none
     struct request request;
     struct result result;
     struct job_figures figures;

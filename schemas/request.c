@@ -61,6 +61,9 @@ static const struct field fields[] = {
     {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
     {TEXT("logprobs"), FIELD_BOOL, SAMPLING(logprobs), .decode = parameters_decode_logprobs},
     {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
+    {TEXT("priority"), FIELD_INTEGER32, .offset = offsetof(struct job, priority),
+     LIMIT(-JOB_PRIORITY_MAX, JOB_PRIORITY_MAX)},
+    {TEXT("deadline"), FIELD_INTEGER64, .offset = offsetof(struct job, deadline), LIMIT(0, JOB_DEADLINE_MAX)},
 
     // Known, and refused unless they ask for what happens anyway. OpenAI's:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
@@ -108,7 +111,6 @@ static const struct field fields[] = {
     {TEXT("safety_identifier"), FIELD_NO_EFFECT},
     {TEXT("prompt_cache_key"), FIELD_NO_EFFECT},
     {TEXT("prompt_cache_retention"), FIELD_NO_EFFECT},
-    {TEXT("priority"), FIELD_NO_EFFECT},
     {TEXT("cache_salt"), FIELD_NO_EFFECT},
 
     {TEXT("warnings"), FIELD_OTHER, .identity = true, OWN(parameters, warnings)},

@@ -19,7 +19,7 @@ struct bench {
     int64_t prefill, decode, preempted;
 };
 
-static struct bench bench_open(struct batch_limits limits)
+static struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clock_us)(void))
 {
     struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
     struct error error;
@@ -27,9 +27,15 @@ static struct bench bench_open(struct batch_limits limits)
     struct batcher_config config = {.engine = fake_model_engine(bench.model),
                                     .pool = bench.pool,
                                     .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
-                                    .limits = limits};
+                                    .limits = limits,
+                                    .wall_clock_us = wall_clock_us};
     assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
     return bench;
+}
+
+static struct bench bench_open(struct batch_limits limits)
+{
+    return bench_open_at(limits, NULL);
 }
 
 static void bench_close(struct bench *bench)
@@ -330,8 +336,11 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     batcher_cancel(bench.batcher, TEXT("test"), TEXT("waiting"));
     batcher_cancel(bench.batcher, TEXT("test"), TEXT("arrived"));
     batcher_cancel(bench.batcher, TEXT("another"), (struct text){0});
+    int64_t n_steps = fake_model_steps(bench.model);
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 3);
+    assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
+    assert_int_equal(figures.n_sequences, 1); // of them none had a row in it
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         assert_int_equal(job->result.status, RESULT_CANCELLED);
         assert_int_equal(job->result.error.code, ERROR_CANCELLED);
@@ -339,6 +348,85 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     run_to_end(&bench);
     assert_int_equal(bench.finished.n_jobs, 4);
     check_answer(bench.finished.last);
+    bench_close(&bench);
+}
+
+static int64_t told_s; // what the batcher's clock says
+
+static int64_t told_us(void)
+{
+    return told_s * 1000000;
+}
+
+static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(void **state)
+{
+    (void)state;
+    told_s = 1000;
+    struct bench bench = bench_open_at((struct batch_limits){
+        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16}, told_us);
+    int32_t tokens[40];
+    for (int32_t i = 0; i < 40; i++)
+        tokens[i] = 20 + i;
+    static const struct {
+        const char *id;
+        int64_t deadline;
+        int n_tokens;
+    } jobs[] = {{"running", 1001, 40}, {"kept", 5000, 40}, {"waiting", 1002, 40}, {"late", 1000, 40}, {"empty", 999, 0}};
+    for (size_t i = 0; i < 5; i++) {
+        struct job *job = job_of(tokens, jobs[i].n_tokens, 30, jobs[i].id);
+        job->request.ignore_eos = true;
+        job->deadline = jobs[i].deadline;
+        batcher_take(bench.batcher, job);
+    }
+    struct step_figures figures;
+    struct error error;
+    // Too late when they came: not even their prompts are read.
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_int_equal(bench.finished.n_jobs, 2);
+    assert_true(text_equals_string(bench.finished.first->job_id, "late"));
+    assert_true(text_equals_string(bench.finished.last->job_id, "empty"));
+    told_s = 1001;
+    int64_t n_steps = fake_model_steps(bench.model);
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_int_equal(bench.finished.n_jobs, 3);
+    assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
+    told_s = 1002;
+    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_int_equal(bench.finished.n_jobs, 4);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        assert_int_equal(job->result.status, RESULT_FAILED);
+        assert_int_equal(job->result.error.code, ERROR_DEADLINE);
+    }
+    told_s = 4999;
+    run_to_end(&bench);
+    assert_int_equal(bench.finished.n_jobs, 5);
+    check_answer(bench.finished.last);
+    bench_close(&bench);
+}
+
+static void urgent_jobs_run_first_and_answer_the_same(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+    static const int32_t priorities[] = {0, -1, 7, 0, 7, 3};
+    static const int order[] = {2, 4, 5, 0, 3, 1};
+    int32_t tokens[40];
+    for (int i = 0; i < 6; i++) {
+        for (int32_t t = 0; t < 40; t++)
+            tokens[t] = 20 + t + i;
+        char id[2] = {(char)('0' + i), 0};
+        struct job *job = job_of(tokens, 40, 5, id);
+        job->priority = priorities[i];
+        batcher_take(bench.batcher, job);
+    }
+    run_to_end(&bench);
+    int n = 0;
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        assert_int_equal(job->job_id.data[0] - '0', order[n++]);
+        check_answer(job);
+    }
+    assert_int_equal(n, 6);
     bench_close(&bench);
 }
 
@@ -437,6 +525,8 @@ int main(void)
         cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
         cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
+        cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),
+        cmocka_unit_test(urgent_jobs_run_first_and_answer_the_same),
         cmocka_unit_test(a_lost_device_harms_no_job),
         cmocka_unit_test(an_old_job_is_not_passed_over_for_ever),
         cmocka_unit_test(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it),

@@ -165,10 +165,10 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
 static void unknown_fields_and_fields_without_effect_become_warnings(void **state)
 {
     assert_recodes(
-        "{'job_id':'a','prompt':'p','temprature':0.5,'user':'u','metadata':{'k':'v'},'priority':3,'':1}",
+        "{'job_id':'a','prompt':'p','temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1}",
         "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored',"
         "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
-        "'field \\'priority\\' has no effect','unknown field \\'\\' ignored']}");
+        "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']}");
     // They travel with the job, and are not counted again.
     assert_recodes("{'job_id':'a','prompt':'p','warnings':['w\\nx','y']}",
                    "{'job_id':'a','prompt':'p','warnings':['w x','y']}");
@@ -341,6 +341,7 @@ static void every_number_with_a_named_limit_reaches_it(void **state)
                  {"max_tokens", JOB_MAX_TOKENS_MAX},
                  {"max_completion_tokens", JOB_MAX_TOKENS_MAX},
                  {"top_k", JOB_TOP_K_MAX},
+                 {"priority", JOB_PRIORITY_MAX},
                  {"top_logprobs", JOB_TOP_LOGPROBS_MAX},
                  {"logprobs", JOB_TOP_LOGPROBS_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -355,6 +356,21 @@ static void every_number_with_a_named_limit_reaches_it(void **state)
         job_destroy(good.job);
         job_destroy(bad.job);
     }
+}
+
+static void a_deadline_is_in_seconds_and_a_priority_has_both_signs(void **state)
+{
+    struct job *job = decode_good("{'prompt':'p','priority':-100,'deadline':253402300799}");
+    assert_int_equal(job->priority, -JOB_PRIORITY_MAX);
+    assert_int_equal(job->deadline, JOB_DEADLINE_MAX);
+    job_destroy(job);
+    assert_refused("{'prompt':'p','priority':-101}", ERROR_INVALID_FIELD,
+                   "priority: expected an integer from -100 to 100, got -101");
+    assert_refused("{'prompt':'p','deadline':1800000000000}", ERROR_LIMIT_EXCEEDED,
+                   "deadline: expected an integer from 0 to 253402300799, got 1800000000000");
+    assert_refused("{'prompt':'p','deadline':-1}", ERROR_INVALID_FIELD,
+                   "deadline: expected an integer from 0 to 253402300799, got -1");
+    assert_refused("{'priority':1,'body':{'prompt':'p'}}", ERROR_INVALID_FIELD, "priority: belongs into 'body'");
 }
 
 static void logit_bias_is_read_to_its_limit(void **state)
@@ -411,6 +427,7 @@ static const char full_record[] =
     "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'ignore_eos':true,'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
     "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
+    "'priority':-7,'deadline':1800000000,"
     "'warnings':['unknown field \\'colour\\' ignored']}";
 
 static void the_bytes_of_a_job_do_not_change(void **state)
@@ -514,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_record_that_is_no_object_is_refused),
         cmocka_unit_test(every_limit_is_reached_and_not_passed),
         cmocka_unit_test(every_number_with_a_named_limit_reaches_it),
+        cmocka_unit_test(a_deadline_is_in_seconds_and_a_priority_has_both_signs),
         cmocka_unit_test(logit_bias_is_read_to_its_limit),
         cmocka_unit_test(a_record_is_read_to_its_size_limit),
         cmocka_unit_test(the_bytes_of_a_job_do_not_change),

@@ -27,6 +27,7 @@ static int open_tree(void **state)
 static int close_tree(void **state)
 {
     (void)state;
+    window_finish(&window);
     prefix_finish(&tree);
     page_stack_finish(&stack);
     return 0;
@@ -34,6 +35,7 @@ static int close_tree(void **state)
 
 // A waiting sequence whose prompt is one letter a page and one token more: "ab" is aaaa bbbb b.
 struct waiting {
+    struct job job;
     struct prompt prompt;
     struct sequence sequence;
 };
@@ -44,6 +46,7 @@ static struct waiting *wait_for(const char *letters)
     size_t n = strlen(letters);
     for (size_t i = 0; i <= n * PAGE; i++)
         token_array_add(&waiting->prompt.tokens, letters[i / PAGE < n ? i / PAGE : n - 1]);
+    waiting->prompt.job = &waiting->job;
     waiting->sequence.prompt = &waiting->prompt;
     assert_true(window_add(&window, &waiting->sequence));
     return waiting;
@@ -184,6 +187,7 @@ static void prompts_with_long_context_share_nothing_with_the_others(void **state
     for (int i = 0; i < 9; i++)
         token_array_add(&lengthened->prompt.tokens, i < 4 ? 'a' : 'b');
     lengthened->prompt.long_context = true;
+    lengthened->prompt.job = &lengthened->job;
     lengthened->sequence.prompt = &lengthened->prompt;
     assert_true(window_add(&window, &lengthened->sequence));
     bool blocked;

@@ -1,0 +1,258 @@
+// The window's order: urgency first, prefixes within it, and nobody passed over for ever.
+#include "batching/window.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 4, PAGES = 64 };
+
+static struct page_stack stack;
+static struct prefix_tree tree;
+static struct window window;
+static struct error error;
+
+struct waiting {
+    struct job job;
+    struct prompt prompt;
+    struct sequence sequence;
+    char letter;
+};
+
+static int open_window(void **state)
+{
+    (void)state;
+    window = (struct window){.tree = &tree};
+    return page_stack_init(&stack, PAGES, &error) == STATUS_OK && prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
+               ? 0
+               : -1;
+}
+
+static int close_window(void **state)
+{
+    (void)state;
+    assert_int_equal(window.n_waiting, 0);
+    assert_null(window.oldest);
+    assert_null(window.offered);
+    window_finish(&window);
+    prefix_finish(&tree);
+    page_stack_finish(&stack);
+    return 0;
+}
+
+// A prompt of one page of the letter and one token more.
+static struct waiting *add(char letter, int32_t priority, int64_t deadline)
+{
+    struct waiting *waiting = calloc(1, sizeof *waiting);
+    waiting->letter = letter;
+    waiting->job.priority = priority;
+    waiting->job.deadline = deadline;
+    for (int i = 0; i <= PAGE; i++)
+        token_array_add(&waiting->prompt.tokens, letter);
+    waiting->prompt.job = &waiting->job;
+    waiting->sequence.prompt = &waiting->prompt;
+    assert_true(window_add(&window, &waiting->sequence));
+    return waiting;
+}
+
+static void forget(struct waiting *waiting)
+{
+    token_array_finish(&waiting->prompt.tokens);
+    free(waiting);
+}
+
+static struct waiting *next(void)
+{
+    struct sequence *sequence = window_next(&window);
+    return sequence ? (struct waiting *)((char *)sequence - offsetof(struct waiting, sequence)) : NULL;
+}
+
+// Admits the next one, which is done at once. Its letter; 0: there is none.
+static char admit(void)
+{
+    struct waiting *waiting = next();
+    if (!waiting)
+        return 0;
+    struct prefix_node *node = waiting->sequence.node;
+    prefix_use(&tree, node);
+    window_remove(&window, &waiting->sequence, true);
+    for (struct prefix_node *n = node; n->parent; n = n->parent)
+        if (!n->ready) {
+            n->page = prefix_take_page(&tree);
+            n->ready = true;
+        }
+    prefix_unuse(&tree, node, waiting);
+    char letter = waiting->letter;
+    forget(waiting);
+    return letter;
+}
+
+static void assert_order(const char *letters)
+{
+    for (const char *at = letters; *at; at++)
+        assert_int_equal(admit(), *at);
+}
+
+static void the_higher_priority_comes_first_and_within_it_the_earlier_deadline(void **state)
+{
+    (void)state;
+    add('f', 0, 0), add('g', -1, 0), add('e', 0, 9000), add('a', 2, 0), add('b', 1, 600), add('c', 1, 1200);
+    add('d', 0, 60);
+    assert_order("abcdefg");
+}
+
+static void deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together(void **state)
+{
+    (void)state;
+    add('a', 0, 61), add('b', 0, 60), add('a', 0, 119), add('b', 0, 90), add('c', 0, 120);
+    assert_order("aabbc");
+}
+
+static void prefixes_stay_together_in_each_level(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        add('x', 0, 0), add('a', 1, 0), add('y', 0, 0), add('b', 1, 0);
+    assert_order("aaabbbxxxyyy");
+}
+
+static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
+{
+    (void)state;
+    add('l', 0, 0);
+    add('m', 0, 0);
+    for (int i = 0; i < 40; i++)
+        add('h', 5, 0);
+    assert_order("hhhhhhhlhhhhhhhmhhhhhhhhhhhhhhhhhhhhhhhhhh");
+}
+
+static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        add('l', -100, 0);
+    int n_low = 0, n_high = 0;
+    add('h', 100, 60);
+    while (n_low < 10) {
+        char letter = admit();
+        n_low += letter == 'l';
+        n_high += letter == 'h';
+        if (letter == 'h')
+            add('h', 100, 60);
+    }
+    assert_int_equal(n_high, 10 * (WINDOW_SHARE - 1));
+    assert_int_equal(admit(), 'h');
+}
+
+static void a_few_urgent_ones_do_not_take_the_others_out_of_the_tree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        add('l', 0, 0);
+    struct window_level *low = window.offered;
+    for (int i = 0; i < WINDOW_SCAN_MAX; i++)
+        add('h', 1, 0);
+    assert_ptr_equal(window.offered, low);
+    add('h', 1, 0);
+    assert_ptr_not_equal(window.offered, low);
+    assert_ptr_equal(window.offered, window.levels[0]);
+    int n_high = 0;
+    while (window.n_waiting)
+        n_high += admit() == 'h';
+    assert_int_equal(n_high, WINDOW_SCAN_MAX + 1);
+}
+
+static void one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one(void **state)
+{
+    (void)state;
+    struct waiting *first = add('a', 1, 0), *second = add('a', 1, 0), *low = add('z', 0, 0);
+    assert_ptr_equal(next(), first);
+    struct prefix_node *node = first->sequence.node;
+    prefix_use(&tree, node);
+    window_remove(&window, &first->sequence, true);
+    node->page = prefix_take_page(&tree);
+    node->owner = first; // computing
+    assert_ptr_equal(next(), low);
+    node->ready = true;
+    node->owner = NULL;
+    assert_ptr_equal(next(), second);
+    prefix_unuse(&tree, node, first);
+    forget(first);
+    assert_order("az");
+}
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+static bool is_most_urgent(const struct waiting *waiting)
+{
+    const struct window_level *top = window.levels[0];
+    int64_t minute = waiting->job.deadline ? waiting->job.deadline / 60 : INT64_MAX;
+    return waiting->job.priority == top->priority && minute == top->minute;
+}
+
+static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
+{
+    (void)state;
+    random_state = 20240711;
+    enum { N = 20000, HELD_MAX = 600 };
+    struct waiting *held[HELD_MAX];
+    int n_held = 0, n_out_of_turn = 0, n_admitted = 0;
+    for (int i = 0; i < N; i++) {
+        uint32_t what = random_below(10);
+        if (what < 6 && n_held < HELD_MAX) {
+            int64_t deadline = random_below(3) ? 0 : 60 + (int64_t)random_below(300);
+            held[n_held++] = add((char)('a' + random_below(20)), (int32_t)random_below(3), deadline);
+        } else if (what < 9 && n_held) {
+            struct waiting *chosen = next();
+            assert_non_null(chosen); // nobody computes, so nobody is blocked
+            n_out_of_turn += !is_most_urgent(chosen);
+            n_admitted++;
+            for (int h = 0; h < n_held; h++)
+                if (held[h] == chosen)
+                    held[h] = held[--n_held];
+            admit();
+        } else if (n_held) {
+            int h = (int)random_below((uint32_t)n_held);
+            window_remove(&window, &held[h]->sequence, false);
+            forget(held[h]);
+            held[h] = held[--n_held];
+        }
+        assert_int_equal(window.n_waiting, n_held);
+        if (n_held)
+            assert_true(tree.roots[0]->n_offered == window.offered->n_waiting);
+    }
+    assert_in_range(n_out_of_turn, 1, n_admitted / WINDOW_SHARE);
+    while (admit())
+        continue;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_higher_priority_comes_first_and_within_it_the_earlier_deadline, open_window,
+                                        close_window),
+        cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together, open_window,
+                                        close_window),
+        cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),
+        cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window, close_window),
+        cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window, close_window),
+        cmocka_unit_test_setup_teardown(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree, open_window,
+                                        close_window),
+        cmocka_unit_test_setup_teardown(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one, open_window,
+                                        close_window),
+        cmocka_unit_test_setup_teardown(any_mix_of_coming_and_going_gives_each_its_place_once, open_window, close_window),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
