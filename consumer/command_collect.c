@@ -28,8 +28,14 @@ static enum status collect_from_store(struct output *output, const struct settin
         store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
     if (status == STATUS_OK)
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing, error);
+    if (status == STATUS_OK)
+        status = check_complete(settings, n_missing, error);
+    if (status == STATUS_OK)
+        status = output_complete(output, error);
+    if (status == STATUS_OK) // and not before the file is there
+        status = store_collected(store, text_from_string(settings->dataset), error);
     store_close(store);
-    return status == STATUS_OK ? check_complete(settings, n_missing, error) : status;
+    return status;
 }
 
 static enum status collect_from_topics(struct output *output, const struct settings *settings, struct error *error)
@@ -41,7 +47,9 @@ static enum status collect_from_topics(struct output *output, const struct setti
         return status;
     status = gather_results(&kafka.config, text_from_string(settings->dataset), output, &n_missing, error);
     kafka_settings_finish(&kafka);
-    return status == STATUS_OK ? check_complete(settings, n_missing, error) : status;
+    if (status == STATUS_OK)
+        status = check_complete(settings, n_missing, error);
+    return status == STATUS_OK ? output_complete(output, error) : status;
 }
 
 enum status command_collect(const struct settings *settings, struct error *error)
@@ -54,8 +62,6 @@ enum status command_collect(const struct settings *settings, struct error *error
         return status;
     status = settings->brokers ? collect_from_topics(&output, settings, error)
                                : collect_from_store(&output, settings, error);
-    if (status == STATUS_OK)
-        status = output_complete(&output, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
                   (long long)output.n_results, (long long)output.n_failed);

@@ -60,6 +60,8 @@ static enum status collect_output(struct store *store, struct output *output, co
     if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK)
+        status = store_collected(store, RUN_DATASET, error);
+    if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld answers in %s, %lld of them errors; figures in %s", (long long)output->n_results,
                   settings->output, (long long)output->n_failed, store_path(store));
     return status;

@@ -72,19 +72,23 @@ static bool is_blank(const char *line, size_t size)
     return true;
 }
 
-// The custom_id of a line that may be no job at all; what is wrong with it is told here once, and answered by the worker.
-static struct text read_custom_id(struct input *input, struct group *group, struct text line)
+// What the queue must know of a line that may be no job at all; what is wrong with it is told here once, and answered by
+// the worker. False: out of memory.
+static bool read_line(struct input *input, struct group *group, struct text line, struct submission *submission)
 {
-    struct text custom_id = {0};
     struct job *job = job_create();
     struct error error;
-    if (job && job_decode(job, line, ENCODING_JSON, &error) != STATUS_OK && input->n_faulty++ < INPUT_FAULTS_SHOWN)
+    if (!job)
+        return false;
+    if (job_decode(job, line, ENCODING_JSON, &error) != STATUS_OK && input->n_faulty++ < INPUT_FAULTS_SHOWN)
         log_write(LOG_WARNING, "%s: line %lld: %s", input->name, (long long)input->n_lines, error.text);
-    struct text id = job ? (job->custom_id.size ? job->custom_id : job->job_id) : custom_id;
+    struct text id = job->custom_id.size ? job->custom_id : job->job_id;
     if (id.size)
-        custom_id = (struct text){arena_copy(&group->arena, id.data, id.size), id.size};
+        submission->custom_id = (struct text){arena_copy(&group->arena, id.data, id.size), id.size};
+    submission->priority = job->priority;
+    submission->deadline = job->deadline;
     job_destroy(job);
-    return custom_id;
+    return !id.size || submission->custom_id.data;
 }
 
 static bool add_line(struct input *input, struct group *group, struct text dataset, struct text line)
@@ -97,14 +101,13 @@ static bool add_line(struct input *input, struct group *group, struct text datas
                           (long long)input->n_jobs);
     char *record = arena_copy(&group->arena, line.data, line.size);
     char *id = arena_copy(&group->arena, job_id, (size_t)length);
-    struct text custom_id = read_custom_id(input, group, line);
-    if (!record || !id || (custom_id.size && !custom_id.data))
-        return false;
     *submission = (struct submission){.job_id = {id, (size_t)length},
-                                      .custom_id = custom_id.size ? custom_id : (struct text){id, (size_t)length},
+                                      .custom_id = {id, (size_t)length},
                                       .index = input->n_jobs,
                                       .record = {record, line.size},
                                       .encoding = ENCODING_JSON};
+    if (!record || !id || !read_line(input, group, line, submission))
+        return false;
     input->n_jobs++;
     group->n++;
     return true;

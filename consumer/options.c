@@ -48,7 +48,9 @@ static const struct command commands[] = {
      "Prefill and decode tokens a second by batch size."},
 };
 
-enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, PROPERTY };
+enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
+
+enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30 };
 
 struct option {
     const char *name;
@@ -94,6 +96,8 @@ static const struct option options[] = {
     {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
      "for tests: words at random instead of the model's; instant, fixed:MS or random:MS a step"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "leave after so long without a job"},
+    {"retain", 0, DURATION, WORK | RUN, AT(retain), 0, 0, "TIME",
+     "rows of the store older than this become sums, as 12h or 30d (30d; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
@@ -167,6 +171,25 @@ bool options_parse_size(const char *text, uint64_t *bytes)
     return true;
 }
 
+bool options_parse_duration(const char *text, int64_t *seconds)
+{
+    static const struct {
+        char letter;
+        int64_t seconds;
+    } units[] = {{'\0', 1}, {'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || errno || number < 0 || (*end && end[1]))
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (*end == units[i].letter && number <= DURATION_DAYS_MAX * 86400LL / units[i].seconds) {
+            *seconds = number * units[i].seconds;
+            return true;
+        }
+    return false;
+}
+
 static enum status set_text(char **target, const char *value, struct error *error)
 {
     free(*target);
@@ -215,6 +238,12 @@ static enum status set_value(struct settings *settings, const struct option *opt
             return STATUS_OK;
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a size as 512M or 4G, got \"%s\"",
                          option->name, value);
+    case DURATION:
+        if (options_parse_duration(value, target))
+            return STATUS_OK;
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--%s: expected a time as 45s, 90m, 12h or 30d, at most %d days, got \"%s\"", option->name,
+                         DURATION_DAYS_MAX, value);
     case INTEGER:
         errno = 0;
         *(int64_t *)target = strtoll(value, &end, 10);
@@ -388,7 +417,7 @@ static void move_to_end(char **properties, int n, int n_first)
 
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
-    *settings = (struct settings){.exit_when_idle = -1, .prompt = 128, .generate = 32, .repeat = 3};
+    *settings = (struct settings){.exit_when_idle = -1, .retain = RETAIN_DAYS_DEFAULT * 86400LL, .prompt = 128, .generate = 32, .repeat = 3};
     const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",

@@ -26,6 +26,7 @@ struct settings {
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory;
     int64_t exit_when_idle; // seconds, -1: never
+    int64_t retain;         // seconds; 0: for ever
     // input and output
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;
@@ -44,3 +45,5 @@ void options_print_help(const char *command);
 
 // "512M", "2.5G", "1048576": bytes; K, M, G, T are powers of 1024.
 bool options_parse_size(const char *text, uint64_t *bytes);
+// "30d", "12h", "90m", "45s", "45": seconds, at most a hundred years.
+bool options_parse_duration(const char *text, int64_t *seconds);

@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200 };
+enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200,
+       FOLD_INTERVAL_MS = 10000 };
 
 struct worker {
     const struct worker_config *config;
@@ -28,6 +29,7 @@ struct worker {
     bool has_prefixes, paused, engine_ended, out_of_memory;
     bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
+    int64_t fold_at_ms;
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     int64_t retry_at_ms, retry_delay_ms;
     char last_warning[ERROR_TEXT_BYTES];
@@ -219,6 +221,21 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
     return status;
 }
 
+// A slice at a time: a worker that finds much that is old goes on with its jobs between.
+static void fold_old_rows(struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    if (!config->store || config->retain_s == 0 || now_ms() < worker->fold_at_ms)
+        return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    bool more = false;
+    struct error error;
+    if (store_fold(config->store, ((int64_t)now.tv_sec - config->retain_s) * 1000000, &more, &error) != STATUS_OK)
+        log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
+    worker->fold_at_ms = now_ms() + (more ? RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
+}
+
 // Publishes what is finished. The jobs stay in `finished` until the commit stands.
 static enum status commit(struct worker *worker, struct error *error)
 {
@@ -365,6 +382,7 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_OK && worker->n_steps && now_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
         record(worker, NULL, 0, &projection) != STATUS_OK)
         back_off(worker, &projection);
+    fold_old_rows(worker);
     leave_when_idle(worker);
     show_progress(worker, false);
     return status;

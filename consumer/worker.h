@@ -26,6 +26,7 @@ struct worker_config {
     struct text model_name;
     bool jobs_need_recording; // Kafka's: the embedded queue has them already
     int exit_when_idle_s;     // -1: never; else after so many seconds without a job, once the source is drained
+    int64_t retain_s;         // older rows of the store become sums; 0: never
     int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
     void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
     void *progress_context;

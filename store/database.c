@@ -154,6 +154,8 @@ static enum status configure(struct database *database, enum store_mode mode, st
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA cache_size = -65536", error);
+    if (status == STATUS_OK && mode != STORE_READ_ONLY)
+        status = database_execute(database, "PRAGMA journal_size_limit = 67108864", error); // of the log, once its pages are in the file
     return status;
 }
 

@@ -24,6 +24,7 @@ struct store {
     int lock_fd;          // the workers' lock file, -1: not open
     int64_t data_version; // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at;
+    int64_t n_claimed;    // since the store was opened
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)

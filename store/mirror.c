@@ -131,11 +131,13 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM mirrored",
         "DELETE FROM fleet",
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
+        "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",
+        "DELETE FROM folded_failures WHERE dataset NOT IN (SELECT dataset FROM datasets)",
         "UPDATE datasets SET (n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens,"
         " cached_tokens, first_finished_at, last_finished_at) ="
         " (SELECT count(*), total(status = 'done'), total(status = 'failed'), total(status = 'cancelled'),"
         " total(prompt_tokens), total(completion_tokens), total(cached_tokens), min(finished_at), max(finished_at)"
-        " FROM jobs WHERE jobs.dataset = datasets.dataset)",
+        " FROM jobs WHERE jobs.dataset = datasets.dataset) WHERE folded_at IS NULL",
     };
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)

@@ -46,14 +46,17 @@ enum status projection_add_job(struct store *store, const struct published_job *
         &store->database,
         "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset,"
         " made_by, status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us,"
-        " prefill_us, decode_us, worker, finished_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " prefill_us, decode_us, worker, finished_at, priority, deadline)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (dataset, job_id) DO NOTHING",
         error);
     if (!insert)
         return error->status;
     bind_identity(insert, published);
     bind_outcome(insert, 11, store, published->job, published->finished_at);
+    sqlite3_bind_int(insert, 23, published->job->priority);
+    if (published->job->deadline)
+        sqlite3_bind_int64(insert, 24, published->job->deadline * 1000000);
     enum status status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;

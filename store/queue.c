@@ -17,13 +17,18 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     enum status status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;
-    sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT cancelled_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT cancelled_at IS NOT NULL, folded_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    bool cancelled = sqlite3_step(select) == SQLITE_ROW && sqlite3_column_int(select, 0);
+    bool found = sqlite3_step(select) == SQLITE_ROW;
+    bool cancelled = found && sqlite3_column_int(select, 0), folded = found && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
+    if (folded)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s is finished and old, its jobs were removed (--retain): submit under another name",
+                         store->database.path, (int)dataset.size, dataset.data);
     if (cancelled)
         return error_set(error, STATUS_REFUSE, ERROR_CANCELLED, "%s: dataset %.*s was cancelled: submit under another name",
                          store->database.path, (int)dataset.size, dataset.data);
@@ -35,11 +40,14 @@ static enum status submit_one(struct store *store, struct text dataset, const st
 {
     struct database *database = &store->database;
     sqlite3_stmt *job = database_statement(database,
-                                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at)"
-                                           " VALUES (?, ?, ?, ?, 'queued', ?) ON CONFLICT (dataset, job_id) DO NOTHING",
+                                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at,"
+                                           " priority, deadline) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?)"
+                                           " ON CONFLICT (dataset, job_id) DO NOTHING",
                                            error);
     sqlite3_stmt *queue =
-        job ? database_statement(database, "INSERT INTO queue (job, record, encoding) VALUES (?, ?, ?)", error) : NULL;
+        job ? database_statement(
+                  database, "INSERT INTO queue (job, record, encoding, priority, deadline) VALUES (?, ?, ?, ?, ?)", error)
+            : NULL;
     if (!queue)
         return error->status;
     bind_text(job, 1, dataset);
@@ -48,12 +56,17 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     if (submission->index >= 0)
         sqlite3_bind_int64(job, 4, submission->index);
     sqlite3_bind_int64(job, 5, now);
+    sqlite3_bind_int(job, 6, submission->priority);
+    if (submission->deadline)
+        sqlite3_bind_int64(job, 7, submission->deadline * 1000000);
     enum status status = database_run(database, job, error);
     if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
         return status;
     sqlite3_bind_int64(queue, 1, sqlite3_last_insert_rowid(database->sqlite));
     bind_blob(queue, 2, submission->record);
     sqlite3_bind_int(queue, 3, submission->encoding);
+    sqlite3_bind_int(queue, 4, submission->priority);
+    sqlite3_bind_int64(queue, 5, submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
     *n_added += 1;
     return database_run(database, queue, error);
 }
@@ -69,9 +82,9 @@ enum status store_submit(struct store *store, struct text dataset, const struct 
     int64_t now = store_now_us();
     for (size_t i = 0; status == STATUS_OK && i < n; i++)
         status = submit_one(store, dataset, &submissions[i], now, n_added, error);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && *n_added) {
         sqlite3_stmt *update = database_statement(
-            &store->database, "UPDATE datasets SET n_submitted = n_submitted + ? WHERE dataset = ?", error);
+            &store->database, "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
         status = update ? STATUS_OK : error->status;
         if (update) {
             sqlite3_bind_int64(update, 1, (int64_t)*n_added);
@@ -149,6 +162,22 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
     return STATUS_OK;
 }
 
+// Whom the death of a worker may be blamed on: the job that was alone; else the few that were said to be computed, once
+// more; and each other one that it held, for the first time.
+static enum status blame_jobs_of(struct store *store, int64_t worker, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE queue SET crashes = CASE WHEN computed > 0 THEN crashes + 1 ELSE max(crashes, 1) END, computed = 0"
+        " WHERE worker = ?1 AND (computed = 2 OR NOT EXISTS"
+        " (SELECT 1 FROM queue WHERE worker = ?1 AND computed = 2))",
+        error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, worker);
+    return database_run(&store->database, update, error);
+}
+
 static enum status free_jobs_of(struct store *store, int64_t worker, struct error *error)
 {
     struct database *database = &store->database;
@@ -157,7 +186,7 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
                                             " (SELECT job FROM queue WHERE worker = ?)",
                                             error);
     sqlite3_stmt *queue =
-        jobs ? database_statement(database, "UPDATE queue SET worker = NULL WHERE worker = ?", error) : NULL;
+        jobs ? database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE worker = ?", error) : NULL;
     if (!queue)
         return error->status;
     sqlite3_bind_int64(jobs, 1, worker);
@@ -177,33 +206,12 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         if (worker_is_alive(store, worker))
             continue;
         any = true;
-        status = free_jobs_of(store, worker, error);
+        status = blame_jobs_of(store, worker, error);
+        if (status == STATUS_OK)
+            status = free_jobs_of(store, worker, error);
         if (status != STATUS_OK)
             return status;
     }
-}
-
-static enum status pick_free(struct store *store, struct text dataset, size_t n_max, int64_t *ids, size_t *n,
-                             struct error *error)
-{
-    sqlite3_stmt *any = database_statement(
-        &store->database, "SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?", error);
-    sqlite3_stmt *one = any ? database_statement(&store->database,
-                                                 "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE"
-                                                 " queue.worker IS NULL AND jobs.dataset = ?2 ORDER BY job LIMIT ?1",
-                                                 error)
-                            : NULL;
-    if (!one)
-        return error->status;
-    sqlite3_stmt *select = dataset.size ? one : any;
-    sqlite3_bind_int64(select, 1, (int64_t)n_max);
-    if (dataset.size)
-        bind_text(select, 2, dataset);
-    int code;
-    while ((code = sqlite3_step(select)) == SQLITE_ROW)
-        ids[(*n)++] = sqlite3_column_int64(select, 0);
-    sqlite3_reset(select);
-    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "claiming jobs", error);
 }
 
 static enum status mark_claimed(struct store *store, const int64_t *ids, size_t n, struct error *error)
@@ -230,6 +238,46 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
+// Free jobs, the most urgent or the oldest first, become this worker's; *n grows.
+static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max, int64_t *ids, size_t *n,
+                              struct error *error)
+{
+    static const char *const queries[2][2] = {
+        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline, job LIMIT ?",
+         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
+         " ORDER BY queue.priority DESC, queue.deadline, job LIMIT ?1"},
+        {"SELECT job FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
+         "SELECT job FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL AND jobs.dataset = ?2"
+         " ORDER BY job LIMIT ?1"}};
+    sqlite3_stmt *select = database_statement(&store->database, queries[oldest][dataset.size > 0], error);
+    if (!select)
+        return error->status;
+    sqlite3_bind_int64(select, 1, (int64_t)n_max);
+    if (dataset.size)
+        bind_text(select, 2, dataset);
+    size_t first = *n;
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        ids[(*n)++] = sqlite3_column_int64(select, 0);
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? mark_claimed(store, ids + first, *n - first, error)
+                               : database_error(&store->database, "claiming jobs", error);
+}
+
+static enum status claim_free(struct store *store, struct text dataset, size_t n_max, int64_t *ids, size_t *n,
+                              struct error *error)
+{
+    int64_t before = store->n_claimed, after = before + (int64_t)n_max;
+    size_t n_oldest = (size_t)(after / STORE_SHARE - before / STORE_SHARE);
+    enum status status = STATUS_OK;
+    if (n_max > n_oldest)
+        status = claim_some(store, dataset, false, n_max - n_oldest, ids, n, error);
+    if (status == STATUS_OK && n_oldest)
+        status = claim_some(store, dataset, true, n_oldest, ids, n, error);
+    store->n_claimed += (int64_t)*n;
+    return status;
+}
+
 // After the claim is durable and the write lock given up: decoding the records takes longer than claiming them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
@@ -237,7 +285,7 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
-                           "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at"
+                           "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at, crashes"
                            " FROM queue JOIN jobs ON jobs.id = queue.job WHERE job = ?",
                            error);
     if (!select)
@@ -257,7 +305,8 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
                                   .job_id = column_text(select, 4),
                                   .custom_id = column_text(select, 5),
                                   .index = has_index ? sqlite3_column_int64(select, 6) : -1,
-                                  .submitted_at = sqlite3_column_int64(select, 7)};
+                                  .submitted_at = sqlite3_column_int64(select, 7),
+                                  .crashes = sqlite3_column_int(select, 8)};
         receive(context, &job);
         sqlite3_reset(select);
     }
@@ -276,9 +325,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
     if (status == STATUS_OK) {
         status = free_jobs_of_the_dead(store, error);
         if (status == STATUS_OK)
-            status = pick_free(store, dataset, n_max, ids, n_claimed, error);
-        if (status == STATUS_OK)
-            status = mark_claimed(store, ids, *n_claimed, error);
+            status = claim_free(store, dataset, n_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);
     }
     if (status == STATUS_OK)
@@ -294,7 +341,7 @@ enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, str
     if (status != STATUS_OK)
         return status;
     sqlite3_stmt *queue =
-        database_statement(database, "UPDATE queue SET worker = NULL WHERE job = ? AND worker = ?", error);
+        database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE job = ? AND worker = ?", error);
     sqlite3_stmt *job =
         queue ? database_statement(database,
                                    "UPDATE jobs SET status = 'queued', worker = NULL, attempts = attempts - 1"
@@ -311,6 +358,24 @@ enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, str
         sqlite3_bind_int64(job, 1, ids[i]);
         sqlite3_bind_int64(job, 2, store->worker);
         status = database_run(database, job, error);
+    }
+    return database_end(database, status, error);
+}
+
+enum status store_suspect(struct store *store, const int64_t *ids, size_t n, bool alone, struct error *error)
+{
+    struct database *database = &store->database;
+    enum status status = database_begin(database, error);
+    if (status != STATUS_OK)
+        return status;
+    sqlite3_stmt *update =
+        database_statement(database, "UPDATE queue SET computed = ? WHERE job = ? AND worker = ?", error);
+    status = update ? STATUS_OK : error->status;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        sqlite3_bind_int(update, 1, alone ? 2 : 1);
+        sqlite3_bind_int64(update, 2, ids[i]);
+        sqlite3_bind_int64(update, 3, store->worker);
+        status = database_run(database, update, error);
     }
     return database_end(database, status, error);
 }
@@ -342,7 +407,7 @@ enum status store_collect(struct store *store, struct text dataset,
                           void *context, int64_t *n_missing, struct error *error)
 {
     sqlite3_stmt *known =
-        database_statement(&store->database, "SELECT n_submitted FROM datasets WHERE dataset = ?", error);
+        database_statement(&store->database, "SELECT n_submitted, folded_at FROM datasets WHERE dataset = ?", error);
     sqlite3_stmt *select =
         known ? database_statement(&store->database,
                                    "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
@@ -358,7 +423,12 @@ enum status store_collect(struct store *store, struct text dataset,
                          (int)dataset.size, dataset.data);
     }
     *n_missing = sqlite3_column_int64(known, 0);
+    bool folded = sqlite3_column_type(known, 1) != SQLITE_NULL;
     sqlite3_reset(known);
+    if (folded)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s was collected long ago, and its results were removed since (--retain)",
+                         store->database.path, (int)dataset.size, dataset.data);
     bind_text(select, 1, dataset);
     enum status status = STATUS_OK;
     int code = SQLITE_DONE;
@@ -370,4 +440,16 @@ enum status store_collect(struct store *store, struct text dataset,
     if (status == STATUS_OK && code != SQLITE_DONE)
         status = database_error(&store->database, "collecting results", error);
     return status;
+}
+
+enum status store_collected(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled", error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, store_now_us());
+    bind_text(update, 2, dataset);
+    return database_run(&store->database, update, error);
 }

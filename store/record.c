@@ -1,4 +1,5 @@
 // The projection: what a commit brought, written after it. Losing a record loses figures, never a job.
+#include "store/fold.h"
 #include "store/projection.h"
 
 static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
@@ -23,16 +24,6 @@ static enum status insert_step(struct store *store, const struct step_figures *s
     return database_run(&store->database, insert, error);
 }
 
-static enum status prune_steps(struct store *store, struct error *error)
-{
-    sqlite3_stmt *delete = database_statement(
-        &store->database, "DELETE FROM batches WHERE id <= (SELECT max(id) FROM batches) - ?", error);
-    if (!delete)
-        return error->status;
-    sqlite3_bind_int64(delete, 1, STORE_BATCHES_KEPT);
-    return database_run(&store->database, delete, error);
-}
-
 static enum status add_steps(struct store *store, const struct store_record *record, struct error *error)
 {
     struct step_figures sum = {0};
@@ -49,7 +40,7 @@ static enum status add_steps(struct store *store, const struct store_record *rec
         status = insert_step(store, &sum, error);
     }
     if (status == STATUS_OK)
-        status = prune_steps(store, error);
+        status = fold_surplus_steps(store, error);
     sqlite3_stmt *update =
         status == STATUS_OK
             ? database_statement(&store->database,

@@ -14,7 +14,14 @@
 
 struct store;
 
-enum { STORE_VERSION = 2, STORE_BUSY_MS = 10000, STORE_BATCHES_KEPT = 100000 };
+enum {
+    STORE_VERSION = 3,
+    STORE_BUSY_MS = 10000,
+    STORE_BATCHES_KEPT = 100000,   // the newest; older steps are folded
+    STORE_JOBS_KEPT = 2000000,     // of those from Kafka, likewise
+    STORE_FOLD_ROWS = 5000,        // of one call
+    STORE_SHARE = 8,               // every eighth claim is the oldest job's, whatever is more urgent
+};
 
 enum store_mode { STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY };
 
@@ -44,6 +51,8 @@ struct submission {
     int64_t index;
     struct text record;
     enum encoding encoding;
+    int32_t priority;
+    int64_t deadline;       // seconds since 1970 UTC; 0: none
 };
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
                          size_t *n_added, struct error *error) WARN_UNUSED;
@@ -61,14 +70,19 @@ struct claimed_job {
     struct text record;
     enum encoding encoding;
     int32_t attempts;       // earlier ones
+    int32_t crashes;        // workers that died while it may have been computed
 };
 
-// Claims up to n_max free jobs for this worker, those of dead workers first made free, in order of submission, and counts
-// the attempt. `dataset` with size 0: any.
+// Claims up to n_max free jobs for this worker, those of dead workers first made free, and counts the attempt. The highest
+// priority comes first, then the earliest deadline, then the order of submission; but every eighth place goes to the
+// oldest. `dataset` with size 0: any.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
 enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;
+// Says which of the claimed jobs are computed now, so that they and no others are the suspects if this worker dies. A job
+// that is `alone` takes the suspicion off all others this worker holds.
+enum status store_suspect(struct store *store, const int64_t *ids, size_t n, bool alone, struct error *error) WARN_UNUSED;
 // Finishes claimed jobs: results, status, dataset totals and the queue in one transaction. committed[i] false: this worker
 // does not hold job i any more (it was cancelled, say), nothing was written for it.
 struct finished_job {
@@ -92,6 +106,15 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
 enum status store_collect(struct store *store, struct text dataset,
                           enum status (*receive)(void *context, struct text record, struct error *error),
                           void *context, int64_t *n_missing, struct error *error) WARN_UNUSED;
+
+// All results of the dataset were written out: from now on they may be folded. STATUS_OK also when some are missing.
+enum status store_collected(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
+
+// ---- old rows ----
+
+// Folds what is older than `before_us` (schemas/store-3.sql says what that is): at most STORE_FOLD_ROWS rows of each kind, in
+// one transaction. *more: there is more to fold.
+enum status store_fold(struct store *store, int64_t before_us, bool *more, struct error *error) WARN_UNUSED;
 
 // ---- the projection, after a commit ----
 

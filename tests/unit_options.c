@@ -166,6 +166,27 @@ static void sizes_are_powers_of_1024(void **state)
     assert_false(options_parse_size("9000000T", &bytes));
 }
 
+static void times_have_a_unit_and_an_end(void **state)
+{
+    (void)state;
+    int64_t seconds;
+    assert_true(options_parse_duration("45", &seconds) && seconds == 45);
+    assert_true(options_parse_duration("45s", &seconds) && seconds == 45);
+    assert_true(options_parse_duration("90m", &seconds) && seconds == 5400);
+    assert_true(options_parse_duration("12h", &seconds) && seconds == 43200);
+    assert_true(options_parse_duration("36525d", &seconds) && seconds == 36525 * INT64_C(86400));
+    assert_false(options_parse_duration("36526d", &seconds));
+    assert_false(options_parse_duration("9223372036854775807", &seconds));
+    assert_false(options_parse_duration("", &seconds));
+    assert_false(options_parse_duration("-1d", &seconds));
+    assert_false(options_parse_duration("1w", &seconds));
+    assert_false(options_parse_duration("1dd", &seconds));
+    assert_int_equal(parse("work"), STATUS_OK);
+    assert_int_equal(settings.retain, 30 * 86400); // what help and store.sql say
+    settings_finish(&settings);
+    expect_usage_error("work --retain month", "expected a time as 45s");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +196,7 @@ int main(void)
         cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
         cmocka_unit_test(sizes_are_powers_of_1024),
+        cmocka_unit_test(times_have_a_unit_and_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

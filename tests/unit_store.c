@@ -292,6 +292,98 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     store_close(store);
 }
 
+static void submit_urgent(struct store *store, const char *id, int32_t priority, int64_t deadline)
+{
+    struct submission submission = {.job_id = text_from_string(id), .custom_id = text_from_string(id), .index = -1,
+                                    .record = TEXT("{}"), .priority = priority, .deadline = deadline};
+    size_t n_added;
+    assert_int_equal(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), STATUS_OK);
+}
+
+static void claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    submit_urgent(store, "old-1", -5, 0);
+    submit_urgent(store, "old-2", -5, 0);
+    submit_urgent(store, "late", 3, 2000);
+    submit_urgent(store, "soon", 3, 1000);
+    submit_urgent(store, "whenever", 3, 0);
+    for (int i = 0; i < 20; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "plain-%d", i);
+        submit_urgent(store, id, 0, 0);
+    }
+    static const char *const order[] = {"soon",    "late",    "whenever", "plain-0", "plain-1", "plain-2",
+                                        "plain-3", "old-1",   "plain-4",  "plain-5", "plain-6", "plain-7",
+                                        "plain-8", "plain-9", "plain-10", "old-2"};
+    for (size_t n = 0; n < 16; n++) {
+        struct claims one = claim(store, n % 2 ? "a" : "", 1);
+        assert_true(text_equals_string(one.jobs[0]->job_id, order[n]));
+        drop(&one);
+    }
+    // Many at once are as many of each.
+    submit_urgent(store, "urgent", 9, 0);
+    struct claims rest = claim(store, "", 64);
+    assert_int_equal(rest.n, 10);
+    assert_true(text_equals_string(rest.jobs[0]->job_id, "urgent"));
+    drop(&rest);
+    store_close(store);
+}
+
+// Claims all, says what it computes, and is gone without a word.
+static void die_computing(const char *suspects, bool alone)
+{
+    struct store *store = open_store(true);
+    struct claims claims = claim(store, "", 64);
+    int64_t ids[64];
+    size_t n = 0;
+    for (size_t i = 0; i < claims.n; i++) {
+        char letter = claims.jobs[i]->job_id.data[claims.jobs[i]->job_id.size - 1];
+        if (strchr(suspects, letter))
+            ids[n++] = claims.jobs[i]->source.offset;
+    }
+    assert_int_equal(store_suspect(store, ids, n, alone, &error), STATUS_OK);
+    drop(&claims);
+    store_close(store); // its lock goes with it
+}
+
+static void keep_crashes(void *context, const struct claimed_job *claimed)
+{
+    int *crashes = context;
+    crashes[claimed->job_id.data[claimed->job_id.size - 1] - '0'] = claimed->crashes;
+}
+
+static void assert_crashes(const char *digits)
+{
+    struct store *store = open_store(true);
+    int crashes[4] = {-1, -1, -1, -1};
+    size_t n;
+    assert_int_equal(store_claim(store, (struct text){0}, 4, keep_crashes, crashes, &n, &error), STATUS_OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(crashes[i], digits[i] - '0');
+    int64_t ids[] = {1, 2, 3, 4};
+    assert_int_equal(store_unclaim(store, ids, 4, &error), STATUS_OK); // a worker that leaves is no crash
+    store_close(store);
+}
+
+static void a_crash_is_blamed_on_what_was_computed(void **state)
+{
+    (void)state;
+    struct store *store = open_store(false);
+    submit(store, "a", 0, 4);
+    store_close(store);
+    assert_crashes("0000");
+    die_computing("", false); // anyone may have been it
+    assert_crashes("1111");
+    die_computing("12", false); // one of two
+    assert_crashes("1221");
+    die_computing("1", true); // it, and no other
+    assert_crashes("1321");
+    die_computing("", false); // no news
+    assert_crashes("1321");
+}
+
 static void hear(void *context, struct text dataset)
 {
     snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
@@ -499,6 +591,8 @@ int main(void)
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
         cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path),
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
+        cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
+        cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
