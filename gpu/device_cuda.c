@@ -1,0 +1,252 @@
+// gpu/device.h over the CUDA runtime. The runtime is linked statically and loads the driver when it is first called, so the
+// program starts on machines without one. Reference: CUDA Runtime API (docs.nvidia.com/cuda/cuda-runtime-api).
+#include "gpu/device.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CAPABILITY_LEAST = 80 };
+
+struct device {
+    int index;
+    cudaStream_t stream;
+    cudaError_t failure; // the first one
+    const char *failed_call;
+    struct device_facts facts;
+};
+
+struct device_event {
+    cudaEvent_t event;
+};
+
+struct device_graph {
+    cudaGraphExec_t executable;
+};
+
+static bool check(struct device *device, cudaError_t code, const char *call)
+{
+    if (code != cudaSuccess && device->failure == cudaSuccess) {
+        device->failure = code;
+        device->failed_call = call;
+    }
+    return code == cudaSuccess;
+}
+
+static enum status refuse(struct error *error, const char *what, cudaError_t code)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "%s: %s", what, cudaGetErrorString(code));
+}
+
+static enum status read_facts(struct device_facts *facts, int index, struct error *error)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t code = cudaGetDeviceProperties(&properties, index);
+    if (code != cudaSuccess)
+        return refuse(error, "reading the device's properties", code);
+    snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
+    facts->capability_major = properties.major;
+    facts->capability_minor = properties.minor;
+    facts->n_multiprocessors = properties.multiProcessorCount;
+    if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "%s: compute capability: expected 8.0 or more, got %d.%d",
+                         facts->name, properties.major, properties.minor);
+    return STATUS_OK;
+}
+
+enum status device_open(struct device **out, const struct device_options *options, struct error *error)
+{
+    *out = NULL;
+    int n_devices = 0;
+    cudaError_t code = cudaGetDeviceCount(&n_devices);
+    if (code != cudaSuccess)
+        return refuse(error, "looking for devices", code);
+    if (options->index < 0 || options->index >= n_devices)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are %d", options->index,
+                         n_devices);
+    struct device *device = calloc(1, sizeof *device);
+    if (!device)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
+    device->index = options->index;
+    enum status status = read_facts(&device->facts, device->index, error);
+    if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
+        status = refuse(error, "taking the device", code);
+    if (status == STATUS_OK &&
+        (code = cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) != cudaSuccess)
+        status = refuse(error, "making a stream", code);
+    if (status != STATUS_OK) {
+        free(device);
+        return status;
+    }
+    *out = device;
+    return STATUS_OK;
+}
+
+void device_close(struct device *device)
+{
+    if (!device)
+        return;
+    cudaStreamSynchronize(device->stream);
+    cudaStreamDestroy(device->stream);
+    free(device);
+}
+
+const struct device_facts *device_facts(const struct device *device)
+{
+    return &device->facts;
+}
+
+uint64_t device_memory_free(struct device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    return check(device, cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory") ? free_bytes : 0;
+}
+
+void *device_allocate(struct device *device, size_t size_bytes)
+{
+    void *memory = NULL;
+    cudaError_t code = cudaMalloc(&memory, size_bytes ? size_bytes : 1);
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError(); // the caller's to tell; not the device's failure
+        return NULL;
+    }
+    return check(device, code, "allocating memory") ? memory : NULL;
+}
+
+void device_free(struct device *device, void *memory)
+{
+    if (memory)
+        check(device, cudaFree(memory), "freeing memory");
+}
+
+void *device_pin(struct device *device, size_t size_bytes)
+{
+    void *memory = NULL;
+    cudaError_t code = cudaHostAlloc(&memory, size_bytes ? size_bytes : 1, cudaHostAllocDefault);
+    if (code != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return memory;
+}
+
+void device_unpin(struct device *device, void *memory)
+{
+    if (memory)
+        check(device, cudaFreeHost(memory), "freeing pinned memory");
+}
+
+void *device_stream(struct device *device)
+{
+    return device->stream;
+}
+
+void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    if (size_bytes)
+        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->stream), "an upload");
+}
+
+void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    if (size_bytes)
+        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, device->stream), "a download");
+}
+
+void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                          size_t stride_bytes)
+{
+    if (n_rows)
+        check(device,
+              cudaMemcpy2DAsync(to, row_bytes, from, stride_bytes, row_bytes, n_rows, cudaMemcpyDeviceToHost, device->stream),
+              "a download");
+}
+
+void device_zero(struct device *device, void *memory, size_t size_bytes)
+{
+    if (size_bytes)
+        check(device, cudaMemsetAsync(memory, 0, size_bytes, device->stream), "clearing memory");
+}
+
+enum status device_wait(struct device *device, struct error *error)
+{
+    check(device, cudaGetLastError(), "launching a kernel");
+    check(device, cudaStreamSynchronize(device->stream), "a step");
+    if (device->failure == cudaSuccess)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s: %s", device->facts.name, device->failed_call,
+                     cudaGetErrorString(device->failure));
+}
+
+struct device_event *device_event_create(struct device *device)
+{
+    struct device_event *event = calloc(1, sizeof *event);
+    if (event && !check(device, cudaEventCreate(&event->event), "making an event")) {
+        free(event);
+        return NULL;
+    }
+    return event;
+}
+
+void device_event_destroy(struct device *device, struct device_event *event)
+{
+    if (!event)
+        return;
+    check(device, cudaEventDestroy(event->event), "freeing an event");
+    free(event);
+}
+
+void device_event_record(struct device *device, struct device_event *event)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check(device, cudaStreamIsCapturing(device->stream, &capture), "asking for a capture");
+    // In a capture a plain record is an edge between streams; an external one becomes a node that records at each replay.
+    unsigned flags = capture == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+    check(device, cudaEventRecordWithFlags(event->event, device->stream, flags), "recording an event");
+}
+
+void device_event_wait(struct device *device, struct device_event *event)
+{
+    check(device, cudaEventSynchronize(event->event), "waiting for an event");
+}
+
+double device_event_between_us(const struct device_event *begin, const struct device_event *end)
+{
+    float ms = 0.0f;
+    return cudaEventElapsedTime(&ms, begin->event, end->event) == cudaSuccess ? (double)ms * 1000.0 : 0.0;
+}
+
+bool device_graph_begin(struct device *device)
+{
+    return check(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+}
+
+struct device_graph *device_graph_end(struct device *device)
+{
+    cudaGraph_t captured = NULL;
+    struct device_graph *graph = calloc(1, sizeof *graph);
+    bool good = check(device, cudaStreamEndCapture(device->stream, &captured), "ending a graph") && graph;
+    good = good && check(device, cudaGraphInstantiate(&graph->executable, captured, 0), "making a graph");
+    if (captured)
+        check(device, cudaGraphDestroy(captured), "freeing a graph");
+    if (good)
+        return graph;
+    if (!graph)
+        check(device, cudaErrorMemoryAllocation, "making a graph");
+    free(graph);
+    return NULL;
+}
+
+void device_graph_launch(struct device *device, struct device_graph *graph)
+{
+    check(device, cudaGraphLaunch(graph->executable, device->stream), "launching a graph");
+}
+
+void device_graph_destroy(struct device *device, struct device_graph *graph)
+{
+    if (!graph)
+        return;
+    check(device, cudaGraphExecDestroy(graph->executable), "freeing a graph");
+    free(graph);
+}

@@ -1,0 +1,325 @@
+// gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on a device that
+// is slower than the host: what the host changes too early, comes out wrong here too. New memory is all ones, floats of it
+// NaN: what nobody wrote shows.
+#include "gpu/device.h"
+#include "gpu/emulated_stream.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const uint64_t memory_bytes_default = 4ull << 30;
+
+struct list {
+    struct emulated_work *first, *last;
+};
+
+struct device {
+    struct list waiting;
+    struct device_graph *capturing; // NULL: work goes to `waiting`
+    uint64_t memory_bytes, used_bytes;
+    int64_t n_submitted, failing_work;
+    bool failed;
+    char failure[96];
+    struct device_facts facts;
+};
+
+struct device_event {
+    struct timespec time;
+    bool ran;
+};
+
+struct device_graph {
+    struct list work;
+};
+
+// Before each block of device memory.
+struct block {
+    uint64_t size_bytes;
+    uint64_t padding[7]; // what follows stands at a multiple of 64 bytes, if the block does
+};
+
+static void append(struct list *list, struct emulated_work *work)
+{
+    work->next = NULL;
+    if (list->last)
+        list->last->next = work;
+    else
+        list->first = work;
+    list->last = work;
+}
+
+static void drop(struct list *list)
+{
+    for (struct emulated_work *work = list->first, *next; work; work = next) {
+        next = work->next;
+        free(work);
+    }
+    *list = (struct list){0};
+}
+
+static void fail(struct device *device, const char *what)
+{
+    if (!device->failed)
+        snprintf(device->failure, sizeof device->failure, "%s", what);
+    device->failed = true;
+}
+
+void emulated_stream_submit(void *stream, struct emulated_work *work)
+{
+    struct device *device = stream;
+    if (!work) {
+        fail(device, "out of memory for a launch");
+        return;
+    }
+    if (++device->n_submitted == device->failing_work)
+        fail(device, "an ordered fault");
+    append(device->capturing ? &device->capturing->work : &device->waiting, work);
+}
+
+static void run_waiting(struct device *device)
+{
+    assert(!device->capturing);
+    for (struct emulated_work *work; (work = device->waiting.first);) {
+        device->waiting.first = work->next;
+        if (!device->failed)
+            work->run(work);
+        free(work);
+    }
+    device->waiting.last = NULL;
+}
+
+// --- Life ---
+
+enum status device_open(struct device **out, const struct device_options *options, struct error *error)
+{
+    *out = NULL;
+    if (options->index != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are 1", options->index);
+    struct device *device = calloc(1, sizeof *device);
+    if (!device)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
+    device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
+    device->failing_work = options->failing_work;
+    device->facts = (struct device_facts){
+        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .emulated = true};
+    *out = device;
+    return STATUS_OK;
+}
+
+void device_close(struct device *device)
+{
+    if (!device)
+        return;
+    run_waiting(device);
+    assert(device->used_bytes == 0);
+    free(device);
+}
+
+const struct device_facts *device_facts(const struct device *device)
+{
+    return &device->facts;
+}
+
+uint64_t device_memory_free(struct device *device)
+{
+    return device->memory_bytes - device->used_bytes;
+}
+
+void *device_allocate(struct device *device, size_t size_bytes)
+{
+    if (size_bytes > device_memory_free(device))
+        return NULL;
+    size_t whole = (size_bytes + 2 * sizeof(struct block) - 1) / sizeof(struct block) * sizeof(struct block);
+    struct block *block = aligned_alloc(sizeof *block, whole);
+    if (!block)
+        return NULL;
+    block->size_bytes = size_bytes;
+    device->used_bytes += size_bytes;
+    return memset(block + 1, 0xFF, size_bytes);
+}
+
+void device_free(struct device *device, void *memory)
+{
+    if (!memory)
+        return;
+    run_waiting(device); // cudaFree waits too
+    struct block *block = (struct block *)memory - 1;
+    device->used_bytes -= block->size_bytes;
+    free(block);
+}
+
+void *device_pin(struct device *device, size_t size_bytes)
+{
+    return malloc(size_bytes ? size_bytes : 1);
+}
+
+void device_unpin(struct device *device, void *memory)
+{
+    run_waiting(device);
+    free(memory);
+}
+
+void *device_stream(struct device *device)
+{
+    return device;
+}
+
+// --- Work ---
+
+struct copy {
+    struct emulated_work work;
+    void *to;
+    const void *from; // NULL: zeros
+    size_t size_bytes;
+};
+
+static void run_copy(struct emulated_work *work)
+{
+    struct copy *copy = (struct copy *)(void *)work;
+    if (copy->from)
+        memcpy(copy->to, copy->from, copy->size_bytes);
+    else
+        memset(copy->to, 0, copy->size_bytes);
+}
+
+static void submit_copy(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    if (!size_bytes)
+        return;
+    struct copy *copy = malloc(sizeof *copy);
+    if (copy)
+        *copy = (struct copy){{.run = run_copy}, to, from, size_bytes};
+    emulated_stream_submit(device, copy ? &copy->work : NULL);
+}
+
+void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    submit_copy(device, to, from, size_bytes);
+}
+
+void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    submit_copy(device, to, from, size_bytes);
+}
+
+void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                          size_t stride_bytes)
+{
+    for (size_t row = 0; row < n_rows; row++)
+        submit_copy(device, (unsigned char *)to + row * row_bytes, (const unsigned char *)from + row * stride_bytes,
+                    row_bytes);
+}
+
+void device_zero(struct device *device, void *memory, size_t size_bytes)
+{
+    submit_copy(device, memory, NULL, size_bytes);
+}
+
+enum status device_wait(struct device *device, struct error *error)
+{
+    run_waiting(device);
+    if (!device->failed)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s", device->facts.name, device->failure);
+}
+
+// --- Events ---
+
+struct recording {
+    struct emulated_work work;
+    struct device_event *event;
+};
+
+static void run_recording(struct emulated_work *work)
+{
+    struct device_event *event = ((struct recording *)(void *)work)->event;
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    event->ran = true;
+}
+
+struct device_event *device_event_create(struct device *device)
+{
+    return calloc(1, sizeof(struct device_event));
+}
+
+void device_event_destroy(struct device *device, struct device_event *event)
+{
+    if (event)
+        run_waiting(device);
+    free(event);
+}
+
+void device_event_record(struct device *device, struct device_event *event)
+{
+    struct recording *recording = malloc(sizeof *recording);
+    if (recording)
+        *recording = (struct recording){{.run = run_recording}, event};
+    emulated_stream_submit(device, recording ? &recording->work : NULL);
+}
+
+void device_event_wait(struct device *device, struct device_event *event)
+{
+    run_waiting(device);
+}
+
+double device_event_between_us(const struct device_event *begin, const struct device_event *end)
+{
+    if (!begin->ran || !end->ran)
+        return 0.0;
+    return (double)(end->time.tv_sec - begin->time.tv_sec) * 1e6 +
+           (double)(end->time.tv_nsec - begin->time.tv_nsec) / 1e3;
+}
+
+// --- Graphs: a list that is run again and again ---
+
+struct replay {
+    struct emulated_work work;
+    struct device_graph *graph;
+};
+
+static void run_replay(struct emulated_work *work)
+{
+    struct device_graph *graph = ((struct replay *)(void *)work)->graph;
+    for (struct emulated_work *captured = graph->work.first; captured; captured = captured->next)
+        captured->run(captured);
+}
+
+bool device_graph_begin(struct device *device)
+{
+    assert(!device->capturing);
+    device->capturing = calloc(1, sizeof *device->capturing);
+    if (!device->capturing)
+        fail(device, "out of memory for a graph");
+    return device->capturing != NULL;
+}
+
+struct device_graph *device_graph_end(struct device *device)
+{
+    struct device_graph *graph = device->capturing;
+    device->capturing = NULL;
+    if (!graph || !device->failed)
+        return graph;
+    drop(&graph->work);
+    free(graph);
+    return NULL;
+}
+
+void device_graph_launch(struct device *device, struct device_graph *graph)
+{
+    struct replay *replay = malloc(sizeof *replay);
+    if (replay)
+        *replay = (struct replay){{.run = run_replay}, graph};
+    emulated_stream_submit(device, replay ? &replay->work : NULL);
+}
+
+void device_graph_destroy(struct device *device, struct device_graph *graph)
+{
+    if (!graph)
+        return;
+    run_waiting(device);
+    drop(&graph->work);
+    free(graph);
+}

@@ -1,0 +1,74 @@
+// Launches of the kernels that work row by row: embedding, norms, rotation, activation, sums, experts' routing. Float
+// matrices are [n_rows, stride] in device memory. A row's result depends on nothing but the row: sums run in a fixed order
+// that the row's length alone decides.
+#pragma once
+
+#include "engine/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct device_matrix {
+    float *items;
+    int64_t stride;
+};
+
+// Rows as the file holds them.
+struct device_table {
+    const unsigned char *rows;
+    int64_t row_bytes;
+    int32_t type; // enum tensor_type: one that launch_embed_knows
+};
+
+bool launch_embed_knows(int32_t type);
+// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] where it has rows)
+void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols, struct device_table table,
+                  const int32_t *tokens, float scale, struct device_table positions_table, const int32_t *positions);
+
+struct norm_launch {
+    struct device_matrix out, in;
+    int32_t n_rows, n_groups, n; // each group has n items
+    bool rms, own_weights;
+    const float *weight, *bias; // bias may be NULL
+    float epsilon;
+    // in += scale * addend first, where it has items: the residual sum before a norm
+    struct device_matrix addend;
+    float scale;
+};
+
+void launch_norm(void *stream, const struct norm_launch *norm);
+// cos_sin [n_rows, n_dims]: pairs
+void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+                 int32_t n_dims, bool halves, const float *cos_sin);
+void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate, struct device_matrix up,
+                     int32_t n_rows, int32_t n_cols, enum activation_kind kind);
+void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols, float scale);
+void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale, float cap);
+// out[i] = in[rows[i]]; a negative row: out[i] stays
+void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
+                   int32_t n_cols);
+// x[r] *= sigmoid(gate[r][0])
+void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols);
+
+// Experts: pair = row * n_used + place. `experts` and `weights` [n_rows * n_used]; `order` [n_rows * n_used]: the pairs
+// sorted by expert, pairs ascending; `first` [n_experts + 1]: each expert's first place in it.
+struct route_launch {
+    struct device_matrix logits;
+    int32_t n_rows, n_used, n_experts;
+    bool normalised;
+    int32_t *experts, *order, *first;
+    float *weights;
+};
+
+void launch_route(void *stream, const struct route_launch *route);
+// out[r] = sum over places of weights[pair] * y[pair]
+void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
+                       int32_t n_rows, int32_t n_used, int32_t n_cols);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,447 @@
+// The kernels that work row by row (gpu/kernels_rows.h). Most are bound by memory: neighbouring threads take neighbouring
+// items.
+#include "gpu/kernels_rows.h"
+
+#include "gpu/kernel.h"
+
+#include <math.h>
+
+enum { THREADS = 256, WARP = 32, WARPS = THREADS / WARP };
+
+static __device__ float warp_sum(float x)
+{
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        x += __shfl_xor_sync(0xFFFFFFFFu, x, offset);
+    return x;
+}
+
+// Blocks are [rows, runs of columns]: where a thread begins, and how far it goes on when columns are very many.
+static __device__ int first_col(void)
+{
+    return (int)(blockIdx.y * THREADS + threadIdx.x);
+}
+
+static __device__ int col_step(void)
+{
+    return (int)(gridDim.y * THREADS);
+}
+
+// --- Embedding ---
+
+static __device__ float read_half(const unsigned char *bytes)
+{
+    return half_float((uint32_t)(bytes[0] | bytes[1] << 8));
+}
+
+// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/dequantise.h).
+static __device__ void read_k_scale(const unsigned char *packed, int index, float *scale, float *minimum)
+{
+    if (index < 4) {
+        *scale = (float)(packed[index] & 63);
+        *minimum = (float)(packed[index + 4] & 63);
+    } else {
+        *scale = (float)((packed[index + 4] & 15) | (packed[index - 4] >> 6) << 4);
+        *minimum = (float)((packed[index + 4] >> 4) | (packed[index] >> 6) << 4);
+    }
+}
+
+// Item `i` of a row in the file's layout: engine/dequantise.c draws them.
+static __device__ float read_k_item(const unsigned char *block, int i, bool five_bits)
+{
+    float scale, minimum;
+    int sub = i / 32, j = i % 32;
+    read_k_scale(block + 4, sub, &scale, &minimum);
+    const unsigned char *quants = block + (five_bits ? 48 : 16);
+    int q = quants[sub / 2 * 32 + j] >> (sub % 2 * 4) & 15;
+    if (five_bits)
+        q += (block[16 + j] >> sub & 1) * 16;
+    return read_half(block) * scale * (float)q - read_half(block + 2) * minimum;
+}
+
+static __device__ float read_q6_k_item(const unsigned char *block, int i)
+{
+    int half = i / 128, run = i % 128 / 32, j = i % 32;
+    int low = block[half * 64 + run % 2 * 32 + j] >> (run / 2 * 4) & 15;
+    int high = block[128 + half * 32 + j] >> (run * 2) & 3;
+    float scale = read_half(block + 208) * (float)(signed char)block[192 + i / 16];
+    return scale * (float)((low | high << 4) - 32);
+}
+
+static __device__ float read_item(struct device_table table, int64_t row, int col)
+{
+    const unsigned char *bytes = table.rows + row * table.row_bytes;
+    const unsigned char *b;
+    switch (table.type) {
+    case TENSOR_F32:
+        b = bytes + 4 * (int64_t)col;
+        return __uint_as_float(b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24);
+    case TENSOR_F16:
+        return read_half(bytes + 2 * (int64_t)col);
+    case TENSOR_BF16:
+        b = bytes + 2 * (int64_t)col;
+        return __uint_as_float((uint32_t)(b[0] | b[1] << 8) << 16);
+    case TENSOR_Q8_0:
+        b = bytes + col / 32 * 34;
+        return read_half(b) * (float)(signed char)b[2 + col % 32];
+    case TENSOR_Q4_0:
+        b = bytes + col / 32 * 18;
+        return read_half(b) * (float)((b[2 + col % 16] >> (col % 32 / 16 * 4) & 15) - 8);
+    case TENSOR_Q4_K:
+        return read_k_item(bytes + col / 256 * 144, col % 256, false);
+    case TENSOR_Q5_K:
+        return read_k_item(bytes + col / 256 * 176, col % 256, true);
+    default: // TENSOR_Q6_K: launch_embed_knows
+        return read_q6_k_item(bytes + col / 256 * 210, col % 256);
+    }
+}
+
+bool launch_embed_knows(int32_t type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16 || type == TENSOR_Q8_0 ||
+           type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
+}
+
+static __global__ void embed(struct device_matrix out, int n_cols, struct device_table table, const int32_t *tokens,
+                             float scale, struct device_table positions_table, const int32_t *positions)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step()) {
+        float item = read_item(table, tokens[row], col) * scale;
+        if (positions_table.rows)
+            item += read_item(positions_table, positions[row], col);
+        out.items[row * out.stride + col] = item;
+    }
+}
+
+// --- Norms ---
+
+// Of all threads that share a vector: a warp, or the block, whose warps' sums meet in `shared`.
+static __device__ float sum_over(float *shared, float x, bool one_warp)
+{
+    x = warp_sum(x);
+    if (one_warp)
+        return x;
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        shared[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float sum = shared[0];
+    for (int i = 1; i < WARPS; i++)
+        sum += shared[i];
+    return sum;
+}
+
+// One vector by a block, or by each warp of it where vectors are short (heads).
+static __global__ void norm(struct norm_launch a, bool one_warp)
+{
+    __shared__ float shared[WARPS];
+    int64_t vector = one_warp ? (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP : (int64_t)blockIdx.x;
+    int thread = one_warp ? (int)threadIdx.x % WARP : (int)threadIdx.x, n_threads = one_warp ? WARP : THREADS;
+    if (vector >= (int64_t)a.n_rows * a.n_groups)
+        return; // a whole warp
+    int64_t row = vector / a.n_groups, group = vector % a.n_groups;
+    float *in = a.in.items + row * a.in.stride + group * a.n;
+    float *out = a.out.items + row * a.out.stride + group * a.n;
+    const float *addend = a.addend.items ? a.addend.items + row * a.addend.stride + group * a.n : NULL;
+    float sum = 0.0f, mean = 0.0f;
+    for (int i = thread; i < a.n; i += n_threads) {
+        float x = in[i];
+        if (addend) {
+            x = fmaf(addend[i], a.scale, x);
+            in[i] = x;
+        }
+        sum += a.rms ? x * x : x;
+    }
+    sum = sum_over(shared, sum, one_warp);
+    if (!a.rms) {
+        mean = sum / (float)a.n;
+        sum = 0.0f;
+        for (int i = thread; i < a.n; i += n_threads)
+            sum += (in[i] - mean) * (in[i] - mean);
+        sum = sum_over(shared, sum, one_warp);
+    }
+    float scale = 1.0f / sqrtf(sum / (float)a.n + a.epsilon);
+    int64_t own = a.own_weights ? group * a.n : 0;
+    for (int i = thread; i < a.n; i += n_threads) {
+        float y = (in[i] - mean) * scale * a.weight[own + i];
+        out[i] = a.bias ? y + a.bias[own + i] : y;
+    }
+}
+
+// --- Rotation ---
+
+// One thread a pair: (a, b) becomes (a cos - b sin, a sin + b cos).
+static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim, int n_dims, bool halves,
+                              const float *cos_sin)
+{
+    int64_t row = (int)blockIdx.x;
+    int pairs = n_dims / 2;
+    for (int at = first_col(); at < n_heads * pairs; at += col_step()) {
+        int pair = at % pairs;
+        float *head = x.items + row * x.stride + at / pairs * head_dim;
+        float *first = head + (halves ? pair : 2 * pair), *second = first + (halves ? pairs : 1);
+        const float *angle = cos_sin + row * n_dims + 2 * pair;
+        float a = *first, b = *second;
+        *first = a * angle[0] - b * angle[1];
+        *second = a * angle[1] + b * angle[0];
+    }
+}
+
+// --- Activations ---
+
+static __device__ float gelu_tanh(float x)
+{
+    return x / (1.0f + expf(-1.5957691f * x * (1.0f + 0.044715f * x * x)));
+}
+
+static __device__ float round_to_half(float x)
+{
+    return half_float(half2_make(x, 0.0f));
+}
+
+static __device__ float activation(float x, enum activation_kind kind)
+{
+    switch (kind) {
+    case ACTIVATION_SILU:
+        return x / (1.0f + expf(-x));
+    case ACTIVATION_GELU:
+        return 0.5f * x * erfcf(x * -0.70710678f);
+    case ACTIVATION_GELU_TANH:
+        return gelu_tanh(x);
+    case ACTIVATION_RELU_SQUARED:
+        return x < 0.0f ? 0.0f : x * x;
+    default: // ACTIVATION_GELU_HALF
+        return x < -10.0f ? 0.0f : x > 10.0f ? x : round_to_half(gelu_tanh(round_to_half(x)));
+    }
+}
+
+static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up, int n_cols,
+                                enum activation_kind kind)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step()) {
+        float y = activation(gate.items[row * gate.stride + col], kind);
+        out.items[row * out.stride + col] = up.items ? y * up.items[row * up.stride + col] : y;
+    }
+}
+
+// --- Sums and copies ---
+
+static __global__ void add(struct device_matrix x, struct device_matrix y, int n_cols, float scale)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step())
+        x.items[row * x.stride + col] = fmaf(y.items[row * y.stride + col], scale, x.items[row * x.stride + col]);
+}
+
+static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale, float cap)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step()) {
+        float y = x.items[row * x.stride + col] * scale;
+        x.items[row * x.stride + col] = cap != 0.0f ? cap * tanhf(y / cap) : y;
+    }
+}
+
+static __global__ void gather(struct device_matrix out, struct device_matrix in, const int32_t *rows, int n_cols)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols && rows[row] >= 0; col += col_step())
+        out.items[row * out.stride + col] = in.items[rows[row] * in.stride + col];
+}
+
+static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
+{
+    int64_t row = (int)blockIdx.x;
+    float factor = 1.0f / (1.0f + expf(-gate.items[row * gate.stride]));
+    for (int col = first_col(); col < n_cols; col += col_step())
+        x.items[row * x.stride + col] *= factor;
+}
+
+// --- Experts ---
+
+// The better of two picks: larger, then lower; -1 is none.
+static __device__ bool picks_other(float mine, int my_expert, float other, int other_expert)
+{
+    if (my_expert < 0 || other_expert < 0)
+        return my_expert < 0;
+    return other > mine || (other == mine && other_expert < my_expert);
+}
+
+// One warp a row.
+static __global__ void route_pick(struct route_launch a)
+{
+    __shared__ float probabilities[MODEL_EXPERTS_MAX];
+    int lane = (int)threadIdx.x;
+    int64_t row = blockIdx.x;
+    const float *logits = a.logits.items + row * a.logits.stride;
+    float largest = -INFINITY, sum = 0.0f, picked = 0.0f;
+    for (int i = lane; i < a.n_experts; i += WARP)
+        largest = fmaxf(largest, logits[i]);
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+    for (int i = lane; i < a.n_experts; i += WARP) {
+        probabilities[i] = expf(logits[i] - largest);
+        sum += probabilities[i];
+    }
+    sum = warp_sum(sum);
+    for (int i = lane; i < a.n_experts; i += WARP)
+        probabilities[i] /= sum;
+    for (int place = 0; place < a.n_used; place++) {
+        __syncwarp();
+        int best = -1; // the lowest of equal ones; with NaNs, whatever was not taken yet
+        float best_probability = 0.0f;
+        for (int i = lane; i < a.n_experts; i += WARP)
+            if (probabilities[i] != -1.0f && (best < 0 || probabilities[i] > best_probability)) {
+                best = i;
+                best_probability = probabilities[i];
+            }
+        for (int offset = WARP / 2; offset > 0; offset /= 2) {
+            int other = __shfl_down_sync(0xFFFFFFFFu, best, offset);
+            float other_probability = __shfl_down_sync(0xFFFFFFFFu, best_probability, offset);
+            if (picks_other(best_probability, best, other_probability, other)) {
+                best = other;
+                best_probability = other_probability;
+            }
+        }
+        best = __shfl_sync(0xFFFFFFFFu, best, 0);
+        best_probability = __shfl_sync(0xFFFFFFFFu, best_probability, 0);
+        picked += best_probability;
+        if (lane == 0) {
+            a.experts[row * a.n_used + place] = best;
+            a.weights[row * a.n_used + place] = best_probability;
+            probabilities[best] = -1.0f;
+        }
+    }
+    __syncwarp();
+    for (int place = lane; a.normalised && place < a.n_used; place += WARP)
+        a.weights[row * a.n_used + place] /= picked;
+}
+
+// How many of the block's flags before this thread's are set; `total` gets all of them.
+static __device__ int flags_before(int *shared, bool flag, int *total)
+{
+    unsigned votes = __ballot_sync(0xFFFFFFFFu, flag);
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    __syncthreads();
+    if (lane == 0)
+        shared[warp] = __popc(votes);
+    __syncthreads();
+    int before = __popc(votes & ((1u << lane) - 1));
+    *total = 0;
+    for (int i = 0; i < WARPS; i++) {
+        before += i < warp ? shared[i] : 0;
+        *total += shared[i];
+    }
+    return before;
+}
+
+// One block an expert: its first place is the number of pairs of lower experts, its pairs follow in order.
+static __global__ void route_sort(struct route_launch a)
+{
+    __shared__ int shared[WARPS];
+    int expert = (int)blockIdx.x, n_pairs = a.n_rows * a.n_used, first = 0, total;
+    for (int base = 0; base < n_pairs; base += THREADS) {
+        int pair = base + (int)threadIdx.x;
+        (void)flags_before(shared, pair < n_pairs && a.experts[pair] < expert, &total);
+        first += total;
+    }
+    int at = first;
+    for (int base = 0; base < n_pairs; base += THREADS) {
+        int pair = base + (int)threadIdx.x;
+        bool mine = pair < n_pairs && a.experts[pair] == expert;
+        int before = flags_before(shared, mine, &total);
+        if (mine)
+            a.order[at + before] = pair;
+        at += total;
+    }
+    if (threadIdx.x == 0) {
+        a.first[expert] = first;
+        if (expert == a.n_experts - 1)
+            a.first[a.n_experts] = at;
+    }
+}
+
+static __global__ void expert_sum(struct device_matrix out, struct device_matrix y, const float *weights, int n_used,
+                                  int n_cols)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step()) {
+        float sum = 0.0f;
+        for (int place = 0; place < n_used; place++) {
+            int64_t pair = row * n_used + place;
+            sum = fmaf(y.items[pair * y.stride + col], weights[pair], sum);
+        }
+        out.items[row * out.stride + col] = sum;
+    }
+}
+
+// --- Launches ---
+
+static const int64_t column_blocks_max = 1024;
+
+static struct launch_shape row_shape(int32_t n_rows, int64_t n_cols)
+{
+    int64_t blocks = (n_cols + THREADS - 1) / THREADS;
+    return {(unsigned)n_rows, (unsigned)(blocks < column_blocks_max ? blocks : column_blocks_max), 1, THREADS, 0};
+}
+
+void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols, struct device_table table,
+                  const int32_t *tokens, float scale, struct device_table positions_table, const int32_t *positions)
+{
+    launch(embed, row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table, positions);
+}
+
+void launch_norm(void *stream, const struct norm_launch *arguments)
+{
+    // Long enough to keep a block busy; the row's length alone decides, so the order of the sum is the row's own.
+    bool one_warp = arguments->n <= 512;
+    int64_t n_vectors = (int64_t)arguments->n_rows * arguments->n_groups;
+    int64_t blocks = one_warp ? (n_vectors + WARPS - 1) / WARPS : n_vectors;
+    launch(norm, {(unsigned)blocks, 1, 1, THREADS, 0}, stream, *arguments, one_warp);
+}
+
+void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+                 int32_t n_dims, bool halves, const float *cos_sin)
+{
+    launch(rotate, row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims, halves, cos_sin);
+}
+
+void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate, struct device_matrix up,
+                     int32_t n_rows, int32_t n_cols, enum activation_kind kind)
+{
+    launch(activate, row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
+}
+
+void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols, float scale)
+{
+    launch(add, row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
+}
+
+void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale, float cap)
+{
+    launch(scale_cap, row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
+}
+
+void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
+                   int32_t n_cols)
+{
+    launch(gather, row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
+}
+
+void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols)
+{
+    launch(gate_rows, row_shape(n_rows, n_cols), stream, x, gate, n_cols);
+}
+
+void launch_route(void *stream, const struct route_launch *route)
+{
+    launch(route_pick, {(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
+    launch(route_sort, {(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
+}
+
+void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
+                       int32_t n_rows, int32_t n_used, int32_t n_cols)
+{
+    launch(expert_sum, row_shape(n_rows, n_cols), stream, out, y, weights, n_used, n_cols);
+}

@@ -1,0 +1,556 @@
+// The sampling kernels (gpu/kernels_sample.h). engine/sampler.c defines what is drawn; here is how a block of threads draws
+// it: sums that it adds one by one are added one by one here too, in its 16 lanes or in order of rank, and everything else
+// (extremes, counts, weights) does not depend on an order.
+//
+// Candidates are ranked by a 64-bit key, the logit above and the id's complement below, so that the largest key is the best
+// candidate. They are taken in chunks of at most RANK_CHUNK: those above a threshold that leaves no more than fit, found by
+// the band that the first ones nearly always lie in, else digit by digit, then sorted in shared memory.
+#include "gpu/kernels_sample.h"
+
+#include "gpu/elementary_device.h"
+
+#include <float.h>
+#include <math.h>
+
+enum {
+    THREADS = 512,
+    LANES = 16,        // engine/sampler.c's
+    SUM_TILE = 2048,   // weights computed before the lanes add them
+    RANK_CHUNK = 1024, // candidates sorted at a time
+    RANK_LEAST = 64,   // fewer than these make a chunk too small to stop refining for
+};
+
+// --- A block's extremes ---
+
+struct extremes {
+    float largest[THREADS];
+    int bad[THREADS];
+};
+
+// The largest logit; NaN when one is NaN or +infinity, -infinity when there is none else. The same in all threads.
+static __device__ float find_largest(struct extremes *shared, const float *logits, int n)
+{
+    float largest = -INFINITY;
+    int bad = 0;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        float x = logits[i];
+        bad |= !(x <= FLT_MAX);
+        largest = x > largest ? x : largest;
+    }
+    __syncthreads(); // whoever used the memory before
+    shared->largest[threadIdx.x] = largest;
+    shared->bad[threadIdx.x] = bad;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) {
+            float other = shared->largest[threadIdx.x + half];
+            shared->bad[threadIdx.x] |= shared->bad[threadIdx.x + half];
+            shared->largest[threadIdx.x] = other > shared->largest[threadIdx.x] ? other : shared->largest[threadIdx.x];
+        }
+    }
+    __syncthreads();
+    return shared->bad[0] ? NAN : shared->largest[0];
+}
+
+// The lowest id with this logit.
+static __device__ int find_first(struct extremes *shared, const float *logits, int n, float value)
+{
+    int first = n;
+    for (int i = (int)threadIdx.x; i < n && first == n; i += THREADS)
+        first = logits[i] == value ? i : n;
+    __syncthreads();
+    shared->bad[threadIdx.x] = first;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) {
+            int other = shared->bad[threadIdx.x + half];
+            shared->bad[threadIdx.x] = other < shared->bad[threadIdx.x] ? other : shared->bad[threadIdx.x];
+        }
+    }
+    __syncthreads();
+    return shared->bad[0] < n ? shared->bad[0] : -1;
+}
+
+// --- The sum of all weights ---
+
+struct summing {
+    float weights[SUM_TILE];
+    double sums[LANES];
+};
+
+// Item i goes to lane i mod LANES in order; what is left over beyond the last whole LANES, to lane 0.
+static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest, float temperature)
+{
+    int lane = (int)threadIdx.x, whole = n / LANES * LANES;
+    double sum = 0.0;
+    for (int first = 0; first < n; first += SUM_TILE) {
+        int count = n - first < SUM_TILE ? n - first : SUM_TILE;
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < count; i += THREADS)
+            shared->weights[i] = device_exp_negative((logits[first + i] - largest) / temperature);
+        __syncthreads();
+        int lanes_end = whole - first < count ? whole - first : count;
+        if (lane < LANES)
+            for (int i = lane; i < lanes_end; i += LANES)
+                sum += (double)shared->weights[i];
+        if (lane == 0)
+            for (int i = lanes_end > 0 ? lanes_end : 0; i < count; i++)
+                sum += (double)shared->weights[i];
+    }
+    __syncthreads();
+    if (lane < LANES)
+        shared->sums[lane] = sum;
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (lane < half)
+            shared->sums[lane] += shared->sums[lane + half];
+    }
+    __syncthreads();
+    return shared->sums[0];
+}
+
+// --- Candidates in order ---
+
+struct ranking {
+    uint64_t keys[RANK_CHUNK];
+    float weights[RANK_CHUNK];
+    int histogram[256];
+    int n, n_above, overflow;
+    uint64_t threshold, prefix;
+    int shift;
+};
+
+// Above 0 for what may be drawn; 0: minus infinity.
+static __device__ uint64_t rank_key(float logit, int token)
+{
+    uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit); // minus zero ranks like zero
+    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return logit > -INFINITY ? (uint64_t)bits << 32 | ~(uint32_t)token : 0;
+}
+
+static __device__ float key_logit(uint64_t key)
+{
+    uint32_t bits = (uint32_t)(key >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7FFFFFFFu : ~bits);
+}
+
+static __device__ int key_token(uint64_t key)
+{
+    return (int)~(uint32_t)key;
+}
+
+// Takes the keys in [threshold, below), unordered. More than fit are only counted.
+static __device__ void collect(struct ranking *ranking, const float *logits, int n, uint64_t threshold, uint64_t below)
+{
+    __syncthreads();
+    if (threadIdx.x == 0)
+        ranking->n = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        uint64_t key = rank_key(logits[i], i);
+        if (key == 0 || key < threshold || key >= below)
+            continue;
+        int at = atomicAdd(&ranking->n, 1);
+        if (at < RANK_CHUNK)
+            ranking->keys[at] = key;
+    }
+    __syncthreads();
+}
+
+// Largest first. Bitonic: K. E. Batcher, Sorting networks and their applications (1968).
+static __device__ void sort(struct ranking *ranking)
+{
+    int size = 2;
+    while (size < ranking->n)
+        size *= 2;
+    for (int i = ranking->n + (int)threadIdx.x; i < size; i += THREADS)
+        ranking->keys[i] = 0;
+    for (int run = 2; run <= size; run *= 2)
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = (int)threadIdx.x; i < size; i += THREADS) {
+                int other = i ^ step;
+                uint64_t a = ranking->keys[i], b = ranking->keys[other < size ? other : i];
+                if (other > i && (i & run ? a > b : a < b)) {
+                    ranking->keys[i] = b;
+                    ranking->keys[other] = a;
+                }
+            }
+        }
+    __syncthreads();
+}
+
+// One more digit of the threshold: how many keys below `below` begin with `prefix` and each next digit.
+static __device__ void count_digits(struct ranking *ranking, const float *logits, int n, uint64_t below)
+{
+    for (int i = (int)threadIdx.x; i < 256; i += THREADS)
+        ranking->histogram[i] = 0;
+    __syncthreads();
+    int shift = ranking->shift;
+    uint64_t prefix = ranking->prefix;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        uint64_t key = rank_key(logits[i], i);
+        bool inside = shift == 56 || key >> (shift + 8) == prefix;
+        if (key != 0 && key < below && inside)
+            atomicAdd(&ranking->histogram[key >> shift & 255], 1);
+    }
+    __syncthreads();
+}
+
+// Thread 0 alone: goes down the digits as long as all of one fit; true when the threshold stands.
+static __device__ bool pick_digit(struct ranking *ranking)
+{
+    int digit = 255;
+    while (digit >= 0 && ranking->n_above + ranking->histogram[digit] <= RANK_CHUNK)
+        ranking->n_above += ranking->histogram[digit--];
+    uint64_t begin = ranking->shift == 56 ? 0 : ranking->prefix << 8;
+    bool stands = digit < 0 || ranking->n_above >= RANK_LEAST || ranking->shift == 0;
+    // Digits from the one after `digit` on; at the last shift the chunk is then full.
+    ranking->threshold = (begin + (uint64_t)(digit + 1)) << ranking->shift;
+    if (digit < 0 && ranking->shift == 56)
+        ranking->threshold = 0;
+    ranking->prefix = begin | (uint64_t)(digit < 0 ? 0 : digit);
+    ranking->shift -= 8;
+    return stands;
+}
+
+// The best candidates below `below` (all ones: from the first on), sorted, as many as fit or fewer; `width`: the band below
+// the largest logit to try first, 0: none. Returns how many; 0: there are none left.
+static __device__ int rank_chunk(struct ranking *ranking, const float *logits, int n, uint64_t below, float largest,
+                                 float width)
+{
+    if (width > 0.0f) {
+        collect(ranking, logits, n, rank_key(largest - width, n - 1), below);
+        if (ranking->n > 0 && ranking->n <= RANK_CHUNK) {
+            sort(ranking);
+            return ranking->n;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        ranking->shift = 56;
+        ranking->prefix = 0;
+        ranking->n_above = 0;
+    }
+    for (bool stands = false; !stands;) {
+        __syncthreads();
+        count_digits(ranking, logits, n, below);
+        if (threadIdx.x == 0)
+            ranking->overflow = pick_digit(ranking);
+        __syncthreads();
+        stands = ranking->overflow != 0;
+    }
+    collect(ranking, logits, n, ranking->threshold, below);
+    sort(ranking);
+    return ranking->n;
+}
+
+// --- Walks over the candidates in order ---
+
+enum walk_kind { WALK_COUNT, WALK_FILTER, WALK_DRAW };
+
+struct walk {
+    enum walk_kind kind;
+    int n, n_most;        // candidates passed; at most so many
+    double sum, enough;   // WALK_FILTER: ends when sum reaches enough; WALK_DRAW: when it goes beyond
+    float min_p;
+    int token;
+    int over;
+};
+
+struct drawing {
+    union {
+        struct extremes extremes;
+        struct summing summing;
+        struct ranking ranking;
+    };
+    struct walk walk;
+    double total;
+    int n_chunk; // of the first chunk, 0: it is not in `ranking`
+    bool first;
+};
+
+// Thread 0 alone: one chunk, as engine/sampler.c's loops.
+static __device__ void walk_chunk(struct walk *walk, const struct ranking *ranking, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float weight = ranking->weights[i];
+        bool enough = walk->kind == WALK_FILTER && walk->n > 0 && (walk->sum >= walk->enough || weight < walk->min_p);
+        if (walk->n >= walk->n_most || enough || (walk->kind == WALK_DRAW && weight == 0.0f)) {
+            walk->over = 1;
+            return;
+        }
+        walk->token = key_token(ranking->keys[i]);
+        walk->sum += (double)weight;
+        walk->n++;
+        if (walk->kind == WALK_DRAW && walk->sum > walk->enough) {
+            walk->over = 1;
+            return;
+        }
+    }
+}
+
+static __device__ void walk_candidates(struct drawing *shared, const float *logits, int n_vocab, float largest,
+                                       float temperature)
+{
+    uint64_t below = ~0ull;
+    for (bool first = true;; first = false) {
+        int n = first && shared->n_chunk > 0
+                    ? shared->n_chunk
+                    : rank_chunk(&shared->ranking, logits, n_vocab, below, largest, first ? 8.0f * temperature : 0.0f);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < n; i += THREADS)
+            shared->ranking.weights[i] =
+                device_exp_negative((key_logit(shared->ranking.keys[i]) - largest) / temperature);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            shared->n_chunk = first ? n : 0;
+            walk_chunk(&shared->walk, &shared->ranking, n);
+        }
+        __syncthreads();
+        if (n == 0 || shared->walk.over)
+            return;
+        below = shared->ranking.keys[n - 1];
+    }
+}
+
+static __device__ void start_walk(struct drawing *shared, enum walk_kind kind, int n_most, double enough, float min_p)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        shared->walk.kind = kind;
+        shared->walk.n = 0;
+        shared->walk.n_most = n_most;
+        shared->walk.sum = 0.0;
+        shared->walk.enough = enough;
+        shared->walk.min_p = min_p;
+        shared->walk.token = -1;
+        shared->walk.over = 0;
+    }
+    __syncthreads();
+}
+
+// Leaves how many candidates are kept in walk.n_kept, by the return value, and the sum of their weights in `total`.
+static __device__ int filter(struct drawing *shared, const float *logits, int n_vocab,
+                             const struct sample_settings *settings, float largest, double *total)
+{
+    int n_kept = n_vocab;
+    float temperature = settings->temperature;
+    if (settings->top_k > 0 && settings->top_k < n_vocab) {
+        start_walk(shared, WALK_COUNT, settings->top_k, 0.0, 0.0f);
+        walk_candidates(shared, logits, n_vocab, largest, temperature);
+        n_kept = shared->walk.n;
+        *total = shared->walk.sum;
+    } else {
+        *total = sum_weights(&shared->summing, logits, n_vocab, largest, temperature);
+        if (threadIdx.x == 0)
+            shared->n_chunk = 0;
+        __syncthreads();
+    }
+    if (settings->top_p >= 1.0f && settings->min_p <= 0.0f)
+        return n_kept;
+    double enough = settings->top_p < 1.0f ? (double)settings->top_p * *total : (double)INFINITY;
+    start_walk(shared, WALK_FILTER, n_kept, enough, settings->min_p);
+    walk_candidates(shared, logits, n_vocab, largest, temperature);
+    *total = shared->walk.sum;
+    return shared->walk.n;
+}
+
+static __device__ int draw(struct drawing *shared, const float *logits, int n_vocab,
+                           const struct sample_settings *settings, float largest)
+{
+    if (threadIdx.x == 0)
+        shared->n_chunk = 0;
+    __syncthreads();
+    double total = 0.0;
+    int n_kept = filter(shared, logits, n_vocab, settings, largest, &total);
+    double target = device_uniform(settings->index, settings->choice, settings->seed) * total;
+    start_walk(shared, WALK_DRAW, n_kept, target, 0.0f);
+    walk_candidates(shared, logits, n_vocab, largest, settings->temperature);
+    return shared->walk.token;
+}
+
+// --- The kernels ---
+
+static __global__ void sample_logprobs(struct sample_arguments a)
+{
+    __shared__ struct drawing shared;
+    int output = (int)blockIdx.x;
+    const struct sample_settings *settings = &a.settings[output];
+    if (!(settings->flags & SAMPLE_WANTED))
+        return;
+    const float *logits = a.logits + output * a.stride;
+    float largest = find_largest(&shared.extremes, logits, a.n_vocab);
+    double log_sum = 0.0;
+    int n_top = 0;
+    if (largest > -INFINITY && (settings->flags & SAMPLE_LOGPROBS)) {
+        log_sum = (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
+        struct token_logprob *top = a.top + output * JOB_TOP_LOGPROBS_MAX;
+        uint64_t below = ~0ull;
+        while (n_top < settings->n_top) {
+            int n = rank_chunk(&shared.ranking, logits, a.n_vocab, below, largest, n_top ? 0.0f : 8.0f);
+            if (n == 0)
+                break;
+            int count = n < settings->n_top - n_top ? n : settings->n_top - n_top;
+            for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+                uint64_t key = shared.ranking.keys[i];
+                top[n_top + i].token = key_token(key);
+                top[n_top + i].logprob = (float)((double)key_logit(key) - log_sum);
+            }
+            n_top += count;
+            below = shared.ranking.keys[n - 1];
+            __syncthreads();
+        }
+    }
+    if (threadIdx.x == 0) {
+        a.states[output].largest = largest;
+        a.states[output].log_sum = log_sum;
+        a.outcomes[output].n_top = n_top;
+    }
+}
+
+static __device__ float bounded(float logit)
+{
+    return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
+}
+
+// A token that stands in the list twice gets its biases in the list's order, by the thread of the first one.
+static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings, float *logits)
+{
+    const struct sample_bias *biases = a->biases + settings->first_bias;
+    float *given = a->given_biased + settings->first_bias;
+    for (int i = (int)threadIdx.x; i < settings->n_biases; i += THREADS) {
+        int token = biases[i].token;
+        given[i] = -INFINITY;
+        bool first = true;
+        for (int j = 0; j < i && first; j++)
+            first = biases[j].token != token;
+        float logit = logits[token];
+        if (!first || !(logit > -INFINITY))
+            continue;
+        given[i] = logit;
+        for (int j = i; j < settings->n_biases; j++)
+            if (biases[j].token == token)
+                logit = bounded(logit + biases[j].bias);
+        logits[token] = logit;
+    }
+}
+
+static const int seen = 1 << 30;
+
+static __device__ void penalise(const struct sample_arguments *a, const struct sample_settings *settings, int *counts,
+                                float *logits)
+{
+    const int32_t *tokens = a->history + settings->first_token;
+    float *given = a->given_history + settings->first_token;
+    int n = settings->n_prompt + settings->n_generated;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS)
+        atomicMax(&counts[tokens[i]], (int)seen);
+    __syncthreads();
+    for (int i = settings->n_prompt + (int)threadIdx.x; i < n; i += THREADS)
+        atomicAdd(&counts[tokens[i]], 1);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        // The first to come takes the note, and leaves none.
+        int token = tokens[i], noted = atomicAdd(&counts[token], 0);
+        given[i] = -INFINITY;
+        if (noted == 0 || atomicCAS(&counts[token], noted, 0) != noted)
+            continue;
+        float logit = logits[token];
+        if (!(logit > -INFINITY))
+            continue;
+        given[i] = logit;
+        logit = logit > 0.0f ? logit / settings->repetition_penalty : logit * settings->repetition_penalty;
+        int count = noted & ~seen;
+        if (count > 0)
+            logit = logit - settings->presence_penalty - settings->frequency_penalty * (float)count;
+        logits[token] = bounded(logit);
+    }
+}
+
+static __global__ void sample_adjust(struct sample_arguments a)
+{
+    int *counts = a.counts + (int64_t)blockIdx.x * a.n_vocab;
+    for (int output = (int)blockIdx.x; output < a.n_outputs; output += (int)gridDim.x) {
+        const struct sample_settings *settings = &a.settings[output];
+        if (!(settings->flags & SAMPLE_ADJUSTS) || !(a.states[output].largest > -INFINITY))
+            continue;
+        float *logits = a.logits + output * a.stride;
+        add_biases(&a, settings, logits);
+        __syncthreads();
+        penalise(&a, settings, counts, logits);
+        __syncthreads();
+    }
+}
+
+// The logit as the model gave it: where a list names the token, the first place in it that kept it.
+static __device__ float given_logit(struct extremes *shared, const struct sample_arguments *a,
+                                    const struct sample_settings *settings, const float *logits, int token)
+{
+    if (!(settings->flags & SAMPLE_ADJUSTS))
+        return logits[token];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        shared->bad[0] = -1;
+        shared->bad[1] = -1;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < settings->n_biases; i += THREADS) {
+        int at = settings->first_bias + i;
+        if (a->biases[at].token == token && a->given_biased[at] > -INFINITY)
+            shared->bad[0] = at; // one place at most keeps it
+    }
+    for (int i = (int)threadIdx.x; i < settings->n_prompt + settings->n_generated; i += THREADS) {
+        int at = settings->first_token + i;
+        if (a->history[at] == token && a->given_history[at] > -INFINITY)
+            shared->bad[1] = at;
+    }
+    __syncthreads();
+    // A biased token's place in the history kept what it was after the bias.
+    return shared->bad[0] >= 0   ? a->given_biased[shared->bad[0]]
+           : shared->bad[1] >= 0 ? a->given_history[shared->bad[1]]
+                                 : logits[token];
+}
+
+static __global__ void sample_draw(struct sample_arguments a)
+{
+    __shared__ struct drawing shared;
+    int output = (int)blockIdx.x;
+    const struct sample_settings *settings = &a.settings[output];
+    if (!(settings->flags & SAMPLE_WANTED))
+        return;
+    const float *logits = a.logits + output * a.stride;
+    float largest = a.states[output].largest;
+    int token = -1;
+    float logprob = 0.0f;
+    if (largest > -INFINITY) { // the same for the whole block
+        if (settings->flags & SAMPLE_ADJUSTS)
+            largest = find_largest(&shared.extremes, logits, a.n_vocab);
+        token = settings->temperature > 0.0f ? draw(&shared, logits, a.n_vocab, settings, largest)
+                                             : find_first(&shared.extremes, logits, a.n_vocab, largest);
+        if (settings->flags & SAMPLE_LOGPROBS)
+            logprob = (float)((double)given_logit(&shared.extremes, &a, settings, logits, token) -
+                              a.states[output].log_sum);
+    }
+    if (threadIdx.x == 0) {
+        a.outcomes[output].token = token;
+        a.outcomes[output].logprob = logprob;
+    }
+}
+
+// --- Launches ---
+
+void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)
+{
+    launch(sample_logprobs, {(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+}
+
+void launch_sample_adjust(void *stream, const struct sample_arguments *arguments)
+{
+    launch(sample_adjust, {SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
+}
+
+void launch_sample_draw(void *stream, const struct sample_arguments *arguments)
+{
+    launch(sample_draw, {(unsigned)arguments->n_outputs, 1, 1, THREADS, 0}, stream, *arguments);
+}
