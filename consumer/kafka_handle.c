@@ -215,7 +215,12 @@ static void heard_error(rd_kafka_t *rk, int code, const char *reason, void *opaq
     }
     if (kafka_is_denial((rd_kafka_resp_err_t)code))
         handle->denied = (rd_kafka_resp_err_t)code;
-    snprintf(handle->last_error, sizeof handle->last_error, "%s", reason);
+    // Before 2.6.1 it sends a nonce that newer brokers refuse (its issue 4895), and they say that the password is wrong.
+    bool may_be_the_nonce = code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, "SCRAM") &&
+                            rd_kafka_version() < 0x020601ff;
+    snprintf(handle->last_error, sizeof handle->last_error, "%s%s%s%s", reason,
+             may_be_the_nonce ? " (brokers from Kafka 4.0 on refuse SCRAM of librdkafka before 2.6.1, and this is " : "",
+             may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");
 }
 
 // A property for consumers is no news to a producer when -X gives it to all clients.

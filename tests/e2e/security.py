@@ -1,0 +1,191 @@
+"""TLS with certificates both ways, SASL SCRAM, and rights, against a real broker; secrets are seen nowhere.
+
+Certificates and passwords are made here, for this run. The broker has three listeners: the plain one, MTLS that asks for a
+certificate, and SCRAM with TLS below it.
+"""
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+
+from kafka import ops
+from session import Skip, case, text_of
+
+PASSWORD = secrets.token_hex(12)
+KEY_PASSWORD = secrets.token_hex(12)
+PROPERTIES = """
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,MTLS:SSL,SCRAM:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/broker.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={folder}/ca.crt
+listener.name.mtls.ssl.client.auth=required
+listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.scram.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:CN=sheaf;User:sheaf
+"""
+# Debian 12's librdkafka, as all before 2.6.1, sends a nonce that brokers from 4.0 on refuse (its issue 4895).
+KAFKA_VERSION = "3.9.1"
+place = {}
+
+
+def openssl(*arguments):
+    done = subprocess.run(["openssl", *arguments], cwd=place["folder"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def certificate(name, *options):
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+            "-out", f"{name}.crt", *options)
+
+
+def free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def path(name):
+    return os.path.join(place["folder"], name)
+
+
+def broker():
+    """Starts it once; returns where certificates stand and which ports answer."""
+    if "missing" in place:
+        raise Skip(place["missing"])
+    if "ports" in place:
+        return place
+    absent = [name for name in ("java", "openssl") if not shutil.which(name)]
+    if not absent and not shutil.which("mvn") and not os.path.exists(os.path.expanduser("~/.cache/sheaf")):
+        absent = ["Kafka, and no Maven to fetch it"]
+    if absent:
+        place["missing"] = f"there is no {' and no '.join(absent)}"
+        raise Skip(place["missing"])
+    place["folder"] = tempfile.mkdtemp(prefix="sheaf-security-")
+    for name in ("ca", "other-ca"):
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2",
+                "-subj", f"/CN={name}")
+    with open(path("names"), "w", encoding="ascii") as file:
+        file.write("subjectAltName=IP:127.0.0.1\n")
+    certificate("broker", "-extfile", "names")
+    certificate("sheaf")
+    openssl("rsa", "-aes256", "-in", "sheaf.key", "-out", "sheaf-locked.key", "-passout", f"pass:{KEY_PASSWORD}")
+    with open(path("broker.pem"), "w", encoding="ascii") as file:
+        for name in ("broker.key", "broker.crt"):
+            file.write(open(path(name), encoding="ascii").read())
+    with open(path("broker.properties"), "w", encoding="ascii") as file:
+        file.write(PROPERTIES.format(folder=place["folder"]))
+    os.environ["SHEAF_KAFKA_VERSION"] = KAFKA_VERSION
+    mtls, scram = free_ports(2)
+    started = ops("start", "--dir", path("kafka"), "--listeners", f"MTLS://127.0.0.1:{mtls},SCRAM://127.0.0.1:{scram}",
+                  "--properties", path("broker.properties"), "--scram", f"sheaf={PASSWORD}",
+                  "--scram", f"stranger={PASSWORD}", timeout=600)
+    assert started.returncode == 0, started.stderr
+    place["plain"] = started.stdout.strip()
+    place["ports"] = {"mtls": mtls, "scram": scram}
+    return place
+
+
+def finish():
+    folder = place.pop("folder", None)
+    if folder:
+        ops("stop", "--kill", "--dir", os.path.join(folder, "kafka"))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Client:
+    """Topics of one case, and the options of one kind of client in a file of its own."""
+
+    def __init__(self, test, listener, *properties):
+        self.test = test
+        self.prefix = os.path.basename(test.folder) + "-"
+        created = ops("topics", "--brokers", broker()["plain"], "--prefix", self.prefix, "--partitions", "2")
+        assert created.returncode == 0, created.stderr
+        names = [f"{name} = {self.prefix}{name}" for name in ("jobs", "results", "dead", "control")]
+        lines = [f"brokers = 127.0.0.1:{place['ports'][listener]}", f"group = {self.prefix}group", *names]
+        test.write("kafka.conf", lines + [f"property = {line}" for line in properties])
+        os.chmod(test.path("kafka.conf"), 0o600)
+
+    def run(self, *arguments, status=0):
+        return self.test.run(*arguments, "--config", "kafka.conf", status=status)
+
+    def round_trip(self):
+        """Submits, works, collects; returns what was said."""
+        self.test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
+        said = self.run("submit", "in.jsonl", "--dataset", "set", "-v").err
+        worker = self.test.start("work", "--model", self.test.model, "--exit-when-idle", "1", "-v", "--config", "kafka.conf")
+        self.test.wait_until("it works", lambda: "KV" in self.test.told_by(worker))
+        with open(f"/proc/{worker.pid}/cmdline", "rb") as file:
+            said += file.read().decode()
+        finished = self.test.wait(worker)
+        assert finished.status == 0, finished
+        said += finished.err + self.run("collect", "--dataset", "set", "-o", "out.jsonl", "-v").err
+        said += self.run("status", "--json").out
+        assert len(self.test.answers()) == 20
+        return said
+
+
+def with_certificate(*more):
+    broker()
+    return ["security.protocol=ssl", f"ssl.ca.location={path('ca.crt')}", f"ssl.certificate.location={path('sheaf.crt')}",
+            f"ssl.key.location={path('sheaf-locked.key')}", *more]
+
+
+def with_password(user="sheaf", password=PASSWORD):
+    broker()
+    return ["security.protocol=sasl_ssl", f"ssl.ca.location={path('ca.crt')}", "sasl.mechanisms=SCRAM-SHA-512",
+            f"sasl.username={user}", f"sasl.password={password}"]
+
+
+@case
+def jobs_pass_over_tls_with_certificates_both_ways(test):
+    client = Client(test, "mtls", *with_certificate())
+    test.environment["SHEAF_PROPERTY"] = f"ssl.key.password={KEY_PASSWORD}"
+    assert KEY_PASSWORD not in client.round_trip()
+
+
+@case
+def jobs_pass_with_a_scram_password_that_is_seen_nowhere(test):
+    client = Client(test, "scram", *with_password())
+    assert PASSWORD not in client.round_trip()
+    for name in os.listdir(test.folder):
+        if name != "kafka.conf":
+            assert PASSWORD.encode() not in test.read(name), name
+
+
+@case
+def a_client_without_certificate_and_one_with_a_stranger_s_ca_are_told_so(test):
+    client = Client(test, "mtls", "security.protocol=ssl", f"ssl.ca.location={broker()['folder']}/ca.crt")
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    said = client.run("submit", "in.jsonl", "--dataset", "set", status=1).err.lower()
+    assert "ssl" in said or "certificate" in said, said
+    client = Client(test, "mtls", *with_certificate()[:1], f"ssl.ca.location={path('other-ca.crt')}")
+    said = client.run("submit", "in.jsonl", "--dataset", "set", status=1).err.lower()
+    assert "certificate verify failed" in said or "certificate" in said, said
+
+
+@case
+def a_wrong_password_is_one_clear_message_without_it(test):
+    client = Client(test, "scram", *with_password(password="nottheone4711"))
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    for arguments in (["submit", "in.jsonl", "--dataset", "set"], ["work", "--model", test.model]):
+        said = client.run(*arguments, status=1).err
+        assert "uthentication" in said and "nottheone4711" not in said, said
+
+
+@case
+def who_has_no_rights_is_told_on_what(test):
+    client = Client(test, "scram", *with_password(user="stranger"))
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    for arguments in (["submit", "in.jsonl", "--dataset", "set"], ["work", "--model", test.model],
+                      ["collect", "--dataset", "set", "-o", "out.jsonl"], ["mirror", "--until-end"]):
+        said = client.run(*arguments, status=1).err
+        assert "authoriz" in said.lower() and client.prefix in said, said
