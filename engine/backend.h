@@ -95,6 +95,26 @@ struct attention_parameters {
     const struct weight *sinks; // [n_heads] logit that takes part in the softmax without a value; NULL: none
 };
 
+enum { ROUTE_GROUPS_MAX = 64 };
+
+// How experts are picked. Logits become probabilities; a row goes to the n_used experts with the largest choice value:
+// probability + pick_bias. Their weights are the probabilities, divided by their sum when normalised, times scale.
+struct route_parameters {
+    enum route_kind kind;
+    int32_t n_used;
+    bool normalised;
+    float scale;                    // 1: none
+    const struct weight *pick_bias; // [n_experts]; NULL: none
+    // Above 1: experts stand in n_groups equal runs, and only those of the n_groups_used best runs are picked. A run's
+    // rank is its largest choice value (softmax) or the sum of its two largest (sigmoid); of equals the first.
+    int32_t n_groups, n_groups_used;
+};
+
+// Which columns of a row belong to each head: head h's begin at first + h * step.
+struct head_columns {
+    int32_t first, step;
+};
+
 // One product y = W x (+ bias) of several that share x, so that x is prepared once.
 struct product {
     struct matrix *y;
@@ -160,16 +180,25 @@ struct backend_impl {
     void (*scale)(struct backend *backend, struct matrix *x, int32_t n_rows, float scale, float cap);
     // out[i] = in[output_rows[i]]
     void (*gather)(struct backend *backend, struct matrix *out, const struct matrix *in);
-    // Experts: route picks for each row the n_used largest of softmax(logits) and their weights (of the softmax over all,
-    // made to sum to 1 when normalised); expert_products multiplies each picked (row, expert) pair, x being one row a pair or
-    // one row a row; expert_sum makes out[r] the sum of the pairs' rows by weight, added in the order picked.
-    void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows, int32_t n_used,
-                  bool normalised);
+    // Experts: route picks some for each row; expert_products multiplies each picked (row, expert) pair, x being one row a
+    // pair or one row a row, a bias being [n_experts, outputs]; expert_sum makes out[r] the sum of the pairs' rows by
+    // weight, added in the order picked.
+    void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows,
+                  const struct route_parameters *parameters);
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
                             const struct matrix *x, int32_t n_rows, bool x_per_pair);
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+    // Latent attention (engine/forward_latent.c); a backend without it leaves both NULL, and such models are refused.
+    // Each head's own product: for head h, y's columns = matrix h of a 3-dimensional weight times x's columns.
+    void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
+                          const struct weight *weight, const struct matrix *x, struct head_columns from,
+                          int32_t n_rows);
+    // n columns of each of n_heads heads: out's columns become in's.
+    void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
+                         const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                         int32_t n_rows);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
     // Fills the first n_rows rows from the host; `rows` is read before end returns.

@@ -15,6 +15,7 @@ enum layer_slot {
     SLOT_ATTN_V,
     SLOT_ATTN_Q_NORM,
     SLOT_ATTN_K_NORM,
+    SLOT_ATTN_SINKS,
     SLOT_ATTN_OUT,
     SLOT_ATTN_POST_NORM,
     SLOT_FFN_NORM,
@@ -56,8 +57,17 @@ struct family {
     bool qk_norm_full; // q and k are normalised over their full width, not head by head
     bool experts_allowed;
     bool experts_normalised;
-    bool embedding_by_width;  // the embedding is multiplied by sqrt(n_embd)
-    bool logit_scale_divides; // logits are divided by the file's logit_scale, not multiplied
+    bool routed_by_keys; // the file tells how experts are picked, which layers have none, and of layers
+                         // for speculation; elsewhere such keys are refused
+    enum route_kind route_kind; // when the file names none
+    bool latent_attention;      // keys and values out of a latent; no ATTN_Q, ATTN_K, ATTN_V
+    bool ffn_norm_as_post;      // the MLP's norm is named post_attention_norm in the file
+    int32_t unrotated_every;    // every n-th layer has no positions; 0: all have
+    bool unwindowed_unrotated;  // the layers that see everything have none
+    bool window_rope_unscaled;  // windowed layers rotate without the context's scaling
+    bool yarn_exact_bounds;     // YaRN blends between fractional pairs, not whole ones
+    bool embedding_by_width;    // the embedding is multiplied by sqrt(n_embd)
+    bool logit_scale_divides;   // logits are divided by the file's logit_scale, not multiplied
     bool half_pages; // reference logits were made with keys and values in half precision (see evaluate.h)
     float alibi_bias_max;
     int32_t window;              // sliding window when the file names none

@@ -5,17 +5,6 @@
 #include <assert.h>
 #include <stddef.h>
 
-// One layer's surroundings while a step runs. `n_rows` falls to the output rows inside the last layer.
-struct pass {
-    const struct forward *forward;
-    const struct backend_impl *impl;
-    struct backend *backend;
-    const struct step *step;
-    const struct model_shape *shape;
-    int32_t n_rows;
-    struct matrix *x, *normed, *heads; // the matrices now in use: of all rows or of the output rows
-};
-
 static void normalise(struct pass *pass, struct matrix *out, const struct matrix *in,
                       const struct weight *weight, const struct weight *bias)
 {
@@ -63,7 +52,7 @@ static void embed(struct pass *pass)
         normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
 }
 
-// Queries, keys and values of the layer's input, positions put in, and the keys and values stored.
+// Queries, keys and values of the layer's input.
 static void project(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
@@ -81,14 +70,22 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
     if (layer->attn_k_norm)
         normalise_heads(pass, m->k, &tensors->attn_k_norm, layer->attn_k_norm, layer->attn_k_norm_bias,
                         shape->n_kv_heads);
-    if (shape->rope_style != ROPE_NONE) {
-        int table = tensors->windowed && shape->n_rope_tables == 2 ? 1 : 0;
-        pass->impl->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim,
-                         shape->n_rope_dims, shape->rope_style, table);
-        pass->impl->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim,
-                         shape->n_rope_dims, shape->rope_style, table);
-    }
-    pass->impl->kv_store(pass->backend, index, m->k, m->v);
+}
+
+// Puts positions into queries and keys.
+static void rotate(struct pass *pass, int32_t index)
+{
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_shape *shape = pass->shape;
+    if (shape->rope_style == ROPE_NONE || tensors->unrotated)
+        return;
+    int own = shape->queries_own_table ? 1 : 0;
+    int table = tensors->windowed && shape->n_rope_tables == 2 && !own ? 1 : 0;
+    pass->impl->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim, shape->n_rope_dims,
+                     shape->rope_style, own ? own : table);
+    pass->impl->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim, shape->n_rope_dims,
+                     shape->rope_style, table);
 }
 
 static void attend(struct pass *pass, int32_t index)
@@ -140,13 +137,13 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    struct product products[] = {{m->gate, layer->shared_gate, NULL},
-                                 {m->up, layer->shared_up, NULL},
+    struct product products[] = {{m->shared_gate, layer->shared_gate, NULL},
+                                 {m->shared_up, layer->shared_up, NULL},
                                  {m->shared_router, layer->shared_router, NULL}};
     pass->impl->products(pass->backend, products, layer->shared_router ? 3 : 2, input, pass->n_rows);
-    pass->impl->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
+    pass->impl->activate(pass->backend, m->shared_gate, m->shared_gate, m->shared_up, pass->n_rows,
                          pass->forward->model->family->activation);
-    multiply(pass, m->shared, layer->shared_down, NULL, m->gate);
+    multiply(pass, m->shared, layer->shared_down, NULL, m->shared_gate);
     if (layer->shared_router)
         pass->impl->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
 }
@@ -157,14 +154,20 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply(pass, m->router, layer->router, layer->router_bias, input);
-    pass->impl->route(pass->backend, m->router, pass->n_rows, shape->n_experts_used,
-                      shape->experts_normalised);
-    struct product products[] = {{m->pair_gate, layer->gate_experts, NULL},
-                                 {m->pair_up, layer->up_experts, NULL}};
+    struct route_parameters parameters = {.kind = shape->route_kind,
+                                          .n_used = shape->n_experts_used,
+                                          .normalised = shape->experts_normalised,
+                                          .scale = shape->experts_scale,
+                                          .pick_bias = layer->router_pick_bias,
+                                          .n_groups = shape->n_expert_groups,
+                                          .n_groups_used = shape->n_expert_groups_used};
+    pass->impl->route(pass->backend, m->router, pass->n_rows, &parameters);
+    struct product products[] = {{m->pair_gate, layer->gate_experts, layer->gate_experts_bias},
+                                 {m->pair_up, layer->up_experts, layer->up_experts_bias}};
     pass->impl->expert_products(pass->backend, products, 2, input, pass->n_rows, false);
     pass->impl->activate(pass->backend, m->pair_gate, m->pair_gate, m->pair_up,
                          pass->n_rows * shape->n_experts_used, pass->forward->model->family->activation);
-    struct product down = {m->pair_down, layer->down_experts, NULL};
+    struct product down = {m->pair_down, layer->down_experts, layer->down_experts_bias};
     pass->impl->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
     pass->impl->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
     if (layer->shared_up) {
@@ -190,7 +193,13 @@ static void run_layer(struct pass *pass, int32_t index)
     enter(pass, PHASE_PRODUCTS);
     if (layer->attn_norm)
         normalise(pass, pass->normed, pass->x, layer->attn_norm, layer->attn_norm_bias);
-    project(pass, index, layer->attn_norm ? pass->normed : pass->x);
+    const struct matrix *seen = layer->attn_norm ? pass->normed : pass->x;
+    if (pass->shape->latent_dim)
+        latent_project(pass, layer, seen);
+    else
+        project(pass, index, seen);
+    rotate(pass, index);
+    pass->impl->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)
         return; // the keys and values were all that was wanted
@@ -198,7 +207,8 @@ static void run_layer(struct pass *pass, int32_t index)
     enter(pass, PHASE_PRODUCTS);
     if (last)
         keep_outputs(pass, parallel && !layer->ffn_norm);
-    multiply(pass, m->branch, layer->attn_out, layer->attn_out_bias, pass->heads);
+    multiply(pass, m->branch, layer->attn_out, layer->attn_out_bias,
+             pass->shape->latent_dim ? latent_values(pass, layer) : pass->heads);
     // In parallel the MLP reads the input that attention read, so its norm comes before the sum; without a
     // norm of its own it shares attention's.
     if (parallel && layer->ffn_norm)

@@ -24,11 +24,17 @@ static const struct {
     LAYER_WEIGHT(attn_q_norm_bias, WEIGHT_VECTOR), LAYER_WEIGHT(attn_k_norm_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(attn_out, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_out_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(attn_post_norm, WEIGHT_VECTOR),   LAYER_WEIGHT(attn_sinks, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_q_a, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_q_a_norm, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_q_b, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_kv_a_latent, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(attn_kv_a_rope, WEIGHT_PRODUCT),  LAYER_WEIGHT(attn_kv_a_norm, WEIGHT_VECTOR),
+    LAYER_WEIGHT(attn_k_b, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_v_b, WEIGHT_PRODUCT),
     LAYER_WEIGHT(ffn_norm, WEIGHT_VECTOR),         LAYER_WEIGHT(ffn_norm_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(ffn_gate, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_up, WEIGHT_PRODUCT),
     LAYER_WEIGHT(ffn_down, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_gate_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(ffn_up_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(ffn_down_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(ffn_post_norm, WEIGHT_VECTOR),    LAYER_WEIGHT(router, WEIGHT_PRODUCT),
+    LAYER_WEIGHT(router_pick_bias, WEIGHT_VECTOR), LAYER_WEIGHT(gate_experts_bias, WEIGHT_VECTOR),
+    LAYER_WEIGHT(up_experts_bias, WEIGHT_VECTOR),  LAYER_WEIGHT(down_experts_bias, WEIGHT_VECTOR),
     LAYER_WEIGHT(router_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(gate_experts, WEIGHT_PRODUCT),
     LAYER_WEIGHT(up_experts, WEIGHT_PRODUCT),      LAYER_WEIGHT(down_experts, WEIGHT_PRODUCT),
     LAYER_WEIGHT(shared_router, WEIGHT_PRODUCT),   LAYER_WEIGHT(shared_gate, WEIGHT_PRODUCT),
@@ -135,11 +141,14 @@ static enum status load_weights(struct loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          model->shape.n_layers);
     enum status status = load_globals(loading);
-    for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
+    for (int32_t layer = 0; layer < model->shape.n_layers; layer++) {
         for (int i = 0; i < N_LAYER_WEIGHTS && status == STATUS_OK; i++) {
             status = load_weight(loading, tensor_at(&model->layers[layer], layer_weights[i].tensor),
                                  layer_weights[i].role, layer_weight(&forward->layers[layer], i));
         }
+        if (status == STATUS_OK)
+            status = latent_split(forward, layer, loading->error);
+    }
     return status;
 }
 
@@ -159,9 +168,10 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t rows = limits->n_rows_max, outputs = limits->n_outputs_max;
     int64_t pairs = shape->n_experts ? rows * shape->n_experts_used : 0;
     int64_t n_embd = shape->n_embd, heads_out = (int64_t)shape->n_heads * shape->value_dim;
-    int64_t n_ff = shape->n_experts ? shape->n_ff_shared : shape->n_ff;
-    bool gated = shape->n_experts || model->layers[0].ffn_gate.data;
-    bool has_router = shape->n_ff_shared && model->layers[0].shared_router.data;
+    int64_t n_ff = shape->n_experts && shape->n_layers_dense == 0 ? 0 : shape->n_ff;
+    int64_t latent = shape->latent_dim, queries = latent ? shape->latent_key_dim + shape->n_rope_dims : 0;
+    bool gated = model->layers[0].ffn_gate.data, shared = shape->n_ff_shared;
+    bool has_router = model->layers[shape->n_layers - 1].shared_router.data;
     int i = 0;
 #define PLAN(field, n_rows, n_cols)                                                                          \
     plans[i++] = (struct matrix_plan){offsetof(struct forward_matrices, field), n_rows, n_cols}
@@ -172,13 +182,19 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(k, rows, (int64_t)shape->n_kv_heads * shape->key_dim);
     PLAN(v, rows, (int64_t)shape->n_kv_heads * shape->value_dim);
     PLAN(heads, rows, heads_out);
+    PLAN(latent_rope, rows, latent ? shape->n_rope_dims : 0);
+    PLAN(query_latent, rows, shape->query_latent_dim);
+    PLAN(head_queries, rows, shape->n_heads * queries);
+    PLAN(head_values, rows, latent ? (int64_t)shape->n_heads * shape->latent_value_dim : 0);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
     PLAN(router, rows, shape->n_experts);
     PLAN(pair_gate, pairs, pairs ? shape->n_ff_expert : 0);
     PLAN(pair_up, pairs, pairs ? shape->n_ff_expert : 0);
     PLAN(pair_down, pairs, pairs ? n_embd : 0);
-    PLAN(shared, rows, shape->n_ff_shared ? n_embd : 0);
+    PLAN(shared_gate, rows, shape->n_ff_shared);
+    PLAN(shared_up, rows, shape->n_ff_shared);
+    PLAN(shared, rows, shared ? n_embd : 0);
     PLAN(shared_router, rows, has_router ? 1 : 0);
     PLAN(out_x, outputs, n_embd);
     PLAN(out_normed, outputs, n_embd);
@@ -249,7 +265,12 @@ static enum status create_parts(struct loading *loading)
                           .page_positions = forward->limits.page_positions,
                           .n_pages = forward->limits.n_pages,
                           .type = forward->limits.kv_type};
-    enum status status = load_weights(loading);
+    enum status status = STATUS_OK;
+    if (shape->latent_dim && !forward->backend->impl->head_products)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its attention keeps latents",
+                         model_family_name(forward->model), forward->backend->impl->name);
+    status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK)

@@ -1,5 +1,5 @@
 // What a forward pass holds: the model's weights in the backend and the matrices of a step. Made and freed by
-// forward_create.c, used by forward.c; private to both.
+// forward_create.c, used by forward.c and forward_latent.c; private to them.
 #pragma once
 
 #include "engine/forward.h"
@@ -10,9 +10,12 @@ struct forward_layer {
         *attn_v_bias;
     struct weight *attn_q_norm, *attn_k_norm, *attn_q_norm_bias, *attn_k_norm_bias;
     struct weight *attn_out, *attn_out_bias, *attn_post_norm, *attn_sinks;
+    struct weight *attn_q_a, *attn_q_a_norm, *attn_q_b, *attn_kv_a_latent, *attn_kv_a_rope, *attn_kv_a_norm;
+    struct weight *attn_k_b, *attn_v_b; // also where the file has them in one
     struct weight *ffn_norm, *ffn_norm_bias, *ffn_gate, *ffn_up, *ffn_down;
     struct weight *ffn_gate_bias, *ffn_up_bias, *ffn_down_bias, *ffn_post_norm;
-    struct weight *router, *router_bias, *gate_experts, *up_experts, *down_experts;
+    struct weight *router, *router_bias, *router_pick_bias, *gate_experts, *up_experts, *down_experts;
+    struct weight *gate_experts_bias, *up_experts_bias, *down_experts_bias;
     struct weight *shared_router, *shared_gate, *shared_up, *shared_down;
 };
 
@@ -20,16 +23,21 @@ struct forward_layer {
 struct forward_matrices {
     struct matrix *x, *normed,
         *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
-    struct matrix *q, *k, *v, *heads;   // [R, heads x their dim]
-    struct matrix *gate, *up;           // [R, n_ff], also the shared expert's
-    struct matrix *router;              // [R, n_experts]
-    struct matrix *pair_gate, *pair_up; // [P, n_ff_expert]
-    struct matrix *pair_down;           // [P, n_embd]
-    struct matrix *shared;              // [R, n_embd]
-    struct matrix *shared_router;       // [R, 1]
-    struct matrix *out_x, *out_normed;  // [O, n_embd]
-    struct matrix *out_heads;           // [O, n_heads x value_dim]
-    struct matrix *logits;              // [O, n_vocab]
+    struct matrix *q, *k, *v, *heads;       // [R, heads x their dim]
+    struct matrix *latent_rope;             // [R, n_rope_dims] of the key
+    struct matrix *query_latent;            // [R, query_latent_dim]
+    struct matrix *head_queries;            // [R, heads x (latent_key_dim + n_rope_dims)]
+    struct matrix *head_values;             // [R, heads x latent_value_dim]
+    struct matrix *gate, *up;               // [R, n_ff]
+    struct matrix *router;                  // [R, n_experts]
+    struct matrix *pair_gate, *pair_up;     // [P, n_ff_expert]
+    struct matrix *pair_down;               // [P, n_embd]
+    struct matrix *shared_gate, *shared_up; // [R, n_ff_shared]
+    struct matrix *shared;                  // [R, n_embd]
+    struct matrix *shared_router;           // [R, 1]
+    struct matrix *out_x, *out_normed;      // [O, n_embd]
+    struct matrix *out_heads;               // [O, n_heads x value_dim]
+    struct matrix *logits;                  // [O, n_vocab]
 };
 
 struct forward {
@@ -42,3 +50,22 @@ struct forward {
     struct forward_matrices matrices;
     float *rope[2]; // [n_rows_max, n_rope_dims] of the step's rows
 };
+
+// One layer's surroundings while a step runs. `n_rows` falls to the output rows inside the last layer.
+struct pass {
+    const struct forward *forward;
+    const struct backend_impl *impl;
+    struct backend *backend;
+    const struct step *step;
+    const struct model_shape *shape;
+    int32_t n_rows;
+    struct matrix *x, *normed, *heads; // the matrices now in use: of all rows or of the output rows
+};
+
+// forward_latent.c: what latent attention does in place of the usual.
+// Makes attn_k_b and attn_v_b of a layer whose file has them in one matrix.
+enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+// q, k and v of the layer's input, not rotated yet.
+void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
+// The heads' outputs of what attention summed.
+struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);

@@ -21,15 +21,28 @@ enum activation_kind {
     // The tanh form from half precision to half precision: 0 up to -10, x from 10 on. What a GGUF engine's table of 65536
     // entries gives (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
     ACTIVATION_GELU_HALF,
+    // gpt-oss: with g at most 7 and u within -7..7: g sigmoid(1.702 g) (u + 1); without u: g sigmoid(1.702 g).
+    ACTIVATION_SWIGLU_CLAMPED,
 };
+enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
+    int32_t n_layers_beyond; // after them in the file: for speculation, not used
     int32_t n_context_original;  // before its authors lengthened it (YaRN, LongRoPE); else n_context
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
     int32_t n_ff;
     int32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; // 0: no experts
+    int32_t n_layers_dense;                // the first ones of a model with experts that have none
+    int32_t n_expert_groups, n_expert_groups_used; // 1: experts are picked among all
+    enum route_kind route_kind;
+    float experts_scale;                   // of the used experts' weights; 1: none
+    // Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as key
+    // [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. 0: none.
+    int32_t latent_dim;
+    int32_t query_latent_dim;              // 0: queries come from the embedding directly
+    int32_t latent_key_dim, latent_value_dim; // of a head before it is put in the latent's terms: without the rotated dims
     float norm_epsilon;
     float attention_scale;       // of q.k
     float attention_softcap, logit_softcap; // 0: none
@@ -40,6 +53,7 @@ struct model_shape {
     enum rope_style rope_style;
     int32_t n_rope_dims;
     int32_t n_rope_tables;       // 1, or 2 when windowed layers have frequencies of their own (table 1)
+    bool queries_own_table;      // table 1 is not for windowed layers but for queries: it holds their temperature too
     bool experts_normalised;     // the used experts' weights are made to sum to 1
     bool parallel_residual;      // attention and MLP both read the layer's input
 };
@@ -48,10 +62,14 @@ struct model_shape {
 struct model_layer {
     struct tensor attn_norm, attn_norm_bias, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias;
     struct tensor attn_q_norm, attn_k_norm, attn_q_norm_bias, attn_k_norm_bias, attn_out, attn_out_bias, attn_post_norm, attn_sinks;
+    struct tensor attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a_latent, attn_kv_a_rope, attn_kv_a_norm; // latent attention
+    struct tensor attn_kv_b, attn_k_b, attn_v_b; // the first alone or the others; [*, *, n_heads]
     struct tensor ffn_norm, ffn_norm_bias, ffn_gate, ffn_up, ffn_down, ffn_gate_bias, ffn_up_bias, ffn_down_bias, ffn_post_norm;
-    struct tensor router, router_bias, gate_experts, up_experts, down_experts;
+    struct tensor router, router_bias, router_pick_bias, gate_experts, up_experts, down_experts;
+    struct tensor gate_experts_bias, up_experts_bias, down_experts_bias;
     struct tensor shared_router, shared_gate, shared_up, shared_down;
     bool windowed;
+    bool unrotated; // no positions in this layer
 };
 
 struct model {

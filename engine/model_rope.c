@@ -77,8 +77,58 @@ static double longrope_magnitude(const struct model_shape *shape)
     return sqrt(1.0 + elementary_log((double)shape->n_context / original) / elementary_log(original));
 }
 
+// Temperature of attention by the context's scaling: 1 + 0.1 m ln(factor).
+static double yarn_magnitude(double factor, double m)
+{
+    return factor > 1.0 ? 1.0 + 0.1 * m * elementary_log(factor) : 1.0;
+}
+
+// YaRN's "mscale" and "mscale_all_dim", of which a file tells the latter alone; transformers,
+// modeling_rope_utils.py, _compute_yarn_parameters. The former is 1, but in DeepSeek the same as the latter,
+// which its attention applies to the whole product. struct rope multiplies by yarn_magnitude(factor, 1)
+// itself.
+static enum status set_yarn_magnitude(struct model *model, struct key_reader *reader,
+                                      struct rope_parameters *parameters)
+{
+    double multiplier = (double)read_number(reader, "rope.scaling.yarn_log_multiplier", 0.0f, NULL);
+    if (parameters->scaling != ROPE_SCALING_YARN || multiplier == 0.0 || !(parameters->factor > 1.0))
+        return reader->status;
+    if (multiplier < 0.0 || multiplier > 100.0)
+        return reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                          "%s.rope.scaling.yarn_log_multiplier: expected 0 to 100, got %g",
+                                          reader->family, multiplier);
+    if (model->family->latent_attention) {
+        double all = yarn_magnitude(parameters->factor, 10.0 * multiplier); // the key holds a tenth of it
+        model->shape.attention_scale = (float)((double)model->shape.attention_scale * all * all);
+        parameters->magnitude /= yarn_magnitude(parameters->factor, 1.0);
+    } else {
+        parameters->magnitude /= yarn_magnitude(parameters->factor, multiplier);
+    }
+    return reader->status;
+}
+
+// The queries' temperature is put into a rope table of their own.
+static enum status read_temperature(struct model *model, struct key_reader *reader, double *temperature)
+{
+    struct model_shape *shape = &model->shape;
+    *temperature = (double)read_number(reader, "attention.temperature_scale", 0.0f, NULL);
+    if (reader->status != STATUS_OK || *temperature == 0.0)
+        return reader->status;
+    bool all_rotated = shape->n_rope_dims == shape->key_dim && shape->n_rope_tables == 1;
+    for (int32_t i = 0; i < shape->n_layers; i++)
+        all_rotated = all_rotated && !model->layers[i].unrotated;
+    if (!all_rotated || gguf_tensor(model->gguf, "rope_factors_long.weight"))
+        return reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                          "%s.attention.temperature_scale is %g, which this version computes "
+                                          "only where all dimensions of all layers are rotated alike",
+                                          reader->family, *temperature);
+    shape->queries_own_table = true;
+    shape->n_rope_tables = 2;
+    return reader->status;
+}
+
 static enum status create_tables(struct model *model, const struct rope_parameters *parameters,
-                                 double window_base, struct error *error)
+                                 double window_base, double temperature, struct error *error)
 {
     double *divisors = NULL, *divisors_short = NULL, *divisors_long = NULL;
     struct rope_parameters usual = *parameters, windowed = *parameters;
@@ -96,8 +146,10 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     windowed.base = window_base;
     windowed.scaling = ROPE_SCALING_NONE;
     windowed.factor = windowed.magnitude = 1.0;
+    usual.temperature = temperature;
+    usual.divisors = divisors_short ? divisors_short : divisors;
     if (status == STATUS_OK && model->shape.n_rope_tables == 2)
-        status = rope_create(&model->rope[1], &windowed, error);
+        status = rope_create(&model->rope[1], model->shape.queries_own_table ? &usual : &windowed, error);
     free(divisors);
     free(divisors_short);
     free(divisors_long);
@@ -112,22 +164,35 @@ enum status model_read_rope(struct model *model, struct error *error)
     if (shape->rope_style == ROPE_NONE)
         return STATUS_OK;
     shape->n_rope_dims = read_size(&reader, "rope.dimension_count", shape->key_dim, 2, shape->key_dim);
+    if (shape->latent_dim)
+        shape->n_rope_dims = shape->key_dim - shape->latent_dim;
     struct rope_parameters parameters = {
         .n_dims = shape->n_rope_dims,
         .base = (double)read_number(&reader, "rope.freq_base", 10000.0f, NULL),
         .n_context_original = shape->n_context_original,
+        .exact_bounds = model->family->yarn_exact_bounds,
     };
     bool has_magnitude;
+    double temperature;
     parameters.magnitude = (double)read_number(&reader, "rope.scaling.attn_factor", 1.0f, &has_magnitude);
     float window_base =
         read_number(&reader, "rope.freq_base_swa", (float)model->family->window_rope_base, NULL);
     if (read_scaling(model, &reader, &parameters) != STATUS_OK)
         return reader.status;
+    if (model->family->window_rope_unscaled)
+        window_base = (float)parameters.base;
     bool has_windows = false;
     for (int32_t i = 0; i < shape->n_layers; i++)
         has_windows = has_windows || model->layers[i].windowed;
     shape->n_rope_tables = has_windows && window_base > 0.0f ? 2 : 1;
     if (!has_magnitude && gguf_tensor(model->gguf, "rope_factors_long.weight"))
         parameters.magnitude = longrope_magnitude(shape);
-    return create_tables(model, &parameters, (double)window_base, error);
+    if (set_yarn_magnitude(model, &reader, &parameters) != STATUS_OK ||
+        read_temperature(model, &reader, &temperature) != STATUS_OK)
+        return reader.status;
+    parameters.temperature_length =
+        read_size(&reader, "attention.temperature_length", shape->n_context_original, 1, MODEL_CONTEXT_MAX);
+    return reader.status == STATUS_OK
+               ? create_tables(model, &parameters, (double)window_base, temperature, error)
+               : reader.status;
 }

@@ -1,3 +1,4 @@
+#include "engine/backend.h"
 #include "engine/family.h"
 #include "engine/model_parts.h"
 
@@ -76,6 +77,27 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
     return value;
 }
 
+// Latent attention: a head's dims are named _mla where the plain names tell what pages keep.
+static void read_latent(struct key_reader *reader, struct model_shape *shape)
+{
+    shape->latent_dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
+    shape->query_latent_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
+    int32_t key_dim = read_size(reader, "attention.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    int32_t value_dim = read_size(reader, "attention.value_length", -1, 1, MODEL_HEAD_DIM_MAX);
+    key_dim = read_size(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
+    shape->latent_value_dim =
+        read_size(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
+    int32_t n_rope = read_size(reader, "rope.dimension_count", -1, 2, key_dim > 2 ? key_dim - 1 : 2);
+    shape->latent_key_dim = key_dim - n_rope;
+    shape->n_kv_heads = 1;
+    shape->key_dim = n_rope + shape->latent_dim;
+    shape->value_dim = shape->latent_dim;
+    if (reader->status == STATUS_OK && shape->key_dim > MODEL_HEAD_DIM_MAX)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "a latent of %d and %d rotated dimensions: together at most %d",
+                                   shape->latent_dim, n_rope, MODEL_HEAD_DIM_MAX);
+}
+
 static void read_heads(struct key_reader *reader, struct model_shape *shape)
 {
     shape->n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
@@ -91,6 +113,36 @@ static void read_heads(struct key_reader *reader, struct model_shape *shape)
     int32_t even = shape->n_embd % shape->n_heads == 0 ? shape->n_embd / shape->n_heads : -1;
     shape->key_dim = read_size(reader, "attention.key_length", even, 1, MODEL_HEAD_DIM_MAX);
     shape->value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
+}
+
+static void read_routing(struct key_reader *reader, struct model_shape *shape)
+{
+    enum { ABSENT, SOFTMAX, SIGMOID }; // llama.cpp, src/llama-hparams.h
+    int32_t kind = read_size(reader, "expert_gating_func", ABSENT, ABSENT, SIGMOID);
+    if (kind != ABSENT)
+        shape->route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    shape->experts_scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
+    shape->experts_scale = shape->experts_scale != 0.0f ? shape->experts_scale : 1.0f;
+    shape->n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
+    int32_t n_shared = read_size(reader, "expert_shared_count", 0, 0, MODEL_EXPERTS_MAX);
+    int64_t width = (int64_t)n_shared * shape->n_ff_expert; // several shared experts are one wide one
+    if (shape->n_ff_shared == 0 && width <= MODEL_WIDTH_MAX)
+        shape->n_ff_shared = (int32_t)width;
+    else if (shape->n_ff_shared == 0 && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "%d shared experts of width %d: together at most %d", n_shared,
+                                   shape->n_ff_expert, MODEL_WIDTH_MAX);
+    int32_t n_groups = read_size(reader, "expert_group_count", 1, 0, ROUTE_GROUPS_MAX);
+    n_groups = n_groups < 1 ? 1 : n_groups;
+    int32_t n_used = read_size(reader, "expert_group_used_count", n_groups, 0, n_groups);
+    n_used = n_used < 1 ? n_groups : n_used;
+    shape->n_expert_groups = n_groups;
+    shape->n_expert_groups_used = n_used;
+    if (reader->status == STATUS_OK &&
+        (shape->n_experts % n_groups != 0 || shape->n_experts / n_groups * n_used < shape->n_experts_used))
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%d experts can't be picked from %d of %d groups of %d experts",
+                                   shape->n_experts_used, n_used, n_groups, shape->n_experts);
 }
 
 static void read_experts(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -109,12 +161,19 @@ static void read_experts(struct key_reader *reader, const struct family *family,
     shape->n_ff_expert = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
     shape->n_ff_shared = read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
     shape->experts_normalised = read_bool(reader, "expert_weights_norm", family->experts_normalised);
+    shape->route_kind = family->route_kind;
+    shape->experts_scale = 1.0f;
+    shape->n_expert_groups = shape->n_expert_groups_used = 1;
+    if (family->routed_by_keys)
+        read_routing(reader, shape);
 }
 
 static void read_scales(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     bool wide = family->n_layers_wide_scale && family->n_layers_wide_scale == shape->n_layers;
     int32_t width = wide ? shape->n_embd / shape->n_heads : shape->key_dim;
+    if (family->latent_attention) // of a head's query before it is put in the latent's terms
+        width += shape->latent_key_dim - shape->latent_dim;
     shape->attention_scale = read_number(reader, "attention.scale", 0.0f, NULL);
     if (shape->attention_scale == 0.0f) // absent, or Granite's way to say: the usual one
         shape->attention_scale = (float)(1.0 / sqrt((double)width));
@@ -177,32 +236,46 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
 }
 
+static void set_unrotated(struct model *model)
+{
+    const struct family *family = model->family;
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        model->layers[i].unrotated = (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
+                                     (family->unwindowed_unrotated && !model->layers[i].windowed);
+}
+
 // Keys that would change the computation in ways not built: with any but the neutral value the file is
 // refused.
-static void refuse_unknown_arithmetic(struct key_reader *reader)
+static void refuse_unknown_arithmetic(struct key_reader *reader, const struct family *family)
 {
     static const struct {
         const char *suffix;
-        int32_t neutral; // besides 0
+        int32_t neutral;     // besides 0
+        bool latent, routed; // families that read it
     } integers[] = {
-        {"expert_gating_func", 1}, // softmax
-        {"leading_dense_block_count", 0}, {"attention.q_lora_rank", 0},
-        {"attention.kv_lora_rank", 0},    {"nextn_predict_layers", 0},
+        {"expert_gating_func", 1, false, true},        {"expert_group_count", 1, false, true},
+        {"leading_dense_block_count", 0, false, true}, {"nextn_predict_layers", 0, false, true},
+        {"expert_shared_count", 0, false, true},       {"attention.q_lora_rank", 0, true, false},
+        {"attention.kv_lora_rank", 0, true, false},
     };
     static const struct {
         const char *suffix;
         float neutral; // besides 0
-    } numbers[] = {{"attention.clamp_kqv", 0.0f}, {"expert_weights_scale", 1.0f}};
+        bool routed;
+    } numbers[] = {{"attention.clamp_kqv", 0.0f, false}, {"expert_weights_scale", 1.0f, true}};
     const char *format = "%s.%s is %g, which this version can't compute in that family";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
-        if (value != 0 && value != integers[i].neutral)
+        bool known = (integers[i].latent && family->latent_attention) ||
+                     (integers[i].routed && family->routed_by_keys);
+        if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        integers[i].suffix, (double)value);
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         float value = read_number(reader, numbers[i].suffix, 0.0f, NULL);
-        if (value != 0.0f && value != numbers[i].neutral)
+        bool known = numbers[i].routed && family->routed_by_keys;
+        if (value != 0.0f && value != numbers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
     }
@@ -257,16 +330,23 @@ enum status model_read_shape(struct model *model, struct error *error)
     struct key_reader reader = {.gguf = model->gguf, .family = family->name, .error = error};
     shape->n_vocab = (int32_t)embedding->dims[1];
     shape->n_layers = read_size(&reader, "block_count", -1, 1, MODEL_LAYERS_MAX);
+    if (family->routed_by_keys) {
+        shape->n_layers_beyond =
+            read_size(&reader, "nextn_predict_layers", 0, 0, shape->n_layers > 1 ? shape->n_layers - 1 : 0);
+        shape->n_layers -= shape->n_layers_beyond;
+    }
     shape->n_embd = read_size(&reader, "embedding_length", -1, 1, MODEL_WIDTH_MAX);
     shape->n_context = read_size(&reader, "context_length", -1, 1, MODEL_CONTEXT_MAX);
     shape->n_context_original =
         read_size(&reader, "rope.scaling.original_context_length", shape->n_context, 1, MODEL_CONTEXT_MAX);
     shape->n_ff = read_size(&reader, "feed_forward_length", -1, 1, MODEL_WIDTH_MAX);
     read_heads(&reader, shape);
+    if (family->latent_attention && reader.status == STATUS_OK)
+        read_latent(&reader, shape);
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
-    refuse_unknown_arithmetic(&reader);
+    refuse_unknown_arithmetic(&reader, family);
     if (reader.status != STATUS_OK)
         return reader.status;
     model->layers = calloc((size_t)shape->n_layers, sizeof *model->layers);
@@ -274,5 +354,6 @@ enum status model_read_shape(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          shape->n_layers);
     read_windows(&reader, family, model);
+    set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

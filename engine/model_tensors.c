@@ -25,6 +25,7 @@ enum width {
     FF_EXPERT,
     FF_SHARED,
     KEY_DIM,
+    HEADS,
     WIDTH_COUNT
 };
 
@@ -47,6 +48,7 @@ static const struct {
     [SLOT_ATTN_V] = {"attn_v", AT(attn_v), AT(attn_v_bias), {EMBD, VALUE, ONE}},
     [SLOT_ATTN_Q_NORM] = {"attn_q_norm", AT(attn_q_norm), AT(attn_q_norm_bias), {KEY_DIM, ONE, ONE}},
     [SLOT_ATTN_K_NORM] = {"attn_k_norm", AT(attn_k_norm), AT(attn_k_norm_bias), {KEY_DIM, ONE, ONE}},
+    [SLOT_ATTN_SINKS] = {"attn_sinks", AT(attn_sinks), NO_BIAS, {HEADS, ONE, ONE}},
     [SLOT_ATTN_OUT] = {"attn_output", AT(attn_out), AT(attn_out_bias), {HEADS_OUT, EMBD, ONE}},
     [SLOT_ATTN_POST_NORM] = {"post_attention_norm", AT(attn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM] = {"ffn_norm", AT(ffn_norm), AT(ffn_norm_bias), {EMBD, ONE, ONE}},
@@ -55,9 +57,15 @@ static const struct {
     [SLOT_FFN_DOWN] = {"ffn_down", AT(ffn_down), AT(ffn_down_bias), {FF, EMBD, ONE}},
     [SLOT_FFN_POST_NORM] = {"post_ffw_norm", AT(ffn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
     [SLOT_ROUTER] = {"ffn_gate_inp", AT(router), AT(router_bias), {EMBD, EXPERTS, ONE}},
-    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", AT(gate_experts), NO_BIAS, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_UP_EXPERTS] = {"ffn_up_exps", AT(up_experts), NO_BIAS, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", AT(down_experts), NO_BIAS, {FF_EXPERT, EMBD, EXPERTS}},
+    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps",
+                           AT(gate_experts),
+                           AT(gate_experts_bias),
+                           {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_UP_EXPERTS] = {"ffn_up_exps", AT(up_experts), AT(up_experts_bias), {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps",
+                           AT(down_experts),
+                           AT(down_experts_bias),
+                           {FF_EXPERT, EMBD, EXPERTS}},
     [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", AT(shared_router), NO_BIAS, {EMBD, ONE, ONE}},
     [SLOT_SHARED_GATE] = {"ffn_gate_shexp", AT(shared_gate), NO_BIAS, {EMBD, FF_SHARED, ONE}},
     [SLOT_SHARED_UP] = {"ffn_up_shexp", AT(shared_up), NO_BIAS, {EMBD, FF_SHARED, ONE}},
@@ -66,7 +74,7 @@ static const struct {
 };
 
 enum {
-    VECTORS = SLOT(ATTN_NORM) | SLOT(ATTN_NORM_2) | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) |
+    VECTORS = SLOT(ATTN_SINKS) | SLOT(ATTN_NORM) | SLOT(ATTN_NORM_2) | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) |
               SLOT(ATTN_POST_NORM) | SLOT(FFN_NORM) | SLOT(FFN_POST_NORM),
     QKV = SLOT(ATTN_Q) | SLOT(ATTN_K) | SLOT(ATTN_V),
     GATE_UP = SLOT(FFN_GATE) | SLOT(FFN_UP),
@@ -97,12 +105,14 @@ static void set_widths(struct search *search)
     widths[QUERY] = (int64_t)shape->n_heads * shape->key_dim;
     widths[KEY] = (int64_t)shape->n_kv_heads * shape->key_dim;
     widths[VALUE] = (int64_t)shape->n_kv_heads * shape->value_dim;
-    widths[HEADS_OUT] = (int64_t)shape->n_heads * shape->value_dim;
+    widths[HEADS_OUT] =
+        (int64_t)shape->n_heads * (shape->latent_dim ? shape->latent_value_dim : shape->value_dim);
     widths[FF] = shape->n_ff;
     widths[EXPERTS] = shape->n_experts;
     widths[FF_EXPERT] = shape->n_ff_expert;
     widths[FF_SHARED] = shape->n_ff_shared;
     widths[KEY_DIM] = shape->key_dim;
+    widths[HEADS] = shape->n_heads;
 }
 
 static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
@@ -156,16 +166,22 @@ static enum status take(struct search *search, const char *name, bool required, 
     return STATUS_OK;
 }
 
-// Vectors are read item by item, so a block may not hold several.
-static enum status take_vector(struct search *search, const char *name, bool required, int64_t n_items,
-                               struct tensor *out)
+// Vectors are read item by item, so a block may not hold several. Several vectors: one an expert.
+static enum status take_vectors(struct search *search, const char *name, bool required, int64_t n_items,
+                                int64_t n_vectors, struct tensor *out)
 {
-    enum status status = take(search, name, required, (int64_t[3]){n_items, 1, 1}, out);
+    enum status status = take(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
     if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %s: a vector of type %s can't be used", name,
                          tensor_traits(out->type)->name);
     return status;
+}
+
+static enum status take_vector(struct search *search, const char *name, bool required, int64_t n_items,
+                               struct tensor *out)
+{
+    return take_vectors(search, name, required, n_items, 1, out);
 }
 
 static struct tensor *field(struct model_layer *layer, ptrdiff_t offset)
@@ -203,7 +219,8 @@ static enum status take_slot(struct search *search, int32_t index, enum layer_sl
         dims[i] = search->widths[slots[slot].dims[i]];
     bool vector = (VECTORS & 1u << slot) != 0;
     enum status status;
-    layer_name(name, index, slots[slot].name, "weight");
+    bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
+    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name, "weight");
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         status = take_qk_norm(search, name, required, slot, weight);
     else if (vector)
@@ -215,7 +232,7 @@ static enum status take_slot(struct search *search, int32_t index, enum layer_sl
     layer_name(name, index, slots[slot].name, "bias");
     bool biased = (search->model->family->biased & 1u << slot) != 0;
     int64_t n_items = vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : dims[1];
-    return take_vector(search, name, biased, n_items, field(layer, slots[slot].bias));
+    return take_vectors(search, name, biased, n_items, dims[2], field(layer, slots[slot].bias));
 }
 
 // Rows [first, first + n_rows) of a matrix, or items of a vector.
@@ -298,6 +315,61 @@ static void swap_falcon_norms(struct model_layer *layer)
     layer->ffn_norm_bias = bias;
 }
 
+// What is added to the experts' probabilities to pick them: a name without a weight.
+static enum status take_pick_bias(struct search *search, int32_t index, struct model_layer *layer)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, "exp_probs_b", "bias");
+    return take_vector(search, name, false, search->widths[EXPERTS], &layer->router_pick_bias);
+}
+
+// Latent attention's own tensors. What makes keys and values of the latent is one matrix in the authors'
+// order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
+// transposed.
+static enum status take_latent(struct search *search, int32_t index, struct model_layer *layer)
+{
+    const struct model_shape *shape = &search->model->shape;
+    int64_t n_embd = shape->n_embd, latent = shape->latent_dim, n_rope = shape->key_dim - shape->latent_dim;
+    int64_t query = shape->query_latent_dim, n_heads = shape->n_heads;
+    int64_t q_rows = n_heads * (shape->latent_key_dim + n_rope);
+    struct tensor kv_a = {0};
+    char names[9][NAME_BYTES];
+    static const char *const stems[9] = {"attn_q_a",  "attn_q_a_norm", "attn_q_b",
+                                         "attn_q",    "attn_kv_a_mqa", "attn_kv_a_norm",
+                                         "attn_kv_b", "attn_k_b",      "attn_v_b"};
+    for (int i = 0; i < 9; i++)
+        layer_name(names[i], index, stems[i], "weight");
+    bool whole = gguf_tensor(search->model->gguf, names[6]) != NULL;
+    const struct {
+        bool there;
+        int64_t dims[3];
+        struct tensor *out;
+    } tensors[9] = {
+        {query > 0, {n_embd, query, 1}, &layer->attn_q_a},
+        {query > 0, {query, 1, 1}, &layer->attn_q_a_norm},
+        {query > 0, {query, q_rows, 1}, &layer->attn_q_b},
+        {query == 0, {n_embd, q_rows, 1}, &layer->attn_q},
+        {true, {n_embd, latent + n_rope, 1}, &kv_a},
+        {true, {latent, 1, 1}, &layer->attn_kv_a_norm},
+        {whole, {latent, n_heads * (shape->latent_key_dim + shape->latent_value_dim), 1}, &layer->attn_kv_b},
+        {!whole, {shape->latent_key_dim, latent, n_heads}, &layer->attn_k_b},
+        {!whole, {latent, shape->latent_value_dim, n_heads}, &layer->attn_v_b},
+    };
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 9 && status == STATUS_OK; i++) {
+        bool vector = i == 1 || i == 5;
+        if (tensors[i].there && vector)
+            status = take_vector(search, names[i], true, tensors[i].dims[0], tensors[i].out);
+        else if (tensors[i].there)
+            status = take(search, names[i], true, tensors[i].dims, tensors[i].out);
+    }
+    if (status != STATUS_OK)
+        return status;
+    layer->attn_kv_a_latent = slice(&kv_a, 0, latent, false);
+    layer->attn_kv_a_rope = slice(&kv_a, latent, n_rope, false);
+    return STATUS_OK;
+}
+
 static enum status take_layer(struct search *search, int32_t index)
 {
     const struct family *family = search->model->family;
@@ -307,7 +379,7 @@ static enum status take_layer(struct search *search, int32_t index)
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
-    if (search->model->shape.n_experts) {
+    if (search->model->shape.n_experts && index >= search->model->shape.n_layers_dense) {
         required = (required & ~(uint32_t)MLP) | MOE;
         if (search->model->shape.n_ff_shared) {
             required |= SHARED_EXPERT;
@@ -329,6 +401,10 @@ static enum status take_layer(struct search *search, int32_t index)
             status = take_slot(search, index, (enum layer_slot)slot, (required & bit) != 0);
     }
     struct model_layer *layer = &search->model->layers[index];
+    if (status == STATUS_OK && (required & SLOT(ROUTER)))
+        status = take_pick_bias(search, index, layer);
+    if (status == STATUS_OK && family->latent_attention)
+        status = take_latent(search, index, layer);
     if (status == STATUS_OK && (optional & SLOT(ATTN_NORM_2)) && layer->ffn_norm.data)
         swap_falcon_norms(layer);
     return status;
@@ -380,6 +456,18 @@ static bool is_redundant(struct text name)
            memcmp(name.data + name.size - suffix.size, suffix.data, suffix.size) == 0;
 }
 
+// Layers after the last one predict further tokens, for speculation; they have no part in the logits.
+static bool is_beyond(const struct model *model, struct text name)
+{
+    char prefix[32];
+    for (int32_t i = 0; i < model->shape.n_layers_beyond; i++) {
+        int size = snprintf(prefix, sizeof prefix, "blk.%" PRId32 ".", model->shape.n_layers + i);
+        if (name.size > (size_t)size && memcmp(name.data, prefix, (size_t)size) == 0)
+            return true;
+    }
+    return false;
+}
+
 static enum status refuse_left_over(struct search *search)
 {
     const struct gguf *gguf = search->model->gguf;
@@ -388,7 +476,7 @@ static enum status refuse_left_over(struct search *search)
     qsort(search->found, search->n_found, sizeof(*search->found), compare_pointers);
     for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
-        if (is_redundant(tensor->name) ||
+        if (is_redundant(tensor->name) || is_beyond(search->model, tensor->name) ||
             bsearch(&tensor, search->found, search->n_found, sizeof(*search->found), compare_pointers))
             continue;
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,

@@ -31,8 +31,10 @@ static void set_frequencies(struct rope *rope, const struct rope_parameters *par
     if (yarn || parameters->scaling == ROPE_SCALING_LINEAR)
         scale = 1.0 / parameters->factor;
     if (yarn) {
-        low = floor(yarn_pair(parameters, parameters->beta_fast));
-        high = ceil(yarn_pair(parameters, parameters->beta_slow));
+        low = yarn_pair(parameters, parameters->beta_fast);
+        high = yarn_pair(parameters, parameters->beta_slow);
+        low = parameters->exact_bounds ? low : floor(low);
+        high = parameters->exact_bounds ? high : ceil(high);
         low = low < 0.0 ? 0.0 : low;
         high = high > parameters->n_dims - 1 ? parameters->n_dims - 1 : high;
     }
@@ -67,6 +69,11 @@ static enum status check_parameters(const struct rope_parameters *parameters, st
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "YaRN: beta %g and %g over a context of %d can't be used", parameters->beta_fast,
                          parameters->beta_slow, parameters->n_context_original);
+    if (parameters->temperature != 0.0 && !(parameters->temperature > 0.0 && parameters->temperature <= 1e3 &&
+                                            parameters->temperature_length > 0))
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "attention temperature %g for each %d positions can't be used",
+                         parameters->temperature, parameters->temperature_length);
     return STATUS_OK;
 }
 
@@ -81,6 +88,8 @@ enum status rope_create(struct rope *rope, const struct rope_parameters *paramet
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope frequencies");
     rope->n_dims = parameters->n_dims;
     rope->magnitude = parameters->magnitude;
+    rope->temperature = parameters->temperature;
+    rope->temperature_length = parameters->temperature_length;
     if (parameters->scaling == ROPE_SCALING_YARN && parameters->factor > 1.0)
         rope->magnitude *= 1.0 + 0.1 * elementary_log(parameters->factor); // section 3.4
     set_frequencies(rope, parameters);
@@ -104,10 +113,15 @@ void rope_finish(struct rope *rope)
 void rope_fill(const struct rope *rope, int32_t position, float *pairs)
 {
     assert(position >= 0 && position < 1 << 24);
+    double magnitude = rope->magnitude;
+    if (rope->temperature != 0.0) {
+        int32_t lengths = position / rope->temperature_length;
+        magnitude *= 1.0 + rope->temperature * elementary_log(1.0 + lengths);
+    }
     for (int32_t i = 0; i < rope->n_dims / 2; i++) {
         double sine, cosine;
         elementary_sincos((double)position * rope->frequencies[i], &sine, &cosine);
-        pairs[2 * i] = (float)(cosine * rope->magnitude);
-        pairs[2 * i + 1] = (float)(sine * rope->magnitude);
+        pairs[2 * i] = (float)(cosine * magnitude);
+        pairs[2 * i + 1] = (float)(sine * magnitude);
     }
 }

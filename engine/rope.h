@@ -33,14 +33,20 @@ struct rope_parameters {
     double factor;               // of the context; 1: none
     int32_t n_context_original;  // YaRN: what the frequencies were trained on
     double beta_fast, beta_slow; // YaRN: rotations over that context between which it blends; 32 and 1
-    double magnitude;       // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
+    bool exact_bounds;           // YaRN: between the fractional pairs, not the whole ones around them
+    double magnitude; // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) comes on top
+    // Queries' temperature: cos and sin are also multiplied by 1 + temperature ln(1 + floor(position /
+    // temperature_length)) (Llama 4's). 0: none.
+    double temperature;
+    int32_t temperature_length;
     const double *divisors; // [n_dims / 2] divide the frequencies (Llama 3, LongRoPE); NULL: none
 };
 
 struct rope {
     int32_t n_dims;
     double *frequencies; // [n_dims / 2] radians a position
-    double magnitude;
+    double magnitude, temperature;
+    int32_t temperature_length;
 };
 
 // Errors: STATUS_REFUSE when a parameter is out of range or a frequency comes out so; out of memory.

@@ -78,6 +78,7 @@ RUN_ACTIVATE(run_gelu, ACTIVATION_GELU)
 RUN_ACTIVATE(run_gelu_tanh, ACTIVATION_GELU_TANH)
 RUN_ACTIVATE(run_gelu_half, ACTIVATION_GELU_HALF)
 RUN_ACTIVATE(run_relu_squared, ACTIVATION_RELU_SQUARED)
+RUN_ACTIVATE(run_swiglu_clamped, ACTIVATION_SWIGLU_CLAMPED)
 
 static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
@@ -102,6 +103,11 @@ static void run_scale_sigmoid(const struct row_kernels *kernels, struct rows *ro
 static void run_softmax(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     kernels->softmax(rows->x + offset, n);
+}
+
+static void run_sigmoid(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->sigmoid(rows->x + offset, n);
 }
 
 static void run_rope_adjacent(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
@@ -130,11 +136,13 @@ static const struct call calls[] = {
     {"gelu_tanh", run_gelu_tanh, false},
     {"gelu_half", run_gelu_half, false},
     {"relu_squared", run_relu_squared, false},
+    {"swiglu_clamped", run_swiglu_clamped, false},
     {"add_scaled", run_add_scaled, false},
     {"scale", run_scale, false},
     {"scale_cap", run_scale_cap, false},
     {"scale_sigmoid", run_scale_sigmoid, false},
     {"softmax", run_softmax, false},
+    {"sigmoid", run_sigmoid, false},
     {"rope_adjacent", run_rope_adjacent, true},
     {"rope_halves", run_rope_halves, true},
     {"narrow and widen f16", run_f16, false},
@@ -341,6 +349,8 @@ static double exact_activation(enum activation_kind kind, double x)
         return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
     case ACTIVATION_RELU_SQUARED:
         return x > 0 ? x * x : 0;
+    case ACTIVATION_SWIGLU_CLAMPED:
+        return fmin(x, 7) / (1 + exp(-1.702 * fmin(x, 7)));
     }
     return 0;
 }
@@ -360,6 +370,22 @@ static void activations_are_near_double_arithmetic(void **state)
                 fail_msg("activation %d of %g: %g, exactly %g", kind, (double)x, (double)y, exact);
         }
     }
+}
+
+static void a_clamped_gate_takes_its_factor_from_minus_6_to_8(void **state)
+{
+    static const float gates[] = {-100, -7, -1, 0, 0.5f, 6.9f, 7, 7.1f, 1e30f};
+    static const float ups[] = {-1e30f, -7.1f, -7, -6.9f, -1, 0, 3, 7, 7.1f, 1e30f};
+    struct cpu_kernels plain;
+    cpu_kernels_init(&plain, CPU_PLAIN);
+    for (size_t i = 0; i < sizeof gates / sizeof *gates; i++)
+        for (size_t j = 0; j < sizeof ups / sizeof *ups; j++) {
+            float y;
+            double up = fmax(-7, fmin(7, (double)ups[j]));
+            double exact = exact_activation(ACTIVATION_SWIGLU_CLAMPED, (double)gates[i]) * (up + 1);
+            plain.rows.activate[ACTIVATION_SWIGLU_CLAMPED](&y, &gates[i], &ups[j], 1);
+            assert_true(fabs((double)y - exact) <= 2e-6 * fabs(exact) + 1e-30);
+        }
 }
 
 static void norms_softmax_and_rotations_are_near_double_arithmetic(void **state)
@@ -456,6 +482,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(narrowing_takes_the_nearest_half_and_the_even_one_of_two),
         cmocka_unit_test(exp_and_tanh_are_within_two_units),
         cmocka_unit_test(activations_are_near_double_arithmetic),
+        cmocka_unit_test(a_clamped_gate_takes_its_factor_from_minus_6_to_8),
         cmocka_unit_test(norms_softmax_and_rotations_are_near_double_arithmetic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,25 +71,90 @@ static void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind
         put_made_key(maker, &(struct made_key){.key = key, .kind = kind, .number = number});
 }
 
+// `key` is whole when it begins as the general and the tokenizer's do, else the family's.
 static void add_string(struct maker *maker, const char *key, const char *string)
 {
-    if (!replaced(maker, key))
-        put_made_key(maker, &(struct made_key){.key = key, .kind = GGUF_STRING, .string = string});
+    char whole[128];
+    bool own = strncmp(key, "rope.", 5) == 0;
+    snprintf(whole, sizeof whole, "%s%s%s", own ? maker->base : "", own ? "." : "", key);
+    if (!replaced(maker, whole))
+        put_made_key(maker, &(struct made_key){.key = whole, .kind = GGUF_STRING, .string = string});
 }
+
+#define EXPERT_FAMILIES "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1"
 
 static int32_t expert_width(const struct maker *maker)
 {
-    return is(maker, "mixtral") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
+    return is(maker, "mixtral granitemoe") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
+}
+
+enum {
+    MADE_ROPE_DIMS = 8,
+    MADE_LATENT = 24,
+    MADE_QUERY_LATENT = 20,
+    MADE_HEAD_VALUE = 12
+}; // latent attention
+
+static void add_latent_keys(struct maker *maker)
+{
+    const struct model_recipe *r = &maker->recipe;
+    add_key(maker, "attention.kv_lora_rank", GGUF_U32, MADE_LATENT);
+    if (r->larger)
+        add_key(maker, "attention.q_lora_rank", GGUF_U32, MADE_QUERY_LATENT);
+    add_key(maker, "attention.key_length", GGUF_U32,
+            r->split ? MADE_LATENT + MADE_ROPE_DIMS : maker->head_dim);
+    add_key(maker, "attention.value_length", GGUF_U32, r->split ? MADE_LATENT : MADE_HEAD_VALUE);
+    if (!r->split)
+        return;
+    add_key(maker, "attention.key_length_mla", GGUF_U32, maker->head_dim);
+    add_key(maker, "attention.value_length_mla", GGUF_U32, MADE_HEAD_VALUE);
+}
+
+// How experts are picked in the families that tell.
+static void add_routing_keys(struct maker *maker)
+{
+    const struct model_recipe *r = &maker->recipe;
+    bool sigmoid = is(maker, "glm4moe dots1") || r->larger;
+    add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
+    add_key(maker, "expert_shared_count", GGUF_U32, 2);
+    add_key(maker, "expert_weights_scale", GGUF_F32, sigmoid ? 2.5 : 1.0);
+    add_key(maker, "expert_weights_norm", GGUF_BOOL, sigmoid);
+    add_key(maker, "expert_gating_func", GGUF_U32, sigmoid ? 2 : 1);
+    if (is(maker, "deepseek2") && r->larger) {
+        add_key(maker, "expert_group_count", GGUF_U32, 4);
+        add_key(maker, "expert_group_used_count", GGUF_U32, 2);
+    }
+    if (r->n_beyond)
+        add_key(maker, "nextn_predict_layers", GGUF_U32, r->n_beyond);
+}
+
+static void add_scaling_keys(struct maker *maker)
+{
+    add_string(maker, "rope.scaling.type", "yarn");
+    add_key(maker, "rope.scaling.factor", GGUF_F32, 8.0);
+    add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
+    if (is(maker, "mistral3")) {
+        add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 1.0);
+        add_key(maker, "attention.temperature_scale", GGUF_F32, 0.1);
+    } else if (is(maker, "deepseek2")) {
+        add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 0.0707);
+    }
 }
 
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is(maker, "qwen3 qwen3moe gemma gemma2 gemma3")) {
+    if (is(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss")) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
     }
-    if (is(maker, "gemma2 gemma3 mistral"))
+    if (is(maker, "deepseek2"))
+        add_latent_keys(maker);
+    if (is(maker, "deepseek2 glm4moe dots1"))
+        add_routing_keys(maker);
+    if (is(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
+        add_scaling_keys(maker);
+    if (is(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is(maker, "olmo2") && r->larger))
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
     if (is(maker, "gemma2")) {
         add_key(maker, "attn_logit_softcapping", GGUF_F32, 50.0);
@@ -99,17 +164,19 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
     if (is(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
-    if (is(maker, "granite")) {
+    if (is(maker, "granite granitemoe")) {
         add_key(maker, "attention.scale", GGUF_F32, 0.25);
         add_key(maker, "embedding_scale", GGUF_F32, 3.0);
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
         add_key(maker, "logit_scale", GGUF_F32, 4.0);
     }
-    if (is(maker, "mixtral qwen2moe qwen3moe")) {
+    if (is(maker, "command-r cohere2"))
+        add_key(maker, "logit_scale", GGUF_F32, 0.25);
+    if (is(maker, EXPERT_FAMILIES)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is(maker, "qwen2moe qwen3moe"))
+    if (is(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1"))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
     if (is(maker, "qwen2moe"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
@@ -122,14 +189,17 @@ static void add_keys(struct maker *maker)
     add_string(maker, "general.name", "made for a test");
     add_key(maker, "context_length", GGUF_U32, r->n_context);
     add_key(maker, "embedding_length", GGUF_U32, r->n_embd);
-    add_key(maker, "block_count", GGUF_U32, r->n_layers);
+    add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
     add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
     add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
     if (!is(maker, "gpt2 bloom")) {
-        int32_t n_rope = is(maker, "phi2 stablelm gptneox") ? maker->head_dim / 4 / 2 * 2 : maker->head_dim;
+        int32_t n_rope = is(maker, "phi2 stablelm gptneox") ? maker->head_dim / 4 / 2 * 2
+                         : is(maker, "glm4 glm4moe")        ? maker->head_dim / 2
+                         : is(maker, "deepseek2")           ? MADE_ROPE_DIMS
+                                                            : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
@@ -250,7 +320,7 @@ static void add_norm(struct maker *maker, const char *prefix, const char *name, 
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
-    if (maker->layer_norm)
+    if (maker->layer_norm && !is(maker, "command-r cohere2"))
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
@@ -273,12 +343,47 @@ static void add_head_norms(struct maker *maker, const char *prefix, const char *
     add_tensor(maker, whole, MADE_NORM, (uint64_t)maker->head_dim, (uint64_t)n_heads, 1);
 }
 
+static void add_matrices(struct maker *maker, const char *prefix, const char *name, int32_t n_matrices,
+                         int32_t n_rows, int32_t n_cols)
+{
+    char whole[NAME_BYTES];
+    snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
+    add_tensor(maker, whole, MADE_MATRIX, (uint64_t)n_cols, (uint64_t)n_rows, (uint64_t)n_matrices);
+}
+
+static void add_latent_attention(struct maker *maker, const char *prefix)
+{
+    const struct model_recipe *r = &maker->recipe;
+    int32_t heads = r->n_heads, key = maker->head_dim - MADE_ROPE_DIMS, n_embd = r->n_embd;
+    add_norm(maker, prefix, "attn_norm", n_embd);
+    if (r->larger) {
+        add_matrix(maker, prefix, "attn_q_a", MADE_QUERY_LATENT, n_embd, false);
+        add_norm(maker, prefix, "attn_q_a_norm", MADE_QUERY_LATENT);
+        add_matrix(maker, prefix, "attn_q_b", heads * maker->head_dim, MADE_QUERY_LATENT, false);
+    } else {
+        add_matrix(maker, prefix, "attn_q", heads * maker->head_dim, n_embd, false);
+    }
+    add_matrix(maker, prefix, "attn_kv_a_mqa", MADE_LATENT + MADE_ROPE_DIMS, n_embd, false);
+    add_norm(maker, prefix, "attn_kv_a_norm", MADE_LATENT);
+    if (r->split) {
+        add_matrices(maker, prefix, "attn_k_b", heads, MADE_LATENT, key);
+        add_matrices(maker, prefix, "attn_v_b", heads, MADE_HEAD_VALUE, MADE_LATENT);
+    } else {
+        add_matrix(maker, prefix, "attn_kv_b", heads * (key + MADE_HEAD_VALUE), MADE_LATENT, false);
+    }
+    add_matrix(maker, prefix, "attn_output", n_embd, heads * MADE_HEAD_VALUE, false);
+}
+
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
+    if (is(maker, "deepseek2")) {
+        add_latent_attention(maker, prefix);
+        return;
+    }
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
     bool full_norm = is(maker, "olmo2"),
-         bias = is(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom");
+         bias = is(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe");
     if (!full_norm)
         add_norm(maker, prefix, "attn_norm", r->n_embd);
     if (is(maker, "falcon") && r->larger)
@@ -290,16 +395,19 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_matrix(maker, prefix, "attn_k", kv, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_v", kv, r->n_embd, bias);
     }
-    if (full_norm || is(maker, "qwen3 qwen3moe gemma3")) {
+    if (full_norm || is(maker, "qwen3 qwen3moe gemma3 dots1") || (is(maker, "glm4moe") && r->larger)) {
         add_norm(maker, prefix, "attn_q_norm", full_norm ? q : d);
         add_norm(maker, prefix, "attn_k_norm", full_norm ? kv : d);
     }
-    if (is(maker, "stablelm") && r->larger) {
+    if (is(maker, "stablelm command-r") && r->larger) {
         add_head_norms(maker, prefix, "attn_q_norm", r->n_heads);
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
-    add_matrix(maker, prefix, "attn_output", r->n_embd, q, is(maker, "phi2 gpt2 starcoder2 gptneox bloom"));
-    if (is(maker, "gemma2 gemma3 olmo2"))
+    add_matrix(maker, prefix, "attn_output", r->n_embd, q,
+               is(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
+    if (is(maker, "gpt-oss"))
+        add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
+    if (is(maker, "gemma2 gemma3 olmo2 glm4"))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
 }
 
@@ -315,31 +423,46 @@ static void add_experts(struct maker *maker, const char *prefix)
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
         add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
     }
-    if (!is(maker, "qwen2moe"))
+    if (is(maker, "gpt-oss")) {
+        add_vector(maker, prefix, "ffn_gate_inp.bias", MADE_BIAS, n);
+        for (int i = 0; i < 3; i++) {
+            snprintf(whole, sizeof whole, "%s%s.bias", prefix, names[i]);
+            add_tensor(maker, whole, MADE_BIAS, i == 2 ? n_embd : n_ff, n, 1);
+        }
+    }
+    if (is(maker, "glm4moe dots1") || (is(maker, "deepseek2") && r->larger))
+        add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
+    if (!is(maker, "qwen2moe deepseek2 glm4moe dots1"))
         return;
+    int32_t n_shared = is(maker, "qwen2moe") ? r->n_ff : 2 * expert_width(maker);
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
-    add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
-    add_matrix(maker, prefix, "ffn_gate_shexp", r->n_ff, r->n_embd, false);
-    add_matrix(maker, prefix, "ffn_up_shexp", r->n_ff, r->n_embd, false);
-    add_matrix(maker, prefix, "ffn_down_shexp", r->n_embd, r->n_ff, false);
+    if (is(maker, "qwen2moe"))
+        add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
+    add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
+    add_matrix(maker, prefix, "ffn_up_shexp", n_shared, r->n_embd, false);
+    add_matrix(maker, prefix, "ffn_down_shexp", r->n_embd, n_shared, false);
 }
 
-static void add_mlp(struct maker *maker, const char *prefix)
+static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
-    bool gated = !maker->layer_norm || is(maker, "stablelm"), bias = !gated && !is(maker, "falcon");
-    if (!is(maker, "phi2 falcon olmo2") && !(is(maker, "stablelm") && r->larger))
+    bool gated = !maker->layer_norm || is(maker, "stablelm command-r cohere2");
+    bool bias = !gated && !is(maker, "falcon");
+    if (is(maker, "gpt-oss glm4moe seed_oss"))
+        add_norm(maker, prefix, "post_attention_norm", r->n_embd);
+    else if (!is(maker, "phi2 falcon olmo2 command-r cohere2") && !(is(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
-    if (is(maker, "mixtral qwen2moe qwen3moe")) {
+    bool dense = layer == 0 && is(maker, "deepseek2 glm4moe dots1");
+    if (is(maker, EXPERT_FAMILIES) && !dense) {
         add_experts(maker, prefix);
     } else {
-        bool fused = is(maker, "phi3");
+        bool fused = is(maker, "phi3 glm4");
         if (gated && !fused)
             add_matrix(maker, prefix, "ffn_gate", r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
     }
-    if (is(maker, "gemma2 gemma3 olmo2"))
+    if (is(maker, "gemma2 gemma3 olmo2 glm4"))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 
@@ -361,11 +484,11 @@ static void add_tensors(struct maker *maker)
     add_norm(maker, "", "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is(maker, "phi2"));
-    for (int32_t i = 0; i < r->n_layers; i++) {
+    for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
         add_attention(maker, prefix);
-        add_mlp(maker, prefix);
+        add_mlp(maker, prefix, i);
     }
     if (r->extra_tensor)
         add_tensor(maker, r->extra_tensor, MADE_NORM, (uint64_t)r->n_embd, 1, 1);
@@ -523,14 +646,14 @@ static void fill_recipe(struct maker *maker)
     r->n_ff = either(r->n_ff, 96);
     r->n_vocab = either(r->n_vocab, 320);
     r->n_context = either(r->n_context, 512);
-    r->n_experts = either(r->n_experts, 4);
+    r->n_experts = either(r->n_experts, is(maker, "deepseek2 glm4moe") ? 8 : 4);
     r->n_experts_used = either(r->n_experts_used, 2);
     r->window = either(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is(maker, "gemma gemma2 gemma3");
+    r->tied = r->tied || is(maker, "gemma gemma2 gemma3 command-r cohere2");
     maker->head_dim = either(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is(maker, "mixtral llama3 mistral") ? "llama" : r->family;
-    maker->layer_norm = is(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom");
+    maker->layer_norm = is(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2");
 }
 
 void make_model(const char *path, const struct model_recipe *recipe)

@@ -28,8 +28,12 @@ struct model_recipe {
     int32_t window;                                // sliding window [24] in the families that have one
     float gain;                                    // [2] scales the weights: larger makes sharper logits
     bool tied;                                     // no output matrix of its own
+    int32_t n_beyond;                              // layers for speculation after the others
     bool larger;    // as the family's larger models: Falcon 40B's second norm, StableLM 2 12B's norms of each
-                    // head and parallel residual, Phi-3 128k's rope factors beyond the first 16 positions
+                    // head and parallel residual, Phi-3 128k's rope factors beyond the first 16 positions,
+                    // DeepSeek V3's compressed queries and router, GLM-4.5's and Command R+'s norms of heads,
+                    // Ministral's and gpt-oss's longer context, OLMo 3's windows
+    bool split;     // DeepSeek: what makes keys and values of a latent is cut by head, as newer files have it
     bool tokenizer; // vocabulary of bytes and ChatML marks, and the template
     struct made_key keys[MADE_KEYS_MAX];
     const char *drop_key;    // left out

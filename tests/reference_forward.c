@@ -15,7 +15,10 @@ struct reference {
     bool layer_norm, parallel;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
         logit_cap;
-    int n; // positions
+    int n_rope_original; // context before YaRN; 0: no YaRN
+    double yarn_factor;
+    int n_dense; // first layers without experts
+    int n;       // positions
 };
 
 static void give_up(const char *what)
@@ -149,19 +152,67 @@ static double *copy(const double *x, size_t n)
     return memcpy(zeros(n), x, n * sizeof *x);
 }
 
-static void rotate(const struct reference *r, double *x, int n_heads, double base, const double *divisors)
+static bool is_windowed(const struct reference *r, int layer)
 {
-    bool halves = !is(r, "llama granite");
+    static const struct {
+        const char *family;
+        int pattern; // every so many layers one sees everything
+    } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (is(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
+            return false;
+    return r->window > 0;
+}
+
+static bool is_rotated(const struct reference *r, int layer)
+{
+    return !is(r, "gpt2 bloom") && !(is(r, "smollm3") && layer % 4 == 3) &&
+           !(is(r, "cohere2") && !is_windowed(r, layer));
+}
+
+static double mscale(const struct reference *r, double m)
+{
+    return r->n_rope_original ? 0.1 * m * log(r->yarn_factor) + 1.0 : 1.0;
+}
+
+// YaRN (arXiv:2309.00071, section 3.2): the angle of one position of pair i; gpt-oss's authors don't round
+// the pairs between which it blends.
+static double yarn_frequency(const struct reference *r, int i, double base)
+{
+    double frequency = pow(base, -2.0 * i / r->n_rope), low, high, ramp;
+    if (!r->n_rope_original)
+        return frequency;
+    low = r->n_rope * log(r->n_rope_original / (32.0 * 2.0 * M_PI)) / (2.0 * log(base));
+    high = r->n_rope * log(r->n_rope_original / (2.0 * M_PI)) / (2.0 * log(base));
+    if (!is(r, "gpt-oss")) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, r->n_rope - 1);
+    ramp = fmin(1.0, fmax(0.0, (i - low) / fmax(high - low, 0.001)));
+    return frequency / r->yarn_factor * ramp + frequency * (1.0 - ramp);
+}
+
+// Vectors of `step` items, of which the first n_rope are rotated; `first` of them come before.
+static void rotate(const struct reference *r, double *x, int n_heads, int step, double base,
+                   const double *divisors, bool is_query)
+{
+    bool halves =
+        !is(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
     double original = key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
+    if (r->n_rope_original)
+        size = is(r, "deepseek2 mistral3") ? 1.0 : mscale(r, 1.0);
+    double temperature = is_query ? key(r, "attention.temperature_scale", 0.0) : 0.0;
     for (int p = 0; p < r->n; p++)
-        for (int h = 0; h < n_heads; h++, x += r->head_dim)
+        for (int h = 0; h < n_heads; h++, x += step)
             for (int i = 0; i < r->n_rope / 2; i++) {
-                double angle = p * pow(base, -2.0 * i / r->n_rope) / (divisors ? divisors[i] : 1.0);
+                double angle = p * yarn_frequency(r, i, base) / (divisors ? divisors[i] : 1.0);
                 double *a = halves ? x + i : x + 2 * i, *b = halves ? x + i + r->n_rope / 2 : x + 2 * i + 1,
-                       old = *a;
-                *a = (old * cos(angle) - *b * sin(angle)) * size;
-                *b = (old * sin(angle) + *b * cos(angle)) * size;
+                       old = *a, grown = size * (1.0 + temperature * log(1.0 + floor(p / original)));
+                *a = (old * cos(angle) - *b * sin(angle)) * grown;
+                *b = (old * sin(angle) + *b * cos(angle)) * grown;
             }
 }
 
@@ -170,6 +221,14 @@ static double activate(const struct reference *r, double x)
     if (is(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     return x / (1.0 + exp(-x));
+}
+
+static double activate_gated(const struct reference *r, double gate, double up)
+{
+    if (!is(r, "gpt-oss"))
+        return activate(r, gate) * up;
+    gate = fmin(gate, 7.0);
+    return gate / (1.0 + exp(-1.702 * gate)) * (fmin(7.0, fmax(-7.0, up)) + 1.0);
 }
 
 // Press et al. 2021, arXiv:2108.12409, and its authors' code for other numbers of heads.
@@ -184,34 +243,94 @@ static double alibi_slope(const struct reference *r, int head)
                         : pow(2.0, -4.0 * (2 * (head - power) + 1) / power);
 }
 
-static bool is_windowed(const struct reference *r, int layer)
-{
-    return r->window && !(is(r, "gemma2") && layer % 2 == 1) && !(is(r, "gemma3") && layer % 6 == 5);
-}
+// One head's queries, keys and values, all heads' of a position one after the other.
+struct heads {
+    const double *q, *k, *v;
+    int n_kv, key, value; // key-value heads and dims of a head
+};
 
-// out of one query over the keys it sees.
-static void attend_row(const struct reference *r, int layer, int p, int head, const double *q,
-                       const double *k, const double *v, double *out)
+// out of one query over the keys it sees; a sink is one more logit without a value.
+static void attend_row(const struct reference *r, int layer, int p, int head, const struct heads *heads,
+                       const double *sinks, double *out)
 {
-    int d = r->head_dim, kv_head = head / (r->n_heads / r->n_kv_heads), kv_width = r->n_kv_heads * d;
+    int kv_head = head / (r->n_heads / heads->n_kv);
     int first = is_windowed(r, layer) && p >= r->window ? p - r->window + 1 : 0;
-    double *scores = zeros((size_t)r->n), largest = -INFINITY, sum = 0.0;
+    const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
+    double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
     for (int j = first; j <= p; j++) {
-        const double *key_row = k + (size_t)j * (size_t)kv_width + (size_t)kv_head * (size_t)d;
-        for (int i = 0; i < d; i++)
-            scores[j] += q[i] * key_row[i] * r->attention_scale;
+        const double *k = heads->k + ((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->key;
+        for (int i = 0; i < heads->key; i++)
+            scores[j] += q[i] * k[i] * r->attention_scale;
         if (r->attention_cap > 0.0)
             scores[j] = r->attention_cap * tanh(scores[j] / r->attention_cap);
         scores[j] += alibi_slope(r, head) * (j - p);
         largest = fmax(largest, scores[j]);
     }
+    sum = sinks ? exp(sinks[head] - largest) : 0.0;
     for (int j = first; j <= p; j++)
         sum += scores[j] = exp(scores[j] - largest);
     for (int j = first; j <= p; j++)
-        for (int i = 0; i < d; i++)
-            out[i] +=
-                scores[j] / sum * v[(size_t)j * (size_t)kv_width + (size_t)kv_head * (size_t)d + (size_t)i];
+        for (int i = 0; i < heads->value; i++)
+            out[i] += scores[j] / sum *
+                      heads->v[((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->value +
+                               (size_t)i];
     free(scores);
+}
+
+// The output matrix's product of all heads' results.
+static double *attend(const struct reference *r, int layer, const struct heads *heads)
+{
+    int width = r->n_heads * heads->value;
+    double *all = zeros((size_t)r->n * (size_t)width), *sinks = load(r, layer, "attn_sinks.weight");
+    for (int p = 0; p < r->n; p++)
+        for (int h = 0; h < r->n_heads; h++)
+            attend_row(r, layer, p, h, heads, sinks, all + (size_t)p * (size_t)width + h * heads->value);
+    double *out = multiply(r, layer, "attn_output", all, r->n, width, 0, r->n_embd);
+    free(all);
+    free(sinks);
+    return out;
+}
+
+// Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
+// equations 9 to 19). A head's dims: plain, then rotated.
+static double *latent_attention(const struct reference *r, int layer, const double *x)
+{
+    int n = r->n, rope = r->n_rope, latent = (int)key(r, "attention.kv_lora_rank", 0);
+    int dim = (int)key(r, "attention.key_length_mla", key(r, "attention.key_length", 0)), plain = dim - rope;
+    int value = (int)key(r, "attention.value_length_mla", key(r, "attention.value_length", 0));
+    int query = (int)key(r, "attention.q_lora_rank", 0), n_heads = r->n_heads;
+    double *compressed = query ? multiply(r, layer, "attn_q_a", x, n, r->n_embd, 0, query) : NULL;
+    if (query)
+        normalise(r, layer, "attn_q_a_norm", compressed, n, query);
+    double *q = query ? multiply(r, layer, "attn_q_b", compressed, n, query, 0, n_heads * dim)
+                      : multiply(r, layer, "attn_q", x, n, r->n_embd, 0, n_heads * dim);
+    double *c = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, 0, latent);
+    double *rotated = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, latent, rope);
+    normalise(r, layer, "attn_kv_a_norm", c, n, latent);
+    rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
+    rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
+    double *k = zeros((size_t)(n * n_heads * dim)), *v = zeros((size_t)(n * n_heads * value));
+    double *whole = load(r, layer, "attn_kv_b.weight"), *keys = load(r, layer, "attn_k_b.weight"),
+           *values = load(r, layer, "attn_v_b.weight");
+    for (int p = 0; p < n; p++)
+        for (int h = 0; h < n_heads; h++) {
+            double *k_row = k + (p * n_heads + h) * dim, *v_row = v + (p * n_heads + h) * value;
+            for (int l = 0; l < latent; l++) {
+                double item = c[p * latent + l];
+                for (int i = 0; i < plain; i++)
+                    k_row[i] += item * (whole ? whole[(h * (plain + value) + i) * latent + l]
+                                              : keys[(h * latent + l) * plain + i]);
+                for (int i = 0; i < value; i++)
+                    v_row[i] += item * (whole ? whole[(h * (plain + value) + plain + i) * latent + l]
+                                              : values[(h * value + i) * latent + l]);
+            }
+            memcpy(k_row + plain, rotated + p * rope, (size_t)rope * sizeof *k_row);
+        }
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value});
+    double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return out;
 }
 
 static double *attention(const struct reference *r, int layer, const double *x)
@@ -228,29 +347,22 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
     bool full = is(r, "olmo2");
-    bool each = is(r, "stablelm");
+    bool each = is(r, "stablelm command-r");
     normalise_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
                  each ? r->n_heads : 1);
     normalise_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
                  each ? r->n_kv_heads : 1);
-    if (!is(r, "gpt2 bloom")) {
+    if (is_rotated(r, layer)) {
         double base = is(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
-        rotate(r, q, r->n_heads, base, divisors);
-        rotate(r, k, r->n_kv_heads, base, divisors);
+        rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
+        rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
-    double *heads = zeros((size_t)n * (size_t)q_width);
-    for (int p = 0; p < n; p++)
-        for (int h = 0; h < r->n_heads; h++) {
-            size_t at = (size_t)p * (size_t)q_width + (size_t)h * (size_t)r->head_dim;
-            attend_row(r, layer, p, h, q + at, k, v, heads + at);
-        }
-    double *out = multiply(r, layer, "attn_output", heads, n, q_width, 0, r->n_embd);
+    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim});
     free(fused);
     free(divisors);
     free(q);
     free(k);
     free(v);
-    free(heads);
     return out;
 }
 
@@ -261,11 +373,11 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     char gate_weight[64];
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
-    bool fused = is(r, "phi3"), plain = !gated && !fused;
+    bool fused = is(r, "phi3 glm4"), plain = !gated && !fused;
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
-        u[i] = plain ? activate(r, u[i]) : activate(r, g[i]) * u[i];
+        u[i] = plain ? activate(r, u[i]) : activate_gated(r, g[i], u[i]);
     double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
@@ -279,41 +391,77 @@ static void add_expert(double *out, const double *y, double weight, int n)
         out[i] += weight * y[i];
 }
 
+// The n_used largest of `choice` that are not excluded, by index; each is then excluded.
+static void pick(double *choice, int n, int n_used, int *picked)
+{
+    for (int i = 0; i < n_used; i++) {
+        picked[i] = 0;
+        for (int e = 1; e < n; e++)
+            if (choice[e] > choice[picked[i]])
+                picked[i] = e;
+        choice[picked[i]] = -INFINITY;
+    }
+}
+
+// DeepSeek-V3 (arXiv:2412.19437, section 2.1.2): sigmoids, a bias for the choice alone, experts of the best
+// groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
+static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
+{
+    bool sigmoid = key(r, "expert_gating_func", is(r, "glm4moe") ? 2 : 1) == 2.0;
+    double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
+    int n_groups = (int)key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
+    for (int e = 0; e < r->n_experts; e++)
+        sum += route[e] = sigmoid ? 1.0 / (1.0 + exp(-route[e])) : exp(route[e]);
+    for (int e = 0; e < r->n_experts; e++) {
+        route[e] /= sigmoid ? 1.0 : sum;
+        choice[e] = route[e] + (bias ? bias[e] : 0.0);
+    }
+    for (int g = 0; g < n_groups; g++) {
+        double copy[64];
+        int two[2];
+        memcpy(copy, choice + g * n, (size_t)n * sizeof *copy);
+        pick(copy, n, n > 1 ? 2 : 1, two);
+        ranks[g] = choice[g * n + two[0]] + (sigmoid && n > 1 ? choice[g * n + two[1]] : 0.0);
+    }
+    int n_groups_used = (int)key(r, "expert_group_used_count", n_groups);
+    pick(ranks, n_groups, n_groups_used, groups);
+    for (int e = 0; e < r->n_experts; e++) {
+        bool in = false;
+        for (int g = 0; g < n_groups_used; g++)
+            in = in || groups[g] == e / n;
+        choice[e] = in ? choice[e] : -INFINITY;
+    }
+    pick(choice, r->n_experts, r->n_experts_used, chosen);
+    for (int i = 0; i < r->n_experts_used; i++)
+        used += route[chosen[i]];
+    bool normalised = key(r, "expert_weights_norm", !is(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    for (int e = 0; e < r->n_experts; e++)
+        route[e] *= key(r, "expert_weights_scale", 1.0) / (normalised ? used : 1.0);
+    free(bias);
+}
+
 static double *experts(const struct reference *r, int layer, const double *x)
 {
     double *out = zeros((size_t)r->n * (size_t)r->n_embd),
            *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
     double *shared_gate = load(r, layer, "ffn_gate_inp_shexp.weight");
     for (int p = 0; p < r->n; p++) {
-        double *route = routes + p * r->n_experts, sum = 0.0, used = 0.0;
+        double *route = routes + p * r->n_experts;
         const double *row = x + p * r->n_embd;
         int chosen[64];
-        for (int e = 0; e < r->n_experts; e++)
-            sum += route[e] = exp(route[e]);
-        for (int i = 0; i < r->n_experts_used; i++) {
-            chosen[i] = -1;
-            for (int e = 0; e < r->n_experts; e++) {
-                bool taken = false;
-                for (int j = 0; j < i; j++)
-                    taken = taken || chosen[j] == e;
-                if (!taken && (chosen[i] < 0 || route[e] > route[chosen[i]]))
-                    chosen[i] = e;
-            }
-            used += route[chosen[i]];
-        }
+        choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
             double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, r->n_ff_expert,
                             chosen[i]);
-            add_expert(out + p * r->n_embd, y, route[chosen[i]] / (is(r, "qwen2moe") ? sum : used),
-                       r->n_embd);
+            add_expert(out + p * r->n_embd, y, route[chosen[i]], r->n_embd);
             free(y);
         }
-        if (shared_gate) {
+        if (has(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
-            for (int i = 0; i < r->n_embd; i++)
+            for (int i = 0; i < r->n_embd && shared_gate; i++)
                 gate += shared_gate[i] * row[i];
-            add_expert(out + p * r->n_embd, y, 1.0 / (1.0 + exp(-gate)), r->n_embd);
+            add_expert(out + p * r->n_embd, y, shared_gate ? 1.0 / (1.0 + exp(-gate)) : 1.0, r->n_embd);
             free(y);
         }
     }
@@ -328,15 +476,22 @@ static void run_layer(const struct reference *r, int layer, double *x)
     double *input = copy(x, (size_t)n_items), *before = copy(x, (size_t)n_items);
     normalise(r, layer, has(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
-    double *branch = attention(r, layer, input);
-    normalise(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
+    bool as_post = is(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
+    double *branch = is(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
+    if (!as_post)
+        normalise(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
     memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
-    normalise(r, layer, r->parallel && !has(r, layer, "ffn_norm.weight") ? "attn_norm" : "ffn_norm", input,
-              r->n, r->n_embd);
-    branch = r->n_experts ? experts(r, layer, input)
-                          : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
+    bool shares = r->parallel && !has(r, layer, "ffn_norm.weight");
+    normalise(r, layer,
+              shares    ? "attn_norm"
+              : as_post ? "post_attention_norm"
+                        : "ffn_norm",
+              input, r->n, r->n_embd);
+    branch = r->n_experts && layer >= r->n_dense
+                 ? experts(r, layer, input)
+                 : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
     normalise(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
@@ -355,7 +510,7 @@ static void open_reference(struct reference *r, const char *path)
     if (gguf_text(r->gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
         give_up(error.text);
     snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
-    r->n_layers = (int)key(r, "block_count", 0);
+    r->n_layers = (int)(key(r, "block_count", 0) - key(r, "nextn_predict_layers", 0));
     r->n_embd = (int)key(r, "embedding_length", 0);
     r->n_heads = (int)key(r, "attention.head_count", 1);
     r->n_kv_heads = (int)key(r, "attention.head_count_kv", r->n_heads);
@@ -363,7 +518,9 @@ static void open_reference(struct reference *r, const char *path)
     r->n_rope = (int)key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)key(r, "feed_forward_length", 0);
     r->n_ff_expert = (int)key(r, "expert_feed_forward_length", r->n_ff);
-    r->n_ff_shared = (int)key(r, "expert_shared_feed_forward_length", 0);
+    r->n_ff_shared =
+        (int)key(r, "expert_shared_feed_forward_length", key(r, "expert_shared_count", 0) * r->n_ff_expert);
+    r->n_dense = (int)key(r, "leading_dense_block_count", 0);
     r->n_experts = (int)key(r, "expert_count", 0);
     r->n_experts_used = (int)key(r, "expert_used_count", 0);
     r->window = (int)key(r, "attention.sliding_window", 0);
@@ -372,13 +529,23 @@ static void open_reference(struct reference *r, const char *path)
     if (!r->layer_norm)
         r->epsilon = key(r, "attention.layer_norm_rms_epsilon", 0.0);
     r->n_context = (int)key(r, "context_length", 0);
-    r->parallel = is(r, "phi2 falcon") || key(r, "use_parallel_residual", 0.0) != 0.0 ||
+    r->yarn_factor = key(r, "rope.scaling.factor", 1.0);
+    if (r->yarn_factor > 1.0)
+        r->n_rope_original = (int)key(r, "rope.scaling.original_context_length", 0);
+    r->parallel = is(r, "phi2 falcon command-r cohere2") || key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is(r, "stablelm") && !has(r, 0, "ffn_norm.weight"));
     r->rope_base = key(r, "rope.freq_base", 10000.0);
     r->attention_scale = key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
+    if (is(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
+        double scale = mscale(r, 10.0 * key(r, "rope.scaling.yarn_log_multiplier", 0.0));
+        r->attention_scale =
+            scale * scale / sqrt(key(r, "attention.key_length_mla", key(r, "attention.key_length", 1)));
+    }
     r->residual_scale = key(r, "residual_scale", 1.0);
     r->embedding_scale = key(r, "embedding_scale", is(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
-    r->logit_scale = 1.0 / key(r, "logit_scale", 1.0);
+    r->logit_scale = key(r, "logit_scale", 1.0);
+    if (is(r, "granite granitemoe"))
+        r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = key(r, "final_logit_softcapping", 0.0);
 }

@@ -224,6 +224,8 @@ static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
         {"llama.attention.q_lora_rank", GGUF_U32, 128, 0},
         {"llama.attention.kv_lora_rank", GGUF_U32, 128, 0},
         {"llama.nextn_predict_layers", GGUF_U32, 1, 0},
+        {"llama.expert_group_count", GGUF_U32, 2, 1},
+        {"llama.expert_shared_count", GGUF_U32, 1, 0},
         {"llama.attention.causal", GGUF_BOOL, 0, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -329,6 +329,7 @@ static void destroy(struct backend *base)
         .kv_store = cpu_kv_store, .attend = cpu_attend, .activate = cpu_activate, .add = cpu_add,            \
         .scale = cpu_scale, .gather = cpu_gather, .route = cpu_route,                                        \
         .expert_products = cpu_expert_products, .expert_sum = cpu_expert_sum, .gate_rows = cpu_gate_rows,    \
+        .head_products = cpu_head_products, .copy_columns = cpu_copy_columns,                                \
         .sample = cpu_sample, .write = cpu_write, .read = cpu_read, .end = end                               \
     }
 

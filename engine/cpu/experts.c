@@ -2,6 +2,7 @@
 #include "engine/cpu/state.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ enum status routing_reserve(struct routing *routing, int32_t n_pairs_max, int32_
     routing->weights = calloc(n_pairs, sizeof *routing->weights);
     routing->order = calloc(n_pairs, sizeof *routing->order);
     routing->first = calloc(n_experts + 1, sizeof *routing->first);
-    routing->probabilities = calloc((size_t)n_threads * n_experts, sizeof *routing->probabilities);
+    routing->probabilities = calloc(2 * (size_t)n_threads * n_experts, sizeof *routing->probabilities);
     if (!routing->experts || !routing->weights || !routing->order || !routing->first ||
         !routing->probabilities)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
@@ -40,37 +41,91 @@ struct expert_work {
     struct cpu_backend *backend;
     struct matrix *out;
     const struct matrix *in;
-    bool normalised, x_per_pair;
+    const struct route_parameters *route;
+    bool x_per_pair;
     int32_t begin; // in routing->order
     int32_t n_outputs;
     float *gathered; // rows of gathered_x or gathered_y
     int64_t stride;
 };
 
+// Takes the experts of all but the best groups out of the choice.
+static void keep_groups(float *choice, int32_t n_experts, const struct route_parameters *parameters)
+{
+    int32_t n_groups = parameters->n_groups, n = n_experts / n_groups;
+    float ranks[ROUTE_GROUPS_MAX];
+    for (int32_t group = 0; group < n_groups; group++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (int32_t i = 0; i < n; i++) {
+            float value = choice[group * n + i];
+            second = value > first ? first : value > second ? value : second;
+            first = value > first ? value : first;
+        }
+        ranks[group] = parameters->kind == ROUTE_SIGMOID && n > 1 ? first + second : first;
+    }
+    bool kept[ROUTE_GROUPS_MAX] = {false};
+    for (int32_t place = 0; place < parameters->n_groups_used; place++) {
+        int32_t best = -1;
+        for (int32_t group = 0; group < n_groups; group++)
+            if (!kept[group] && (best < 0 || ranks[group] > ranks[best]))
+                best = group;
+        kept[best] = true;
+    }
+    for (int32_t expert = 0; expert < n_experts; expert++)
+        if (!kept[expert / n])
+            choice[expert] = NAN;
+}
+
+// The expert with the largest choice value, the lowest of equal ones; NaN stands for: taken or not to be had.
+// With nothing else left (the logits were NaNs), the first one not yet among the `n` picked.
+static int32_t pick(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
+{
+    int32_t best = -1;
+    for (int32_t expert = 0; expert < n_experts; expert++)
+        if (!isnan(choice[expert]) && (best < 0 || choice[expert] > choice[best]))
+            best = expert;
+    for (int32_t expert = 0; best < 0; expert++) {
+        int32_t place = 0;
+        while (place < n && picked[place] != expert)
+            place++;
+        best = place == n ? expert : -1;
+    }
+    return best;
+}
+
 static void route_row(void *context, int32_t row, int thread)
 {
     const struct expert_work *work = context;
     struct cpu_backend *backend = work->backend;
     struct routing *routing = &backend->routing;
+    const struct route_parameters *parameters = work->route;
     int32_t n_experts = routing->n_experts;
-    float *probabilities = routing->probabilities + (int64_t)thread * routing->n_experts_max;
+    float *probabilities = routing->probabilities + 2 * (int64_t)thread * routing->n_experts_max;
+    float *choice = probabilities + routing->n_experts_max;
     memcpy(probabilities, matrix_row(work->in, row), (size_t)n_experts * sizeof *probabilities);
-    backend->kernels.rows.softmax(probabilities, n_experts);
+    if (parameters->kind == ROUTE_SIGMOID)
+        backend->kernels.rows.sigmoid(probabilities, n_experts);
+    else
+        backend->kernels.rows.softmax(probabilities, n_experts);
+    memcpy(choice, probabilities, (size_t)n_experts * sizeof *choice);
+    if (parameters->pick_bias)
+        backend->kernels.rows.add_scaled(choice, parameters->pick_bias->items, 1.0f, n_experts);
+    if (parameters->n_groups > 1)
+        keep_groups(choice, n_experts, parameters);
     int32_t *experts = routing->experts + (int64_t)row * routing->n_used;
     float *weights = routing->weights + (int64_t)row * routing->n_used;
-    float sum = 0.0f;
+    float sum = 1e-20f; // of sigmoids that all vanish
     for (int32_t place = 0; place < routing->n_used; place++) {
-        int32_t best = -1; // the lowest of equal ones; with NaNs, whatever was not taken yet
-        for (int32_t expert = 0; expert < n_experts; expert++)
-            if (probabilities[expert] != -1.0f && (best < 0 || probabilities[expert] > probabilities[best]))
-                best = expert;
-        experts[place] = best;
-        weights[place] = probabilities[best];
-        sum += probabilities[best];
-        probabilities[best] = -1.0f;
+        experts[place] = pick(choice, n_experts, experts, place);
+        weights[place] = probabilities[experts[place]];
+        sum += weights[place];
+        choice[experts[place]] = NAN;
     }
-    for (int32_t place = 0; work->normalised && place < routing->n_used; place++)
-        weights[place] /= sum;
+    for (int32_t place = 0; place < routing->n_used; place++) {
+        if (parameters->normalised)
+            weights[place] /= sum;
+        weights[place] *= parameters->scale;
+    }
 }
 
 // Sorts the pairs by expert, rows ascending within one.
@@ -89,19 +144,25 @@ static void routing_sort(struct routing *routing)
     routing->first[0] = 0;
 }
 
-void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows, int32_t n_used,
-               bool normalised)
+void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
+               const struct route_parameters *parameters)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
     struct routing *routing = &backend->routing;
+    int32_t n_used = parameters->n_used, n_groups = parameters->n_groups;
     assert(n_rows <= logits->n_rows_max && n_used > 0 && n_used <= logits->n_cols);
     assert((int64_t)n_rows * n_used <= routing->n_pairs_max && logits->n_cols <= routing->n_experts_max);
+    assert(!parameters->pick_bias || parameters->pick_bias->n_items == logits->n_cols);
+    assert(n_groups <= 1 || (n_groups <= ROUTE_GROUPS_MAX && logits->n_cols % n_groups == 0 &&
+                             parameters->n_groups_used > 0 && parameters->n_groups_used <= n_groups &&
+                             n_used <= logits->n_cols / n_groups * parameters->n_groups_used));
+    (void)n_groups;
     routing->n_rows = n_rows;
     routing->n_used = n_used;
     routing->n_experts = logits->n_cols;
-    struct expert_work work = {.backend = backend, .in = logits, .normalised = normalised};
+    struct expert_work work = {.backend = backend, .in = logits, .route = parameters};
     spread_rows(backend, n_rows, (int64_t)(8 + n_used) * logits->n_cols, route_row, &work);
     routing_sort(routing);
 }

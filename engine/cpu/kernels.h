@@ -20,7 +20,7 @@
 
 enum cpu_level { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
 
-enum { ACTIVATION_COUNT = 5 }; // of enum activation_kind
+enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
 
 // Kernels on one row or vector. n need not be a multiple of anything, nor pointers aligned. NaN bits are not
 // specified.
@@ -30,13 +30,15 @@ struct row_kernels {
     // out = (x - mean) / sqrt(variance + epsilon) * weight + bias (bias may be NULL); out may be x
     void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n,
                        float epsilon);
-    // out = activation(gate) * up; up may be NULL; out may be gate or up
+    // out = activation(gate) * up; up may be NULL; out may be gate or up (enum activation_kind says what
+    // differs)
     void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
     void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
     void (*scale_cap)(float *x, int32_t n, float scale,
                       float cap);                           // x *= scale; cap: x = cap * tanh(x / cap)
     void (*scale_sigmoid)(float *x, int32_t n, float gate); // x *= 1 / (1 + exp(-gate))
     void (*softmax)(float *x, int32_t n);
+    void (*sigmoid)(float *x, int32_t n);
     // Rotates n_heads vectors in place; cos_sin holds n_dims / 2 pairs (cos, sin).
     void (*rope_adjacent)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);

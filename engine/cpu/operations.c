@@ -40,6 +40,7 @@ struct row_work {
     const struct weight *weight, *bias;
     float scale, cap;
     int32_t n_heads, head_dim, n_dims, layer;
+    struct head_columns from, to;
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*activate)(float *out, const float *gate, const float *up, int32_t n);
@@ -232,6 +233,51 @@ void cpu_products(struct backend *base, const struct product *products, int n, c
     prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items, x->stride, n_rows,
                  x->n_cols, forms);
     product_run(&backend->kernels.products, backend->pool, tasks, n, &backend->prepared);
+}
+
+void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                       const struct weight *weight, const struct matrix *x, struct head_columns from,
+                       int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed || n_rows == 0)
+        return;
+    assert(weight->role == WEIGHT_PRODUCT && n_rows <= x->n_rows_max && n_rows <= y->n_rows_max);
+    for (int32_t head = 0; head < weight->n_packed; head++) {
+        const struct packed *matrix = weight->packed[head];
+        struct packed_shape shape = packed_shape(matrix);
+        int32_t x_first = from.first + head * from.step, y_first = to.first + head * to.step;
+        assert(x_first + shape.n_inputs <= x->n_cols && y_first + shape.n_outputs <= y->n_cols);
+        struct product_task task = {matrix, NULL, y->items + y_first, y->stride};
+        prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items + x_first,
+                     x->stride, n_rows, shape.n_inputs, packed_form(matrix));
+        product_run(&backend->kernels.products, backend->pool, &task, 1, &backend->prepared);
+    }
+}
+
+static void copy_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const float *from = matrix_row(work->in, row) + work->from.first;
+    float *to = matrix_row(work->out, row) + work->to.first;
+    for (int32_t head = 0; head < work->n_heads; head++, from += work->from.step, to += work->to.step)
+        memcpy(to, from, (size_t)work->n_dims * sizeof *to);
+}
+
+void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
+                      const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                      int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max);
+    assert(from.first + (int64_t)(n_heads - 1) * from.step + n <= in->n_cols &&
+           to.first + (int64_t)(n_heads - 1) * to.step + n <= out->n_cols);
+    struct row_work work = {.backend = backend, .out = out, .in = in, .n_heads = n_heads, .n_dims = n};
+    work.from = from;
+    work.to = to;
+    spread_rows(backend, n_rows, (int64_t)n_heads * n, copy_row, &work);
 }
 
 // --- Rotation, pages, attention ---

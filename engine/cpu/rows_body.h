@@ -143,6 +143,30 @@ ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
 ACTIVATE(activate_gelu_half, gelu_half)
 
+static inline struct lanes not_above(struct lanes x, struct lanes most)
+{
+    return lanes_if_less(most, x, most, x);
+}
+
+// enum activation_kind says what it is. A NaN stays one.
+static inline struct lanes swiglu_clamped(struct lanes gate, struct lanes up)
+{
+    const struct lanes limit = lanes_set(7.0f);
+    struct lanes g = not_above(gate, limit), u = not_above(up, limit);
+    u = lanes_if_less(u, lanes_set(-7.0f), lanes_set(-7.0f), u);
+    struct lanes swish = lanes_multiply(g, lanes_sigmoid(lanes_multiply(lanes_set(1.702f), g)));
+    return lanes_multiply(swish, lanes_add(u, lanes_set(1.0f)));
+}
+
+static void activate_swiglu_clamped(float *out, const float *gate, const float *up, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes u = up ? load_some(up + i, count) : lanes_set(0.0f);
+        store_some(out + i, swiglu_clamped(load_some(gate + i, count), u), count);
+    }
+}
+
 static void add_scaled(float *x, const float *y, float scale, int32_t n)
 {
     const struct lanes scales = lanes_set(scale);
@@ -172,6 +196,14 @@ static void scale_sigmoid(float *x, int32_t n, float gate)
     for (int32_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? n - i : LANES;
         store_some(x + i, lanes_multiply(load_some(x + i, count), factor), count);
+    }
+}
+
+static void sigmoid(float *x, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, lanes_sigmoid(load_some(x + i, count)), count);
     }
 }
 
@@ -263,11 +295,13 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_GELU] = activate_gelu,
                      [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
-                     [ACTIVATION_GELU_HALF] = activate_gelu_half},
+                     [ACTIVATION_GELU_HALF] = activate_gelu_half,
+                     [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped},
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,
         .softmax = softmax,
+        .sigmoid = sigmoid,
         .rope_adjacent = rope_adjacent,
         .rope_halves = rope_halves,
         .widen_f16 = widen_f16,

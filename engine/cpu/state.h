@@ -32,7 +32,7 @@ struct routing {
     float *weights;       // [n_pairs]
     int32_t *order;       // [n_pairs] pairs sorted by expert
     int32_t *first;       // [n_experts + 1] each expert's first place in `order`
-    float *probabilities; // [n_threads, n_experts_max]
+    float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
 };
 
@@ -100,6 +100,12 @@ void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int
 void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                       const struct weight *weight, const struct matrix *x, struct head_columns from,
+                       int32_t n_rows);
+void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
+                      const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                      int32_t n_rows);
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
@@ -108,8 +114,8 @@ void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
 enum status routing_reserve(struct routing *routing, int32_t n_pairs_max, int32_t n_experts_max,
                             int n_threads, struct error *error) WARN_UNUSED;
 void routing_finish(struct routing *routing);
-void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows, int32_t n_used,
-               bool normalised);
+void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
+               const struct route_parameters *parameters);
 void cpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                          int32_t n_rows, bool x_per_pair);
 void cpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows);

@@ -1,0 +1,151 @@
+// Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): keys and values of all heads are made of one
+// latent vector a position, and only that and one rotated key are kept. Instead of making a head's keys k = K
+// c of the latent c, its query is put in the latent's terms: q . K c = (K^T q) . c; and what attention sums
+// are latents, of which the head's value matrix V makes its output afterwards. So to attention this is one
+// key-value head whose key is [rotated dims, latent] and whose value is the latent.
+#include "engine/forward_parts.h"
+#include "engine/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// --- Loading ---
+
+// Of both parts of every head the tensor in the form that a product takes: K^T [latent_key_dim inputs,
+// latent_dim outputs], V [latent_dim inputs, latent_value_dim outputs].
+struct split {
+    const struct tensor *whole;
+    int64_t n_heads, latent, key, value;
+};
+
+static const char *whole_row(const struct split *split, int64_t head, int64_t row)
+{
+    uint64_t index = (uint64_t)(head * (split->key + split->value) + row);
+    return (const char *)split->whole->data + index * tensor_row_bytes(split->whole);
+}
+
+// A row of K is a column of K^T, so blocks along the row come apart: the items are widened. F16 holds what a
+// plain type of two bytes or a quantised one had, of these within half a unit in its last place.
+static void put_keys(const struct split *split, enum tensor_type type, float *row, char *out)
+{
+    size_t item = tensor_traits(type)->block_bytes;
+    for (int64_t head = 0; head < split->n_heads; head++)
+        for (int64_t k = 0; k < split->key; k++) {
+            const char *from = whole_row(split, head, k);
+            bool plain = split->whole->type == type;
+            tensor_traits(split->whole->type)->dequantise(from, row, (uint64_t)split->latent);
+            for (int64_t c = 0; c < split->latent; c++) {
+                char *to = out + (size_t)((head * split->latent + c) * split->key + k) * item;
+                _Float16 half = (_Float16)row[c];
+                memcpy(to, plain ? from + (size_t)c * item : (const char *)&half, item);
+            }
+        }
+}
+
+static void put_values(const struct split *split, char *out)
+{
+    size_t row_bytes = tensor_row_bytes(split->whole);
+    for (int64_t head = 0; head < split->n_heads; head++)
+        for (int64_t v = 0; v < split->value; v++, out += row_bytes)
+            memcpy(out, whole_row(split, head, split->key + v), row_bytes);
+}
+
+static enum status create_part(struct forward *forward, const struct tensor *whole, enum tensor_type type,
+                               const int64_t dims[3], const void *data, struct weight **weight,
+                               struct error *error)
+{
+    struct tensor part = {.name = whole->name, .type = type, .n_dims = 3, .data = data};
+    for (int i = 0; i < 3; i++)
+        part.dims[i] = (uint64_t)dims[i];
+    part.dims[3] = 1;
+    part.size_bytes = tensor_row_bytes(&part) * tensor_n_rows(&part);
+    enum status status =
+        forward->backend->impl->weight_create(forward->backend, &part, WEIGHT_PRODUCT, weight, error);
+    return status == STATUS_OK ? status
+                               : error_prefix(error, "tensor %.*s", (int)whole->name.size, whole->name.data);
+}
+
+enum status latent_split(struct forward *forward, int32_t index, struct error *error)
+{
+    const struct model_shape *shape = &forward->model->shape;
+    const struct tensor *whole = &forward->model->layers[index].attn_kv_b;
+    struct forward_layer *layer = &forward->layers[index];
+    if (!whole->data)
+        return STATUS_OK;
+    struct split split = {whole, shape->n_heads, shape->latent_dim, shape->latent_key_dim,
+                          shape->latent_value_dim};
+    bool plain = tensor_traits(whole->type)->block_items == 1;
+    enum tensor_type key_type = plain ? whole->type : TENSOR_F16;
+    size_t n_keys = (size_t)(split.n_heads * split.key * split.latent);
+    size_t n_value_rows = (size_t)(split.n_heads * split.value);
+    char *keys = malloc(n_keys * tensor_traits(key_type)->block_bytes);
+    char *values = malloc(n_value_rows * tensor_row_bytes(whole));
+    float *row = malloc((size_t)split.latent * sizeof *row);
+    enum status status = STATUS_OK;
+    if (!keys || !values || !row)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the parts of %.*s",
+                           (int)whole->name.size, whole->name.data);
+    if (status == STATUS_OK)
+        status = gguf_load(forward->model->gguf, whole, error);
+    if (status == STATUS_OK) {
+        put_keys(&split, key_type, row, keys);
+        put_values(&split, values);
+        gguf_release(forward->model->gguf, whole);
+        status = create_part(forward, whole, key_type, (int64_t[3]){split.key, split.latent, split.n_heads},
+                             keys, &layer->attn_k_b, error);
+    }
+    if (status == STATUS_OK)
+        status =
+            create_part(forward, whole, whole->type, (int64_t[3]){split.latent, split.value, split.n_heads},
+                        values, &layer->attn_v_b, error);
+    free(keys);
+    free(values);
+    free(row);
+    return status;
+}
+
+// --- A step ---
+
+static void normalise(const struct pass *pass, struct matrix *x, const struct weight *weight)
+{
+    struct norm_parameters parameters = {
+        .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = 1};
+    pass->impl->norm(pass->backend, x, x, pass->n_rows, &parameters);
+}
+
+void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_shape *shape = pass->shape;
+    int32_t n_rope = shape->n_rope_dims, key = shape->latent_key_dim, n_heads = shape->n_heads;
+    bool compressed = layer->attn_q_a != NULL;
+    struct product products[] = {
+        {m->v, layer->attn_kv_a_latent, NULL},
+        {m->latent_rope, layer->attn_kv_a_rope, NULL},
+        {compressed ? m->query_latent : m->head_queries, compressed ? layer->attn_q_a : layer->attn_q, NULL}};
+    pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
+    if (compressed) {
+        struct product queries = {m->head_queries, layer->attn_q_b, NULL};
+        normalise(pass, m->query_latent, layer->attn_q_a_norm);
+        pass->impl->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
+    }
+    normalise(pass, m->v, layer->attn_kv_a_norm);
+    struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
+    struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
+    pass->impl->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
+    pass->impl->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim, pass->n_rows);
+    pass->impl->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
+                             pass->n_rows);
+    pass->impl->head_products(pass->backend, m->q, latent, layer->attn_k_b, m->head_queries, plain,
+                              pass->n_rows);
+}
+
+struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer)
+{
+    const struct model_shape *shape = pass->shape;
+    struct matrix *values = pass->forward->matrices.head_values;
+    pass->impl->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
+                              layer->attn_v_b, pass->heads, (struct head_columns){0, shape->latent_dim},
+                              pass->n_rows);
+    return values;
+}
