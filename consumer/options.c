@@ -101,7 +101,7 @@ static const struct option options[] = {
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
-    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "add bos/eos and read control tokens in the text"},
+    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "control tokens that stand in the text are read as such"},
     {"type", 0, TEXT_VALUE, QUANTIZE, AT(type), 0, 0, "TYPE", "tensor type of the matrices"},
     {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE", "quantise the weights while they are loaded: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(bos), 0, 0, "TEXT", "bos_token (the model's)"},

@@ -5,6 +5,7 @@ import re
 import signal
 import sqlite3
 
+import tiny_model
 from session import case, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -325,6 +326,8 @@ def options_of_the_model_can_be_seen_before_work(test):
     assert told["family"] == "llama" and told["context"] == 256 and told["template"] == "yes", told
     ids = test.run("tokenize", "tiny.gguf", stdin='{"text": "the winter"}\n{"text": ""}\n').out.splitlines()
     assert len(json.loads(ids[0])) > 0 and json.loads(ids[1]) == [], ids
+    special = test.run("tokenize", "tiny.gguf", "--special", stdin='{"text": "<|im_start|>the winter"}\n').out
+    assert json.loads(special) == [tiny_model.TOKENS.index("<|im_start|>")] + json.loads(ids[0]), special
     prompt = test.run("template", "tiny.gguf", stdin='{"messages": [{"role": "user", "content": "hi"}],'
                                                      ' "add_generation_prompt": true}').out
     assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", prompt
