@@ -44,7 +44,7 @@ static uint64_t page_memory(const struct batch_limits *batch, const struct model
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
                           const struct limits_wanted *wanted, struct error *error)
 {
-    *plan = (struct limits_plan){.weight_bytes = model_weight_bytes(model)};
+    *plan = (struct limits_plan){.weight_bytes = model_held_bytes(model)};
     struct batch_limits *batch = &plan->batch;
     set_counts(batch, wanted);
     plan->forward = (struct forward_limits){.n_rows_max = batch->n_rows_max,

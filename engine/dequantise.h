@@ -1,6 +1,6 @@
 // The tensor types' plain-C dequantisers: the reference that every fast kernel is tested against. Each widens
 // `n_items` consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. Layouts
-// and arithmetic: dequantise.c. No allocation; any thread.
+// and arithmetic: dequantise.c, and dequantise_codebook.c for the last nine. No allocation; any thread.
 #pragma once
 
 #include <stddef.h>
@@ -23,6 +23,15 @@ void dequantise_q6_k(const void *blocks, float *items, size_t n_items);
 void dequantise_iq4_nl(const void *blocks, float *items, size_t n_items);
 void dequantise_iq4_xs(const void *blocks, float *items, size_t n_items);
 void dequantise_mxfp4(const void *blocks, float *items, size_t n_items);
+void dequantise_iq2_xxs(const void *blocks, float *items, size_t n_items);
+void dequantise_iq2_xs(const void *blocks, float *items, size_t n_items);
+void dequantise_iq2_s(const void *blocks, float *items, size_t n_items);
+void dequantise_iq3_xxs(const void *blocks, float *items, size_t n_items);
+void dequantise_iq3_s(const void *blocks, float *items, size_t n_items);
+void dequantise_iq1_s(const void *blocks, float *items, size_t n_items);
+void dequantise_iq1_m(const void *blocks, float *items, size_t n_items);
+void dequantise_tq1_0(const void *blocks, float *items, size_t n_items);
+void dequantise_tq2_0(const void *blocks, float *items, size_t n_items);
 
 // IEEE 754 binary16, exactly.
 static inline float half_to_float(uint16_t half)

@@ -103,6 +103,7 @@ enum status model_open_taking(struct model **model, struct gguf *gguf, struct er
 void model_close(struct model *model);
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)
 uint64_t model_n_parameters(const struct model *model);
 // Hash over shape, key-values and samples of the weights: two files with the same fingerprint give the same results.
 uint64_t model_fingerprint(const struct model *model);

@@ -1,5 +1,5 @@
 // Tensor types of model files and a tensor's description. A block of a quantised type holds `block_items`
-// consecutive items of one row in `block_bytes` bytes; layouts: engine/dequantise.c.
+// consecutive items of one row in `block_bytes` bytes; layouts: engine/dequantise.c and dequantise_codebook.c.
 #pragma once
 
 #include "schemas/text.h"
@@ -15,7 +15,8 @@ enum tensor_type { // numbers as GGUF writes them
     TENSOR_IQ1_S = 19, TENSOR_IQ4_NL = 20, TENSOR_IQ3_S = 21, TENSOR_IQ2_S = 22, TENSOR_IQ4_XS = 23,
     TENSOR_I8 = 24, TENSOR_I16 = 25, TENSOR_I32 = 26, TENSOR_I64 = 27, TENSOR_F64 = 28, TENSOR_IQ1_M = 29,
     TENSOR_BF16 = 30, TENSOR_TQ1_0 = 34, TENSOR_TQ2_0 = 35, TENSOR_MXFP4 = 39,
-    TENSOR_TYPE_COUNT = 40,
+    TENSOR_NVFP4 = 40,
+    TENSOR_TYPE_COUNT = 41,
 };
 
 struct tensor_traits {
@@ -41,6 +42,10 @@ struct tensor {
     const void *data; // in the file's mapping
     uint64_t size_bytes;
 };
+
+// The type in which a backend holds a matrix of this type for its products: the same, or F16 for the types that have
+// no kernels. Their items are then widened and rounded once to binary16, 2 bytes each, when the model is loaded.
+enum tensor_type tensor_held_type(enum tensor_type type);
 
 uint64_t tensor_row_bytes(const struct tensor *tensor);
 uint64_t tensor_n_rows(const struct tensor *tensor); // product of dims[1..]

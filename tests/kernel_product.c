@@ -1,6 +1,7 @@
 // The product kernels: plain C against exact arithmetic, every fast version against plain C byte for byte.
 // `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
 #include "engine/cpu/packed.h"
+#include "engine/quantise.h"
 #include "tests/product_bench.h"
 #include "tests/product_data.h"
 
@@ -345,6 +346,44 @@ static void packed_weight_is_at_most_a_twentieth_larger_than_the_file_s(void **u
     }
 }
 
+// Of types without kernels the product is that of the tensor whose items are the type's, rounded to halves.
+static void type_without_kernels_is_computed_as_halves(void **unused)
+{
+    enum { OUTPUTS = 19, INPUTS = 512 };
+    static const enum tensor_type types[] = {TENSOR_IQ1_S,   TENSOR_IQ1_M, TENSOR_IQ2_XXS, TENSOR_IQ2_XS, TENSOR_IQ2_S,
+                                             TENSOR_IQ3_XXS, TENSOR_IQ3_S, TENSOR_TQ1_0,   TENSOR_TQ2_0};
+    uint64_t state = 11;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        assert_int_equal(tensor_held_type(types[t]), TENSOR_F16);
+        struct tensor tensor = {.type = types[t], .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}};
+        uint8_t blocks[OUTPUTS * 2 * 110];
+        for (size_t i = 0; i < sizeof blocks; i++)
+            blocks[i] = (uint8_t)(random_bits(&state) & 0x3F); // no half in it is beyond 2
+        tensor.data = blocks;
+        tensor.size_bytes = OUTPUTS * tensor_row_bytes(&tensor);
+        static float items[OUTPUTS * INPUTS];
+        static uint16_t halves[OUTPUTS * INPUTS];
+        tensor_traits(types[t])->dequantise(blocks, items, OUTPUTS * INPUTS);
+        for (int i = 0; i < OUTPUTS * INPUTS; i++)
+            halves[i] = float_to_half(items[i]);
+        struct tensor rounded = {.type = TENSOR_F16, .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}, .data = halves};
+        rounded.size_bytes = sizeof halves;
+        struct packed *a = pack(&tensor), *b = pack(&rounded);
+        float *x = x_create(INPUTS, X_RANDOM, &state);
+        struct prepared prepared = prepare(&levels[0], x, 3, INPUTS, PRODUCT_FLOATS);
+        float y[2][3 * OUTPUTS];
+        assert_int_equal(packed_bytes(a), packed_bytes(b));
+        struct product_task task_a = {a, NULL, y[0], OUTPUTS}, task_b = {b, NULL, y[1], OUTPUTS};
+        product_run(&levels[0].kernels, pool, &task_a, 1, &prepared);
+        product_run(&levels[0].kernels, pool, &task_b, 1, &prepared);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        prepared_finish(&prepared);
+        packed_destroy(a);
+        packed_destroy(b);
+        free(x);
+    }
+}
+
 static void type_without_arithmetic_is_refused_by_name(void **unused)
 {
     struct tensor tensor = {
@@ -389,6 +428,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(row_does_not_depend_on_the_other_rows_or_the_threads),
         cmocka_unit_test(group_of_products_is_each_product_by_itself),
         cmocka_unit_test(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s),
+        cmocka_unit_test(type_without_kernels_is_computed_as_halves),
         cmocka_unit_test(type_without_arithmetic_is_refused_by_name),
         cmocka_unit_test(row_that_is_no_whole_number_of_blocks_is_refused),
     };

@@ -2,6 +2,7 @@
 // floats that the format defines for those items: bit for bit.
 #include "engine/dequantise.h"
 #include "engine/tensor.h"
+#include "schemas/hash.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -282,12 +283,54 @@ static void packed_blocks_widen_to_the_format_s_floats(void **state)
     }
 }
 
+// Types of codebooks: what the reference (ggml's dequantize_row_*) makes of GOLDEN_BLOCKS blocks of random bytes, as a
+// hash of its floats. `half_byte` is the byte with the upper exponent bits of d: d stays finite.
+enum { GOLDEN_BLOCKS = 1000 };
+
+static const struct {
+    enum tensor_type type;
+    int half_byte;
+    uint64_t hash;
+} golden[] = {
+    {TENSOR_IQ2_XXS, 1, 0xe9b40b1fd8c06d19},
+    {TENSOR_IQ2_XS, 1, 0x4d3190ddecf13a6a},
+    {TENSOR_IQ2_S, 1, 0x0a711d18e01d9832},
+    {TENSOR_IQ3_XXS, 1, 0x88487fb83987e6c3},
+    {TENSOR_IQ3_S, 1, 0xa49e01d346216bb4},
+    {TENSOR_IQ1_S, 1, 0x8a506be46bf8a6bd},
+    {TENSOR_IQ1_M, 55, 0xb485ccfbbb0ed841},
+    {TENSOR_TQ1_0, 53, 0xbba9f6d73816d013},
+    {TENSOR_TQ2_0, 65, 0x83593bce2f1c15b6},
+};
+
+static void random_blocks_widen_to_what_the_reference_gives(void **state)
+{
+    for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
+        const struct tensor_traits *traits = tensor_traits(golden[g].type);
+        uint64_t hash = 0;
+        random_state = 1;
+        for (int n = 0; n < GOLDEN_BLOCKS; n++) {
+            uint8_t block[BLOCK_BYTES_MAX];
+            float items[ITEMS_MAX];
+            for (uint32_t i = 0; i < traits->block_bytes; i++)
+                block[i] = (uint8_t)random_below(256);
+            block[golden[g].half_byte] &= 0xBF;
+            traits->dequantise(block, items, ITEMS_MAX);
+            hash = hash_bytes(items, sizeof items, hash);
+        }
+        if (hash != golden[g].hash)
+            fail_msg("%s: other floats than the reference's, hash %016llx", traits->name, (unsigned long long)hash);
+    }
+}
+
 static void every_dequantiser_is_tested_here(void **state)
 {
     for (uint32_t type = 0; type < TENSOR_TYPE_COUNT; type++) {
         bool packed = type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
         for (size_t p = 0; p < sizeof packers / sizeof *packers; p++)
             packed |= packers[p].type == type;
+        for (size_t g = 0; g < sizeof golden / sizeof *golden; g++)
+            packed |= golden[g].type == type;
         if (tensor_traits(type)->dequantise && !packed)
             fail_msg("%s has a dequantiser and no test", tensor_traits(type)->name);
     }
@@ -344,6 +387,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_blocks_widen_to_the_format_s_floats),
+        cmocka_unit_test(random_blocks_widen_to_what_the_reference_gives),
         cmocka_unit_test(every_dequantiser_is_tested_here),
         cmocka_unit_test(every_half_widens_exactly),
         cmocka_unit_test(floats_and_bfloats_widen_from_unaligned_bytes),

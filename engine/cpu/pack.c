@@ -3,6 +3,7 @@
 #include "engine/cpu/packed.h"
 
 #include "engine/dequantise.h"
+#include "engine/quantise.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -173,6 +174,7 @@ struct packing {
     pack_function *pack; // NULL: rows go through dequantise
 };
 
+// As pack_f16, of what the rows widen to: for types that are held as halves.
 static void widen_panel(const struct packing *packing, const uint8_t *const rows[PANEL_OUTPUTS],
                         uint8_t *quants)
 {
@@ -185,8 +187,10 @@ static void widen_panel(const struct packing *packing, const uint8_t *const rows
             int32_t n = n_inputs - first < ITEMS ? n_inputs - first : ITEMS;
             packing->traits->dequantise(blocks, items, (size_t)n);
             blocks += (size_t)n / packing->traits->block_items * packing->traits->block_bytes;
-            for (int32_t i = 0; i < n; i++)
-                memcpy(quants + (size_t)(first + i) * 64 + 4 * o, &items[i], 4);
+            for (int32_t i = 0; i < n; i++) {
+                uint16_t half = float_to_half(items[i]);
+                memcpy(quants + (size_t)(first + i) * 32 + 2 * o, &half, 2);
+            }
         }
     }
 }
@@ -213,7 +217,7 @@ static enum status shape_check(const struct tensor *tensor, const struct tensor_
     if (!traits->name)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: unknown type %d",
                          (int)tensor->name.size, tensor->name.data, (int)tensor->type);
-    if (!packers[tensor->type] && !traits->dequantise)
+    if (!packers[tensor_held_type(tensor->type)])
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %.*s: no arithmetic for type %s",
                          (int)tensor->name.size, tensor->name.data, traits->name);
     if (n_outputs < 1 || n_outputs > INT32_MAX - PANEL_OUTPUTS || n_inputs < 1 ||
@@ -240,7 +244,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
     enum status status = shape_check(tensor, traits, error);
     if (status != STATUS_OK)
         return status;
-    enum tensor_type type = packers[tensor->type] ? tensor->type : TENSOR_F32;
+    enum tensor_type type = tensor_held_type(tensor->type);
     struct packed_format format = packed_format(type);
     struct packed *packed = calloc(1, sizeof *packed);
     if (packed) {
@@ -259,7 +263,8 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
                          (int)tensor->name.size, tensor->name.data);
     }
-    struct packing packing = {packed, traits, tensor->data, tensor_row_bytes(tensor), packers[tensor->type]};
+    struct packing packing = {packed, traits, tensor->data, tensor_row_bytes(tensor),
+                              type == tensor->type ? packers[type] : NULL};
     pool_run(pool, packed->n_panels, pack_panel, &packing);
     *out = packed;
     return STATUS_OK;

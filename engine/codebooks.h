@@ -1,0 +1,20 @@
+// The codebooks of the IQ tensor types: what a stored index stands for. They were found by their author's search
+// over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits. Facts of the
+// format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend, the last item
+// counting most.
+//
+//            entries  items, bits each   an item's value
+//   IQ2_*    256..    8 of 2             8, 25, 43
+//   IQ1_*    2048     8 of 2             -1, 0, 1
+//   IQ3_XXS  256      4 of 3             4, 12, 20, 28, 36, 44, 52, 62
+//   IQ3_S    512      4 of 3             1, 3, 5, .. 15
+#pragma once
+
+#include <stdint.h>
+
+extern const uint16_t codebook_iq2_xxs[256];
+extern const uint16_t codebook_iq2_xs[512];
+extern const uint16_t codebook_iq2_s[1024];
+extern const uint16_t codebook_iq1[2048]; // IQ1_S and IQ1_M
+extern const uint16_t codebook_iq3_xxs[256];
+extern const uint16_t codebook_iq3_s[512];
