@@ -156,6 +156,8 @@ static enum status configure(struct database *database, enum store_mode mode, st
         status = database_execute(database, "PRAGMA cache_size = -65536", error);
     if (status == STATUS_OK && mode != STORE_READ_ONLY)
         status = database_execute(database, "PRAGMA journal_size_limit = 67108864", error); // of the log, once its pages are in the file
+    if (status == STATUS_OK) // 32 MB: pages that many commits write are copied to the file once
+        status = database_execute(database, "PRAGMA wal_autocheckpoint = 8192", error);
     return status;
 }
 
