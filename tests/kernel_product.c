@@ -1,5 +1,6 @@
 // The product kernels: plain C against exact arithmetic, every fast version against plain C byte for byte.
 // `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
+#include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
 #include "engine/quantise.h"
 #include "tests/product_bench.h"
@@ -51,11 +52,13 @@ static float *x_create(int32_t n_inputs, enum x_fill fill, uint64_t *state)
     return x;
 }
 
+static struct memory_stack memory; // the weights of one test
+
 static struct packed *pack(const struct tensor *tensor)
 {
     struct packed *packed;
     struct error error = {0};
-    assert_int_equal(packed_create(&packed, tensor, pool, &error), STATUS_OK);
+    assert_int_equal(packed_create(&packed, tensor, &memory, pool, &error), STATUS_OK);
     return packed;
 }
 
@@ -390,7 +393,7 @@ static void type_without_arithmetic_is_refused_by_name(void **unused)
         .name = TEXT("blk.0.attn_q.weight"), .type = TENSOR_I64, .n_dims = 2, .dims = {32, 32, 1, 1}};
     struct packed *packed;
     struct error error = {0};
-    assert_int_equal(packed_create(&packed, &tensor, pool, &error), STATUS_REFUSE);
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_UNKNOWN_TYPE);
     assert_string_equal(error.text, "tensor blk.0.attn_q.weight: no arithmetic for type I64");
     assert_null(packed);
@@ -403,11 +406,37 @@ static void row_that_is_no_whole_number_of_blocks_is_refused(void **unused)
         .name = TEXT("w"), .type = TENSOR_Q6_K, .n_dims = 2, .dims = {257, 2, 1, 1}, .data = zeros};
     struct packed *packed;
     struct error error = {0};
-    assert_int_equal(packed_create(&packed, &tensor, pool, &error), STATUS_REFUSE);
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_MODEL_FILE);
     tensor.dims[0] = 512;
-    assert_int_equal(packed_create(&packed, &tensor, pool, &error), STATUS_OK);
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_OK);
     packed_destroy(packed);
+}
+
+static void weights_stand_apart_from_page_borders_and_are_zero(void **unused)
+{
+    static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5}; // the last but one takes a mapping of its own
+    enum { N = sizeof sizes / sizeof *sizes };
+    unsigned char *taken[N];
+    for (int i = 0; i < N; i++) {
+        taken[i] = memory_stack_take(&memory, sizes[i]);
+        assert_non_null(taken[i]);
+        assert_int_equal((uintptr_t)taken[i] % 4096, 0);
+        assert_int_equal(taken[i][0] | taken[i][sizes[i] - 1], 0);
+        taken[i][0] = taken[i][sizes[i] - 1] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(taken[i][0], i + 1);
+        assert_int_equal(taken[i][sizes[i] - 1], i + 1);
+    }
+    assert_null(memory_stack_take(&memory, SIZE_MAX));
+    assert_null(memory_stack_take(&memory, SIZE_MAX / 2));
+}
+
+static int forget(void **unused)
+{
+    memory_stack_finish(&memory);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -420,17 +449,18 @@ int main(int argc, char **argv)
     if (pool_create(&pool, 1, &error) != STATUS_OK)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_product_is_within_its_error_bound_of_exact_arithmetic),
-        cmocka_unit_test(quantising_gives_plain_c_s_bytes),
-        cmocka_unit_test(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows),
-        cmocka_unit_test(fast_product_gives_plain_c_s_bytes_for_every_shape),
-        cmocka_unit_test(fast_product_gives_plain_c_s_bytes_for_worst_case_values),
-        cmocka_unit_test(row_does_not_depend_on_the_other_rows_or_the_threads),
-        cmocka_unit_test(group_of_products_is_each_product_by_itself),
-        cmocka_unit_test(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s),
-        cmocka_unit_test(type_without_kernels_is_computed_as_halves),
-        cmocka_unit_test(type_without_arithmetic_is_refused_by_name),
-        cmocka_unit_test(row_that_is_no_whole_number_of_blocks_is_refused),
+        cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, forget),
+        cmocka_unit_test_teardown(quantising_gives_plain_c_s_bytes, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, forget),
+        cmocka_unit_test_teardown(row_does_not_depend_on_the_other_rows_or_the_threads, forget),
+        cmocka_unit_test_teardown(group_of_products_is_each_product_by_itself, forget),
+        cmocka_unit_test_teardown(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s, forget),
+        cmocka_unit_test_teardown(type_without_kernels_is_computed_as_halves, forget),
+        cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, forget),
+        cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, forget),
+        cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, forget),
     };
     for (int l = 0; l < PRODUCT_LEVELS; l++)
         if (!levels[l].present)

@@ -1,5 +1,6 @@
 #include "tests/product_bench.h"
 
+#include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
 
 #include <stdio.h>
@@ -153,7 +154,8 @@ static double product_s(const struct product_level *level, struct pool *pool, co
     return best;
 }
 
-static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struct pool *pool)
+static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struct memory_stack *memory,
+                                   struct pool *pool)
 {
     uint64_t state = 1;
     struct tensor one = product_tensor(type, 1, N_INPUTS, FILL_RANDOM, &state);
@@ -163,7 +165,7 @@ static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struc
     struct packed *packed = NULL;
     struct error error;
     double begin = now_s();
-    if (packed_create(&packed, &tensor, pool, &error) != STATUS_OK)
+    if (packed_create(&packed, &tensor, memory, pool, &error) != STATUS_OK)
         fprintf(stderr, "%s\n", error.text);
     else if (bytes == WEIGHT_BYTES)
         printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name,
@@ -176,10 +178,12 @@ static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struc
 static double plain_speed(const struct product_level *plain, enum tensor_type type, struct pool *pool,
                           struct prepared *prepared, const float *x, float *y)
 {
-    struct packed *packed = pack_of_bytes(type, 1 << 20, pool);
+    struct memory_stack memory = {0};
+    struct packed *packed = pack_of_bytes(type, 1 << 20, &memory, pool);
     double macs = 1e-9 * (double)packed_shape(packed).n_outputs * N_INPUTS * 16;
     double speed = macs / product_s(plain, pool, packed, prepared, x, y, 16, 2);
     packed_destroy(packed);
+    memory_stack_finish(&memory);
     return speed;
 }
 
@@ -187,8 +191,9 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
                        const struct limits limits[PRODUCT_LEVELS])
 {
     static const int32_t row_counts[] = {1, 2, 4, 8, 16, 32, 128, ROWS_MAX};
-    struct packed *large = pack_of_bytes(type, WEIGHT_BYTES, pool),
-                  *small = pack_of_bytes(type, SMALL_WEIGHT_BYTES, pool);
+    struct memory_stack memory = {0};
+    struct packed *large = pack_of_bytes(type, WEIGHT_BYTES, &memory, pool),
+                  *small = pack_of_bytes(type, SMALL_WEIGHT_BYTES, &memory, pool);
     struct prepared prepared;
     struct error error;
     uint64_t state = 2;
@@ -219,6 +224,7 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
     prepared_finish(&prepared);
     packed_destroy(large);
     packed_destroy(small);
+    memory_stack_finish(&memory);
     free(x);
     free(y);
 }

@@ -54,7 +54,7 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
         return no_memory(tensor, error);
     for (uint64_t expert = 0; expert < n_experts; expert++) {
         slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
-        enum status status = packed_create(&weight->packed[expert], &slice, backend->pool, error);
+        enum status status = packed_create(&weight->packed[expert], &slice, &backend->weight_memory, backend->pool, error);
         if (status != STATUS_OK)
             return status;
         weight->n_packed++;
@@ -316,6 +316,7 @@ static void destroy(struct backend *base)
     free(backend->table_rows);
     free(backend->row_sequences);
     free(backend->results);
+    memory_stack_finish(&backend->weight_memory);
     free(backend);
 }
 

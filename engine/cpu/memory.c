@@ -1,6 +1,7 @@
 #include "engine/cpu/memory.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,4 +39,58 @@ void memory_unmap(void *memory, size_t size)
 {
     if (memory)
         munmap(memory, size);
+}
+
+// Addresses only: memory comes with the first touch.
+enum { CHUNK_BYTES = 256 << 20, TAKE_UNIT = 4096 };
+
+struct memory_chunk {
+    struct memory_chunk *next;
+    unsigned char *memory;
+    size_t size, used;
+};
+
+static struct memory_chunk *chunk_add(struct memory_stack *stack, size_t size)
+{
+    struct memory_chunk *chunk = calloc(1, sizeof *chunk);
+    if (!chunk)
+        return NULL;
+    chunk->size = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+    chunk->memory = memory_map(chunk->size);
+    if (!chunk->memory && size < chunk->size) { // addresses may be limited: as few as will do
+        chunk->size = size;
+        chunk->memory = memory_map(size);
+    }
+    if (!chunk->memory) {
+        free(chunk);
+        return NULL;
+    }
+    chunk->next = stack->chunks;
+    stack->chunks = chunk;
+    return chunk;
+}
+
+void *memory_stack_take(struct memory_stack *stack, size_t size)
+{
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    size = (size + TAKE_UNIT - 1) / TAKE_UNIT * TAKE_UNIT;
+    struct memory_chunk *chunk = stack->chunks;
+    if (!chunk || chunk->size - chunk->used < size)
+        chunk = chunk_add(stack, size);
+    if (!chunk)
+        return NULL;
+    void *taken = chunk->memory + chunk->used;
+    chunk->used += size;
+    return taken;
+}
+
+void memory_stack_finish(struct memory_stack *stack)
+{
+    while (stack->chunks) {
+        struct memory_chunk *chunk = stack->chunks;
+        stack->chunks = chunk->next;
+        memory_unmap(chunk->memory, chunk->size);
+        free(chunk);
+    }
 }

@@ -2,13 +2,13 @@
 // File layouts: engine/dequantise.c; packed layout: packed.h.
 #include "engine/cpu/packed.h"
 
+#include "engine/cpu/memory.h"
 #include "engine/dequantise.h"
 #include "engine/quantise.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
@@ -148,23 +148,6 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_IQ4_XS] = pack_iq4_xs, [TENSOR_MXFP4] = pack_mxfp4,
 };
 
-// Memory from the system, zeroed. Whole huge pages inside are asked for as such; the ragged ends stay small
-// pages, so that no tensor takes more than it needs.
-static uint8_t *memory_map(uint64_t bytes)
-{
-    const uint64_t huge = 2u << 20;
-    if (bytes > SIZE_MAX - huge)
-        return NULL;
-    uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    uintptr_t begin = ((uintptr_t)memory + huge - 1) & ~(uintptr_t)(huge - 1);
-    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(huge - 1);
-    if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); // a hint: refused where the kernel lacks it
-    return memory;
-}
-
 // The packing of one tensor over the pool: a task is a panel.
 struct packing {
     struct packed *packed;
@@ -236,8 +219,8 @@ static uint64_t round_up(uint64_t value, uint64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-enum status packed_create(struct packed **out, const struct tensor *tensor, struct pool *pool,
-                          struct error *error)
+enum status packed_create(struct packed **out, const struct tensor *tensor, struct memory_stack *memory,
+                          struct pool *pool, struct error *error)
 {
     *out = NULL;
     const struct tensor_traits *traits = tensor_traits(tensor->type);
@@ -256,7 +239,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         uint64_t quants_bytes = (uint64_t)packed->n_blocks * (uint64_t)format.block_quant_bytes;
         packed->panel_bytes = packed->scales_bytes + quants_bytes; // < 2^31 * 2^7: no overflow
         if (!__builtin_mul_overflow(packed->panel_bytes, (uint64_t)packed->n_panels, &packed->data_bytes))
-            packed->data = memory_map(packed->data_bytes);
+            packed->data = memory_stack_take(memory, packed->data_bytes);
     }
     if (!packed || !packed->data) {
         free(packed);
@@ -272,9 +255,6 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
 
 void packed_destroy(struct packed *packed)
 {
-    if (!packed)
-        return;
-    munmap(packed->data, packed->data_bytes);
     free(packed);
 }
 

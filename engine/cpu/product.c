@@ -64,12 +64,16 @@ static void prepare_rows(void *context, int index, int thread)
     int32_t begin = index * preparing->rows_a_task, end = begin + preparing->rows_a_task;
     if (end > prepared->n_rows)
         end = prepared->n_rows;
+    for (int32_t r = begin; r < end && prepared->forms & PRODUCT_QUANTS; r += PREPARED_ROWS)
+        preparing->kernels->quantise(preparing->x + r * preparing->stride, preparing->stride,
+                                     end - r < PREPARED_ROWS ? end - r : PREPARED_ROWS, n,
+                                     prepared->blocks + (int64_t)(r / PREPARED_ROWS) * prepared->n_blocks);
+    if (!(prepared->forms & ~(unsigned)PRODUCT_QUANTS))
+        return;
     for (int32_t r = begin; r < end; r++) {
         const float *row = preparing->x + r * preparing->stride;
         int64_t block = (int64_t)(r / PREPARED_ROWS) * prepared->n_blocks;
         int lane = r % PREPARED_ROWS;
-        if (prepared->forms & PRODUCT_QUANTS)
-            preparing->kernels->quantise(row, n, lane, prepared->blocks + block);
         if (prepared->forms & PRODUCT_FLOATS)
             spread_floats(row, n, lane, prepared->floats + block * PRODUCT_BLOCK * PREPARED_ROWS);
         if (prepared->forms & PRODUCT_BFLOATS)

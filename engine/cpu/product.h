@@ -32,6 +32,7 @@ enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 // A block of x whose absolute maximum is below this is zeros: 127 / maximum must stay a number.
 #define PRODUCT_SMALLEST 0x1p-100f
 
+struct memory_stack;
 struct packed; // one weight, or one expert's
 
 struct packed_shape {
@@ -72,8 +73,9 @@ struct prepared {
 };
 
 struct product_kernels {
-    // Prepare one row of n inputs, as row `lane` of a group.
-    void (*quantise)(const float *x, int32_t n, int lane, struct prepared_block *blocks);
+    // Prepare a group's n_rows rows of n inputs.
+    void (*quantise)(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks);
+    // Prepare one row, as row `lane` of a group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
     // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a
     // multiple of PREPARED_ROWS. NULL: none.
@@ -89,9 +91,10 @@ void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
 
 // Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as
-// F32. The tensor's bytes are not needed afterwards. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
-enum status packed_create(struct packed **packed, const struct tensor *tensor, struct pool *pool,
-                          struct error *error) WARN_UNUSED;
+// F32. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the weight is
+// destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+enum status packed_create(struct packed **packed, const struct tensor *tensor, struct memory_stack *memory,
+                          struct pool *pool, struct error *error) WARN_UNUSED;
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);

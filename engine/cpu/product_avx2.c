@@ -59,16 +59,17 @@ static void quantise_block(const float *x, int lane, struct prepared_block *bloc
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantise(const float *x, int32_t n, int lane, struct prepared_block *blocks)
+static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
 {
-    int32_t i = 0;
-    for (; i + PRODUCT_BLOCK <= n; i += PRODUCT_BLOCK)
-        quantise_block(x + i, lane, blocks++);
-    if (i == n)
-        return;
-    float last[PRODUCT_BLOCK] = {0};
-    memcpy(last, x + i, (size_t)(n - i) * sizeof *x);
-    quantise_block(last, lane, blocks);
+    for (int32_t i = 0; i < n; i += PRODUCT_BLOCK, blocks++) {
+        for (int r = 0; r < n_rows; r++) {
+            float last[PRODUCT_BLOCK] = {0};
+            const float *row = x + r * stride + i;
+            if (n - i < PRODUCT_BLOCK)
+                row = memcpy(last, row, (size_t)(n - i) * sizeof *x);
+            quantise_block(row, r, blocks);
+        }
+    }
 }
 
 // 8 items rounded to bfloat16 (nearest even, subnormals to zero), in the lanes' lower halves.

@@ -4,40 +4,90 @@
 #include <math.h>
 #include <string.h>
 
-// One block of one row from two registers of 16 items.
-ALWAYS_INLINE void quantise_block(__m512 low, __m512 high, int lane, struct prepared_block *block)
+// The largest of each of four registers.
+ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    __m512i maxima = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
-                                      _mm512_and_si512(_mm512_castps_si512(high), magnitude));
-    uint32_t bits = _mm512_reduce_max_epu32(maxima);
-    float maximum;
-    memcpy(&maximum, &bits, sizeof maximum);
-    bool finite = bits < 0x7F800000u;
-    bool zero = !finite || maximum < PRODUCT_SMALLEST;
-    __mmask16 kept = zero ? 0 : 0xFFFF;
-    __m512 inverse = _mm512_set1_ps(127.0f / maximum);
-    __m512i quants_0 = _mm512_maskz_cvtps_epi32(kept, _mm512_mul_ps(low, inverse));
-    __m512i quants_1 = _mm512_maskz_cvtps_epi32(kept, _mm512_mul_ps(high, inverse));
-    block->scales[lane] = !finite ? NAN : zero ? 0 : maximum / 127.0f;
-    _mm_store_si128((__m128i *)(void *)block->quants[lane], _mm512_cvtepi32_epi8(quants_0));
-    _mm_store_si128((__m128i *)(void *)(block->quants[lane] + 16), _mm512_cvtepi32_epi8(quants_1));
-    block->minus_half_sums[0][lane] = -_mm512_reduce_add_epi32(quants_0);
-    block->minus_half_sums[1][lane] = -_mm512_reduce_add_epi32(quants_1);
-    block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
+    __m128i m[PREPARED_ROWS];
+    UNROLL
+    for (int r = 0; r < PREPARED_ROWS; r++) {
+        __m256i eight = _mm256_max_epu32(_mm512_castsi512_si256(x[r]), _mm512_extracti64x4_epi64(x[r], 1));
+        m[r] = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    }
+    __m128i low = _mm_max_epu32(_mm_unpacklo_epi32(m[0], m[1]), _mm_unpackhi_epi32(m[0], m[1]));
+    __m128i high = _mm_max_epu32(_mm_unpacklo_epi32(m[2], m[3]), _mm_unpackhi_epi32(m[2], m[3]));
+    return _mm_max_epu32(_mm_unpacklo_epi64(low, high), _mm_unpackhi_epi64(low, high));
 }
 
-static void quantise(const float *x, int32_t n, int lane, struct prepared_block *blocks)
+// One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share the
+// reductions, and the block is written once: row by row, each came back from memory four times.
+ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
+                                  __mmask16 high, struct prepared_block *block)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    __m512 items[PREPARED_ROWS][2];
+    __m512i maxima[PREPARED_ROWS];
+    UNROLL
+    for (int r = 0; r < PREPARED_ROWS; r++) {
+        items[r][0] = r < n_rows ? _mm512_maskz_loadu_ps(low, x + r * stride) : _mm512_setzero_ps();
+        items[r][1] = r < n_rows ? _mm512_maskz_loadu_ps(high, x + r * stride + (high ? 16 : 0))
+                                 : _mm512_setzero_ps();
+        maxima[r] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(items[r][0]), magnitude),
+                                     _mm512_and_si512(_mm512_castps_si512(items[r][1]), magnitude));
+    }
+    __m128i bits = four_maxima(maxima);
+    __m128 maximum = _mm_castsi128_ps(bits), full = _mm_set1_ps(127.0f);
+    __mmask8 finite = _mm_cmplt_epu32_mask(bits, _mm_set1_epi32(0x7F800000));
+    __mmask8 kept = _mm_mask_cmp_ps_mask(finite, maximum, _mm_set1_ps(PRODUCT_SMALLEST), _CMP_GE_OQ);
+    __m128 scales = _mm_maskz_div_ps(kept, maximum, full), inverses = _mm_maskz_div_ps(kept, full, maximum);
+    _mm_store_ps(block->scales, _mm_mask_mov_ps(_mm_set1_ps(NAN), finite, scales));
+    __m512 inverse_rows = _mm512_castps128_ps512(inverses);
+    __m256i sums[PREPARED_ROWS];
+    UNROLL
+    for (int r = 0; r < PREPARED_ROWS; r++) {
+        __m512 inverse = _mm512_permutexvar_ps(_mm512_set1_epi32(r), inverse_rows);
+        __mmask16 mask = kept >> r & 1 ? 0xFFFF : 0;
+        __m512i low_quants = _mm512_maskz_cvtps_epi32(mask, _mm512_mul_ps(items[r][0], inverse));
+        __m512i high_quants = _mm512_maskz_cvtps_epi32(mask, _mm512_mul_ps(items[r][1], inverse));
+        __m256i quants = _mm256_set_m128i(_mm512_cvtepi32_epi8(high_quants), _mm512_cvtepi32_epi8(low_quants));
+        sums[r] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), quants);
+        if (r < n_rows)
+            _mm256_store_si256((__m256i *)(void *)block->quants[r], quants);
+    }
+    __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    __m256i minus = _mm256_sub_epi32(_mm256_setzero_si256(), halves);
+    _mm256_storeu_si256((__m256i *)(void *)block->minus_half_sums, minus);
+    _mm_store_si128((__m128i *)(void *)block->minus_sums,
+                    _mm_add_epi32(_mm256_castsi256_si128(minus), _mm256_extracti128_si256(minus, 1)));
+}
+
+ALWAYS_INLINE void quantise_rows(const float *x, int64_t stride, const int n_rows, int32_t n,
+                                 struct prepared_block *blocks)
 {
     int32_t i = 0;
     for (; i + PRODUCT_BLOCK <= n; i += PRODUCT_BLOCK)
-        quantise_block(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16), lane, blocks++);
+        quantise_block(x + i, stride, n_rows, 0xFFFF, 0xFFFF, blocks++);
     if (i == n)
         return;
     uint32_t items = (1u << (n - i)) - 1;
-    quantise_block(_mm512_maskz_loadu_ps((__mmask16)items, x + i),
-                   _mm512_maskz_loadu_ps((__mmask16)(items >> 16), x + (n - i > 16 ? i + 16 : i)), lane,
-                   blocks);
+    quantise_block(x + i, stride, n_rows, (__mmask16)items, (__mmask16)(items >> 16), blocks);
+}
+
+static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
+{
+    switch (n_rows) {
+    case 1:
+        quantise_rows(x, stride, 1, n, blocks);
+        break;
+    case 2:
+        quantise_rows(x, stride, 2, n, blocks);
+        break;
+    case 3:
+        quantise_rows(x, stride, 3, n, blocks);
+        break;
+    default:
+        quantise_rows(x, stride, 4, n, blocks);
+        break;
+    }
 }
 
 // 16 items rounded to bfloat16, in 32-bit lanes' lower halves: as _mm512_cvtneps_pbh, on every processor.

@@ -321,10 +321,12 @@ static void quantise_block(const float *x, int32_t n, int lane, struct prepared_
     block->minus_sums[lane] = block->minus_half_sums[0][lane] + block->minus_half_sums[1][lane];
 }
 
-static void quantise(const float *x, int32_t n, int lane, struct prepared_block *blocks)
+static void quantise(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks)
 {
-    for (int32_t first = 0; first < n; first += PRODUCT_BLOCK)
-        quantise_block(x + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, lane, blocks++);
+    for (int32_t first = 0; first < n; first += PRODUCT_BLOCK, blocks++)
+        for (int r = 0; r < n_rows; r++)
+            quantise_block(x + r * stride + first, n - first < PRODUCT_BLOCK ? n - first : PRODUCT_BLOCK, r,
+                           blocks);
 }
 
 static uint16_t bfloat_round(float value)

@@ -4,6 +4,7 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/backend.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/memory.h"
 #include "engine/cpu/pages.h"
 #include "engine/cpu/product.h"
 
@@ -41,6 +42,7 @@ struct cpu_backend {
     struct pool *pool;
     struct cpu_kernels kernels;
 
+    struct memory_stack weight_memory;
     struct pages pages;
     struct attention *attention;
     struct prepared prepared;
