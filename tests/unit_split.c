@@ -25,6 +25,8 @@ enum { STAGES_MAX = 6 };
 #define CASED(after, digits)                                                                                 \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" after   \
     "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define HAN_CASED(upper, lower)                                                                              \
+    "[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})" UPPER ")" upper "(?:(?!\\p{Han})" LOWER ")" lower "(?:" CONTRACTIONS ")?"
 #define DEEPSEEK3                                                                                            \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -62,6 +64,20 @@ static const struct {
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3}},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
     {"starcoder", {"\\p{N}", GPT2}},
+    {"kimi-k2",
+     {"\\p{Han}+|" HAN_CASED("*", "+") "|" HAN_CASED("+", "*") "|\\p{N}{1,3}"
+      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {"tiny_aya", {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?![\\p{N}\\p{L}\\p{M}_]))", CASED("(?:" CONTRACTIONS ")?", "{1,3}")}},
+    {"superbpe", {"\\p{N}+", "\\p{N}{1,3}(?=(?:\\p{N}{3})*\\z)"}},
+    {"afmoe",
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+      "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}\\x{FF65}-\\x{FF9F}"
+      "\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{EFF}\\x{1780}-\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}"
+      "\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+",
+      DEEPSEEK3}},
+    {"exaone-moe",
+     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?"
+                   "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {"bloom", {BLOOM}},
     {"viking", {BLOOM, "\\p{N}"}},
     {"tekken", {CASED("", "")}},
@@ -117,7 +133,7 @@ static unsigned random_below(unsigned limit)
 static const char *const alphabet[] = {
     " ", " ", "  ", "\n", "\r", "\r\n", "\t", "a", "b", "Z", "A", "'s", "'S", "'ll", "'LL", "'re", "'vE",
     "'", "'d", "'m", "'t", "1", "22", "999", "0", ".", ",", "!", "/", "//", "(", "|", "_", "-", "$", "+",
-    "~", "`", "<", "=", "^", "\x01", "\x7f", "é", "É", "ß", "µ", "ǅ", "λ", "Ω", "я", "Д", "中", "文", "。",
+    "~", "`", "<", "=", "^", "\x01", "\x7f", "é", "É", "ß", "µ", "ǅ", "λ", "Ω", "я", "Д", "中", "文", "。", "〇", "⼀", "々", "1234567", "๐", "เ",
     "，", "、", "…", "—", "「", "ア", "ん", "한", "글", "ª", "ʰ", "́", "̈", "ा", "½", "²", "٣", "Ⅳ", "№", "€",
     "\xC2\xA0", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\x83", "\xE3\x80\x80", "\xF0\x9F\x98\x80",
     "\xE2\x80\x8D", "،", "۔", "।", "’", "！", "Ａ", "１", "hello", " world", "Word", "camelCase", "ABCdef",
@@ -323,6 +339,29 @@ static void a_pattern_is_limited_and_a_wrong_one_refused(void **state)
     buffer_finish(&expression);
 }
 
+// Where PCRE2 by itself reads an expression otherwise than the tokenizers' own matchers.
+static void white_space_and_scripts_are_unicode_s(void **state)
+{
+    static const struct {
+        const char *expression, *text;
+        size_t start, end;
+    } cases[] = {{"\\s+", "a \xE1\xA0\x8E ", 1, 2},          {"[\\s]+", "\xE1\xA0\x8E\t\xE3\x80\x80", 3, 7},
+                 {"\\S", " \xE1\xA0\x8E", 1, 4},             {"[^\\s]", "\n\xE1\xA0\x8E", 1, 4},
+                 {"\\p{Han}+", "、漢字、", 3, 9},             {"[^\\p{Han}]+", "漢、", 3, 6},
+                 {"[]\\s]+", "a] ]", 1, 4},                  {"[^]\\s]+", "] a", 2, 3},
+                 {"\\\\s", "s\\s", 1, 3},                  {"\\s", "\xC2\x85", 0, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pattern *pattern;
+        struct error error;
+        size_t start, end;
+        assert_int_equal(pattern_open(&pattern, text_from_string(cases[i].expression), &error), STATUS_OK);
+        assert_true(pattern_find(pattern, text_from_string(cases[i].text), 0, &start, &end));
+        if (start != cases[i].start || end != cases[i].end)
+            fail_msg("%s: matches %zu..%zu, expected %zu..%zu", cases[i].expression, start, end, cases[i].start, cases[i].end);
+        pattern_close(pattern);
+    }
+}
+
 static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state)
 {
     struct pattern *pattern;
@@ -348,6 +387,7 @@ int main(void)
         cmocka_unit_test(invalid_utf_8_is_cut_into_whole_bytes),
         cmocka_unit_test(long_texts_of_anything_are_cut_in_one_pass),
         cmocka_unit_test(a_pattern_is_limited_and_a_wrong_one_refused),
+        cmocka_unit_test(white_space_and_scripts_are_unicode_s),
         cmocka_unit_test(a_pattern_beyond_the_fast_matcher_s_stack_still_matches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 struct pattern {
     pcre2_code *code;
@@ -13,6 +14,70 @@ struct pattern {
 static enum status out_of_memory(struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a split pattern");
+}
+
+// --- PCRE2's reading of what tokenizers mean ---
+
+// PCRE2's \s holds U+180E, which lost the property White_Space in Unicode 6.3.
+#define SPACES "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+
+// The name of a script alone means Script_Extensions to PCRE2, and Script to everybody else.
+static bool is_script(struct text name)
+{
+    static const char *const scripts[] = {"Arabic",   "Armenian", "Bengali", "Bopomofo", "Cyrillic", "Devanagari",
+                                          "Georgian", "Greek",    "Gujarati", "Gurmukhi", "Han",      "Hangul",
+                                          "Hebrew",   "Hiragana", "Kannada", "Katakana", "Latin",    "Malayalam",
+                                          "Myanmar",  "Sinhala",  "Syriac",  "Tamil",    "Telugu",   "Thai"};
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (text_equals_string(name, scripts[i]))
+            return true;
+    return false;
+}
+
+// One escape, of expression.data[at]; gives the bytes it has.
+static size_t rewrite_escape(struct text expression, size_t at, bool in_class, struct buffer *out)
+{
+    const char *escape = expression.data + at;
+    size_t left = expression.size - at;
+    char letter = left > 1 ? escape[1] : '\0';
+    if (letter == 's' || (letter == 'S' && !in_class)) {
+        buffer_add_string(out, in_class ? SPACES : letter == 's' ? "[" SPACES "]" : "[^" SPACES "]");
+        return 2;
+    }
+    const char *close = (letter == 'p' || letter == 'P') && left > 2 && escape[2] == '{' ? memchr(escape, '}', left) : NULL;
+    if (close) {
+        struct text name = {escape + 3, (size_t)(close - escape) - 3};
+        buffer_add(out, escape, 3);
+        buffer_add_string(out, is_script(name) ? "sc:" : "");
+        buffer_add_text(out, name);
+        buffer_add_byte(out, '}');
+        return (size_t)(close - escape) + 1;
+    }
+    size_t size = left > 1 ? 2 : 1;
+    buffer_add(out, escape, size);
+    return size;
+}
+
+static void rewrite(struct text expression, struct buffer *out)
+{
+    bool in_class = false;
+    size_t class_start = 0;
+    for (size_t at = 0; at < expression.size;) {
+        char byte = expression.data[at];
+        if (byte == '\\') {
+            at += rewrite_escape(expression, at, in_class, out);
+            continue;
+        }
+        bool first = in_class && (at == class_start || (at == class_start + 1 && expression.data[class_start] == '^'));
+        if (!in_class && byte == '[') {
+            in_class = true;
+            class_start = at + 1;
+        } else if (in_class && byte == ']' && !first) {
+            in_class = false;
+        }
+        buffer_add_byte(out, byte);
+        at++;
+    }
 }
 
 static enum status compile(struct pattern *pattern, struct text expression, struct error *error)
@@ -46,9 +111,12 @@ enum status pattern_open(struct pattern **pattern, struct text expression, struc
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "split pattern of %zu bytes, at most %d",
                          expression.size, PATTERN_BYTES_MAX);
     struct pattern *opened = calloc(1, sizeof *opened);
-    if (!opened)
-        return out_of_memory(error);
-    enum status status = compile(opened, expression, error);
+    struct buffer rewritten = {0};
+    rewrite(expression, &rewritten);
+    enum status status = out_of_memory(error);
+    if (opened && !rewritten.failed)
+        status = compile(opened, (struct text){rewritten.data ? rewritten.data : "", rewritten.size}, error);
+    buffer_finish(&rewritten);
     if (status == STATUS_OK)
         *pattern = opened;
     else

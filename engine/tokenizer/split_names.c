@@ -42,6 +42,21 @@ static const struct split_definition cased_3_contractions = {.end = split_cased,
                                                              .newlines_follow = true,
                                                              .slashes_follow = true};
 
+// The script Han (Unicode 15.1, Scripts.txt).
+static const struct split_range han_ranges[] = {
+    {0x2E80, 0x2E99},   {0x2E9B, 0x2EF3},   {0x2F00, 0x2FD5},   {0x3005, 0x3005},   {0x3007, 0x3007},
+    {0x3021, 0x3029},   {0x3038, 0x303B},   {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFA6D},
+    {0xFA70, 0xFAD9},   {0x16FE2, 0x16FE3}, {0x16FF0, 0x16FF1}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B739},
+    {0x2B740, 0x2B81D}, {0x2B820, 0x2CEA1}, {0x2CEB0, 0x2EBE0}, {0x2EBF0, 0x2EE5D}, {0x2F800, 0x2FA1D},
+    {0x30000, 0x3134A}, {0x31350, 0x323AF}};
+static const struct split_definition cased_3_han = {.end = split_cased,
+                                                    .digits_max = 3,
+                                                    .contractions = true,
+                                                    .newlines_follow = true,
+                                                    .set_is_apart = true,
+                                                    .set = {0, false, RANGES(han_ranges)},
+                                                    .run_min = 1};
+
 #define RUN .end = split_run, .run_min = 1
 static const struct split_definition number = {RUN, .set.classes = CLASS_NUMBER, .run_max = 1};
 static const struct split_definition numbers_3 = {RUN, .set.classes = CLASS_NUMBER, .run_max = 3};
@@ -117,6 +132,23 @@ static const struct split_definition trailing_space = {.end = split_trailing_spa
 static const struct split_range han_kana_ranges[] = {{0x3040, 0x30FF}, {0x4E00, 0x9FA5}};
 static const struct split_definition han_kana = {RUN, .set = {0, false, RANGES(han_kana_ranges)}};
 
+static const struct split_definition number_from_right = {.end = split_number_from_right};
+static const struct split_definition threes = {.end = split_threes};
+static const struct split_definition number_from_right_alone = {.end = split_number_from_right,
+                                                                .ends_at_words = true};
+
+// Chinese, Japanese, Thai, Lao, Khmer, Burmese, Korean
+static const struct split_range asian_ranges[] = {
+    {0xE40, 0xE7F},   {0xE80, 0xEFF},   {0x1000, 0x109F}, {0x1100, 0x11FF}, {0x1780, 0x17FF}, {0x2F00, 0x2FDF},
+    {0x3040, 0x30FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xA9E0, 0xA9FF}, {0xAA60, 0xAA7F}, {0xAC00, 0xD7AF},
+    {0xF900, 0xFAFF}, {0xFF65, 0xFF9F}};
+static const struct split_definition asian = {RUN, .set = {0, false, RANGES(asian_ranges)}};
+
+// Words of letters with marks, joined by single blanks. Possessive, as nothing is given back: linear.
+static const struct split_definition exaone_moe = {
+    .pattern = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}\\p{M}*+(?: ?+\\p{L}\\p{M}*+)*+|\\p{N}|"
+               " ?[^\\s\\p{L}\\p{N}]++[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"};
+
 static const struct split_definition jais2 = {
     .pattern =
         "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
@@ -170,7 +202,7 @@ static const struct splitter_definition definitions[] = {
     {{"dbrx", false, false}, ALIASES("smaug-bpe", "chatglm-bpe", "glm4"), STAGES_1(words_3)},
     {{"minicpm5", true, false}, NULL, STAGES_2(numbers_3, words_any)},
     {{"qwen2", false, false},
-     ALIASES("stablelm2", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "kormo", "f2llmv2", "grok-2",
+     ALIASES("stablelm2", "openpangu", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "kormo", "f2llmv2", "grok-2",
              "bailingmoe", "bailingmoe2", "llada-moe"),
      STAGES_1(words_1)},
     {{"qwen35", false, false}, NULL, STAGES_1(words_1_marks)},
@@ -189,7 +221,7 @@ static const struct splitter_definition definitions[] = {
      STAGES_3(numbers_3, han_kana, deepseek3)},
     {{"falcon", false, false}, NULL, STAGES_3(falcon_punctuation, gpt2, three_digits)},
     {{"starcoder", false, false},
-     ALIASES("refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"),
+     ALIASES("refact", "command-r", "cohere2_moe", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"),
      STAGES_2(number, gpt2)},
     {{"bloom", false, false}, ALIASES("poro-chat", "gpt3-finnish"), STAGES_1(bloom_words)},
     {{"viking", false, false}, NULL, STAGES_2(bloom_words, number)},
@@ -197,6 +229,11 @@ static const struct splitter_definition definitions[] = {
     {{"gpt-4o", false, false},
      ALIASES("llama4", "kanana2", "talkie", "minimax-m2"),
      STAGES_1(cased_3_contractions)},
+    {{"kimi-k2", false, false}, NULL, STAGES_1(cased_3_han)},
+    {{"tiny_aya", false, false}, NULL, STAGES_3(number_from_right_alone, threes, cased_3_contractions)},
+    {{"superbpe", false, false}, NULL, STAGES_2(number_from_right, threes)},
+    {{"afmoe", false, false}, NULL, 4, {&number_from_right, &threes, &asian, &deepseek3}},
+    {{"exaone-moe", false, false}, NULL, STAGES_1(exaone_moe)},
     {{"youtu", true, false}, NULL, STAGES_2(youtu_scripts, cased_1_contractions)},
     {{"jais-2", false, false}, NULL, STAGES_1(jais2)},
     {{"chameleon", false, true},

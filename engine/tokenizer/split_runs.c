@@ -2,6 +2,8 @@
 // its own.
 #include "engine/tokenizer/split_stage.h"
 
+#include <assert.h>
+
 static bool in_ranges(const struct split_set *set, uint32_t codepoint)
 {
     size_t low = 0, high = set->n_ranges;
@@ -15,7 +17,7 @@ static bool in_ranges(const struct split_set *set, uint32_t codepoint)
     return low < set->n_ranges && set->ranges[low].first <= codepoint;
 }
 
-static bool contains(const struct split_stage *stage, struct unicode_character character)
+bool split_set_contains(const struct split_stage *stage, struct unicode_character character)
 {
     if (character.size == 0)
         return false;
@@ -39,7 +41,7 @@ static const char *end_of_run(const struct split_stage *stage, const char *at, c
     unsigned n_characters = 0;
     while (limit == 0 || n_characters < limit) {
         struct unicode_character character = unicode_at(stage->table, at, end);
-        if (!contains(stage, character))
+        if (!split_set_contains(stage, character))
             break;
         at += character.size;
         n_characters++;
@@ -83,4 +85,52 @@ const char *split_trailing_space(const struct split_stage *stage, const char *at
         at += character.size;
     }
     return run && run > start ? run : end;
+}
+
+// Numbers in groups of three from the right: the piece is the one or two digits that are too many, or all of a number
+// whose length is a multiple of three, which the stage behind cuts into threes. With `ends_at_words` a number that a
+// letter, a mark or an underscore follows belongs to the text around it: \d{1,3}(?=(?:\d{3})*\b).
+static const char *match_number(const struct split_stage *stage, const char *at, const char *end, const char **after)
+{
+    size_t n_digits = 0;
+    struct unicode_character character;
+    for (*after = at; (character = unicode_at(stage->table, *after, end)).class & CLASS_NUMBER; n_digits++)
+        *after += character.size;
+    bool joined = stage->definition.ends_at_words &&
+                  (character.class & (CLASS_LETTER | CLASS_MARK) || (*after < end && **after == '_'));
+    if (n_digits == 0 || joined)
+        return NULL;
+    if (n_digits % 3 == 0)
+        return *after;
+    for (n_digits %= 3; n_digits > 0; n_digits--)
+        at += unicode_at(stage->table, at, end).size;
+    return at;
+}
+
+const char *split_number_from_right(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *after, *start = at;
+    const char *match = match_number(stage, at, end, &after);
+    if (match)
+        return match;
+    while (at < end) {
+        at = after > at ? after : at + unicode_at(stage->table, at, end).size;
+        if (at < end && match_number(stage, at, end, &after))
+            break;
+    }
+    assert(at > start);
+    return at;
+}
+
+// The stage behind: a piece that ends with a digit is such a number.
+const char *split_threes(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *last = end - 1;
+    while (last > at && ((unsigned char)*last & 0xC0) == 0x80)
+        last--;
+    if (!(unicode_at(stage->table, last, end).class & CLASS_NUMBER))
+        return end;
+    for (int i = 0; i < 3; i++)
+        at += unicode_at(stage->table, at, end).size;
+    return at;
 }

@@ -43,11 +43,13 @@ struct split_definition {
     bool contractions;    // 's, 'll, ... are pieces (words) or belong to the word before (cased)
     bool newlines_follow; // newlines right after punctuation belong to it
     bool slashes_follow;  // and slashes
+    bool set_is_apart;    // cased words: runs of `set` are pieces and its characters in no word
     // split_runs.c
     struct split_set set;
     enum split_lead lead; // an optional ' ' or \s before the run
     unsigned run_min;     // characters of a run
     unsigned run_max;     // 0: no limit
+    bool ends_at_words;   // split_number_from_right
 };
 
 struct split_stage {
@@ -87,6 +89,9 @@ split_end split_cased;
 split_end split_deepseek3;
 split_end split_run;
 split_end split_trailing_space;
+split_end split_number_from_right;
+split_end split_threes;
 
 // Fills stage->ascii.
 void split_set_prepare(struct split_stage *stage);
+bool split_set_contains(const struct split_stage *stage, struct unicode_character character);

@@ -154,6 +154,24 @@ enum {
     WORD_LOWER = CLASS_LOWER | CLASS_OTHER_LETTER | CLASS_MARK, // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 };
 
+// As look, but letters of a script that is set apart are none.
+static struct unicode_character look_in_word(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = look(stage, at, end);
+    if (character.codepoint >= 128 && stage->definition.set_is_apart && split_set_contains(stage, character))
+        character.class = 0;
+    return character;
+}
+
+static const char *skip_in_word(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+{
+    if (!stage->definition.set_is_apart)
+        return skip(stage, at, end, classes);
+    for (struct unicode_character character; (character = look_in_word(stage, at, end)).class & classes;)
+        at += character.size;
+    return at;
+}
+
 // WORD_UPPER* WORD_LOWER+: its end, or `at` for none. Where no lower letter follows the upper run, the
 // regular expression gives characters of the run back until one that is in both classes is left for
 // WORD_LOWER+.
@@ -162,21 +180,21 @@ static const char *end_of_lower_word(const struct split_stage *stage, const char
     const char *after_both = NULL;
     struct unicode_character character;
     const char *next = at;
-    while ((character = look(stage, next, end)).class & WORD_UPPER) {
+    while ((character = look_in_word(stage, next, end)).class & WORD_UPPER) {
         next += character.size;
         if (character.class & WORD_LOWER)
             after_both = next;
     }
     if (character.class & WORD_LOWER)
-        return skip(stage, next, end, WORD_LOWER);
+        return skip_in_word(stage, next, end, WORD_LOWER);
     return after_both ? after_both : at;
 }
 
 // WORD_UPPER+ WORD_LOWER*
 static const char *end_of_upper_word(const struct split_stage *stage, const char *at, const char *end)
 {
-    const char *after = skip(stage, at, end, WORD_UPPER);
-    return after == at ? at : skip(stage, after, end, WORD_LOWER);
+    const char *after = skip_in_word(stage, at, end, WORD_UPPER);
+    return after == at ? at : skip_in_word(stage, after, end, WORD_LOWER);
 }
 
 // [^\r\n\p{L}\p{N}]? and one of the two words, the one with lower letters first; `at` for none.
@@ -196,9 +214,11 @@ static const char *end_of_cased_word(const struct split_stage *stage, const char
 }
 
 // [^\r\n\p{L}\p{N}]?UPPER*LOWER+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}
-// | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ and [SET]+ before all of it where the set is apart.
 const char *split_cased(const struct split_stage *stage, const char *at, const char *end)
 {
+    if (stage->definition.set_is_apart && split_set_contains(stage, look(stage, at, end)))
+        return split_run(stage, at, end);
     const char *after = end_of_cased_word(stage, at, end);
     if (after > at)
         return stage->definition.contractions ? end_of_contraction(after, end, true) : after;
