@@ -28,6 +28,7 @@ struct folder {
     size_t *sources; // indexes of their tensors
     size_t n_sources;
     bool *used; // of their tensors
+    int naming; // of language_names
 };
 
 static enum status out_of_memory(struct error *error)
@@ -148,7 +149,11 @@ static enum status make(void *context, size_t index, void *data, struct error *e
     const struct tensor *tensor = &folder->made[index].tensor;
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
-    if (origin->rule->form == FORM_STACKED) {
+    if (origin->rule->form >= FORM_FIRST_HALF) {
+        size_t last = folder->sources[origin->sources + origin->n_sources - 1];
+        folder_part_make(origin->rule->form, from, &safetensors_at(folder->weights, last)->tensor, tensor,
+                         out);
+    } else if (origin->rule->form == FORM_STACKED) {
         for (size_t i = 0; i < origin->n_sources; i++, out += from->size_bytes)
             memcpy(out, safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor.data,
                    from->size_bytes);
@@ -229,6 +234,20 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return wrong_shape(from, "a vector or a matrix", error);
         tensor->dims[tensor->n_dims++] = origin->n_sources;
         break;
+    case FORM_FIRST_HALF:
+    case FORM_SECOND_HALF:
+    case FORM_EVEN:
+    case FORM_ODD:
+    case FORM_EVERY:
+    case FORM_EVEN_MXFP4:
+    case FORM_ODD_MXFP4:
+    case FORM_EVERY_MXFP4: {
+        const struct tensor *scales =
+            &safetensors_at(folder->weights, folder->sources[folder->n_sources - 1])->tensor;
+        if (!folder_part_shape(origin->rule->form, from, scales, tensor))
+            return wrong_shape(from, "the matrices of all experts", error);
+        break;
+    }
     default:
         if (!rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
@@ -255,10 +274,24 @@ static bool reserve(struct folder *folder)
     return true;
 }
 
+// How the names of a model of images and text begin for its language model: older and newer files.
+static const struct {
+    const char *model, *head;
+} language_names[] = {{"language_model.model.", "language_model."}, {"model.language_model.", ""}};
+
 // `from` with the layer for * and the index for {}, then the suffix.
-static struct text expand(const char *from, int64_t layer, size_t index, const char *suffix, char out[512])
+static struct text expand(const struct folder *folder, const char *from, int64_t layer, size_t index,
+                          const char *suffix, char out[512])
 {
     size_t size = 0;
+    from += *from == '=';
+    if (folder->config.language_part) {
+        bool model = strncmp(from, "model.", 6) == 0;
+        const char *prefix =
+            model ? language_names[folder->naming].model : language_names[folder->naming].head;
+        size = (size_t)snprintf(out, 512, "%s", prefix);
+        from += model ? 6 : 0;
+    }
     for (; *from && size < 400; from++) {
         if (*from == '*')
             size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
@@ -271,15 +304,45 @@ static struct text expand(const char *from, int64_t layer, size_t index, const c
     return (struct text){out, size};
 }
 
+// MXFP4's two tensors of bytes.
+static enum status find_blocks(struct folder *folder, struct origin *origin, int64_t layer,
+                               struct error *error)
+{
+    char name[512];
+    struct text blocks = expand(folder, origin->rule->from, layer, 0, "", name);
+    size_t index[2] = {safetensors_find(folder->weights, blocks), SIZE_MAX};
+    if (index[0] == SIZE_MAX)
+        return STATUS_OK;
+    memcpy(name + blocks.size - strlen("blocks"), "scales", strlen("scales"));
+    index[1] = safetensors_find(folder->weights, blocks);
+    if (index[1] == SIZE_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s is missing", name);
+    for (int i = 0; i < 2; i++) {
+        const struct safetensors_tensor *found = safetensors_at(folder->weights, index[i]);
+        if (strcmp(found->dtype, "U8") != 0)
+            return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                             "tensor %.*s: expected dtype U8, file has %s", (int)found->tensor.name.size,
+                             found->tensor.name.data, found->dtype);
+        folder->sources[folder->n_sources++] = index[i];
+        folder->used[index[i]] = true;
+        origin->n_sources++;
+    }
+    return STATUS_OK;
+}
+
 // Their tensors that the rule names, taken note of in folder->sources; all alike.
 static enum status find_sources(struct folder *folder, struct origin *origin, int64_t layer,
                                 const char *suffix, struct error *error)
 {
     char name[512];
     const struct tensor *first = NULL;
+    enum folder_form form = origin->rule->form;
     origin->sources = folder->n_sources;
-    for (size_t i = 0; i == 0 || origin->rule->form == FORM_STACKED; i++) {
-        size_t index = safetensors_find(folder->weights, expand(origin->rule->from, layer, i, suffix, name));
+    if (form >= FORM_EVEN_MXFP4)
+        return find_blocks(folder, origin, layer, error);
+    for (size_t i = 0; i == 0 || form == FORM_STACKED; i++) {
+        struct text whole = expand(folder, origin->rule->from, layer, i, suffix, name);
+        size_t index = safetensors_find(folder->weights, whole);
         if (index == SIZE_MAX)
             break;
         const struct safetensors_tensor *found = safetensors_at(folder->weights, index);
@@ -290,7 +353,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
         if (found->tensor.type != first->type || found->tensor.n_dims != first->n_dims ||
             memcmp(found->tensor.dims, first->dims, sizeof first->dims) != 0)
             return wrong_shape(&found->tensor, "the shape and type of the others", error);
-        if (!folder->used[index]) // no rule wants it twice, so `sources` has room
+        if (!folder->used[index] || form >= FORM_FIRST_HALF) // at most two parts, so `sources` has room
             folder->sources[folder->n_sources++] = index;
         folder->used[index] = true;
         origin->n_sources++;
@@ -329,9 +392,10 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     enum status status = STATUS_OK;
     for (; rules->from && status == STATUS_OK; rules++) {
         if (folder->config.shape.tied && strcmp(rules->to, "output") == 0)
-            continue; // the embedding serves; a copy in the file is not read
-        status = add_tensor(folder, rules, layer, ".weight", error);
-        if (status == STATUS_OK)
+            continue;                     // the embedding serves; a copy in the file is not read
+        bool whole = *rules->from == '='; // the name as it stands
+        status = add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
+        if (status == STATUS_OK && !whole)
             status = add_tensor(folder, rules, layer, ".bias", error);
     }
     return status;
@@ -361,14 +425,16 @@ static enum status add_divisors(struct folder *folder, struct error *error)
 static bool is_unused_output(const struct folder *folder, struct text name)
 {
     return folder->config.shape.tied &&
-           (text_equals_string(name, "lm_head.weight") || text_equals_string(name, "embed_out.weight"));
+           (text_equals_string(name, "lm_head.weight") || text_equals_string(name, "embed_out.weight") ||
+            (folder->config.language_part && text_equals_string(name, "language_model.lm_head.weight")));
 }
 
 static enum status refuse_left_over(struct folder *folder, struct error *error)
 {
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
-        if (folder->used[i] || folder_ignores(name) || is_unused_output(folder, name))
+        if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
+            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
             continue;
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %.*s has no place in model_type %s: without it the results would be wrong",
@@ -386,9 +452,11 @@ static enum status add_tensors(struct folder *folder, struct error *error)
 {
     size_t n = safetensors_n_tensors(folder->weights);
     folder->used = calloc(n + 1, sizeof *folder->used);
-    folder->sources = calloc(n + 1, sizeof *folder->sources);
+    folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
         return out_of_memory(error);
+    struct text embedding = TEXT("model.language_model.embed_tokens.weight");
+    folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
@@ -490,7 +558,8 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
 }
 
 // The folder's own name, without slashes after it.
-static void put_name(struct gguf_writer *keys, const char *path)
+static enum status put_name(struct folder *folder, struct gguf_writer *keys, const char *path,
+                            struct error *error)
 {
     size_t end = strlen(path);
     while (end > 0 && path[end - 1] == '/')
@@ -498,7 +567,16 @@ static void put_name(struct gguf_writer *keys, const char *path)
     size_t start = end;
     while (start > 0 && path[start - 1] != '/')
         start--;
-    gguf_writer_text(keys, "general.name", (struct text){path + start, end - start});
+    static const char part[] =
+        " (its language model alone)"; // what sees images is left out: the name says so
+    char *name = arena_allocate(&folder->arena, end - start + sizeof part);
+    if (!name)
+        return out_of_memory(error);
+    memcpy(name, path + start, end - start);
+    memcpy(name + (end - start), part, sizeof part);
+    size_t size = end - start + (folder->config.language_part ? sizeof part - 1 : 0);
+    gguf_writer_text(keys, "general.name", (struct text){name, size});
+    return STATUS_OK;
 }
 
 static enum status open_folder(struct gguf **gguf, const char *path, struct error *error)
@@ -508,8 +586,9 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     if (!folder)
         return out_of_memory(error);
     folder->path = arena_copy(&folder->arena, path, strlen(path));
-    put_name(&keys, path);
     enum status status = folder->path ? read_folder(folder, &keys, error) : out_of_memory(error);
+    if (status == STATUS_OK)
+        status = put_name(folder, &keys, path, error);
     if (status == STATUS_OK)
         status = gguf_create(gguf, path, &keys, folder->made, folder->n_made,
                              (struct gguf_source){folder, make, folder_destroy}, error);

@@ -11,6 +11,7 @@
 
 struct config {
     const struct value *json;
+    struct value defaults; // of the model_type
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;
@@ -36,18 +37,25 @@ static const struct value *find_in(const struct value *object, const char *name)
 }
 
 // The first of several names, separated by blanks, that is there.
-static const struct value *find(const struct config *config, const char *names)
+static const struct value *find_first(const struct value *object, const char *names)
 {
     char name[64];
     while (*names) {
         size_t size = strcspn(names, " ");
         snprintf(name, sizeof name, "%.*s", (int)size, names);
-        const struct value *value = find_in(config->json, name);
+        const struct value *value = find_in(object, name);
         if (value)
             return value;
         names += size + (names[size] == ' ');
     }
     return NULL;
+}
+
+// In config.json, else among the model_type's defaults.
+static const struct value *find(const struct config *config, const char *names)
+{
+    const struct value *value = find_first(config->json, names);
+    return value ? value : find_first(&config->defaults, names);
 }
 
 static int64_t integer(struct config *config, const char *names, int64_t otherwise)
@@ -114,6 +122,11 @@ static void put_number(struct config *config, const char *suffix, double value)
 
 // --- Sizes ---
 
+static bool is_text(const struct value *value, const char *text)
+{
+    return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
+}
+
 static bool is(const struct config *config, const char *model_type)
 {
     return strcmp(config->out->family->model_type, model_type) == 0;
@@ -124,6 +137,24 @@ static int64_t falcon_kv_heads(struct config *config, int64_t n_heads)
     if (truth(config, "new_decoder_architecture", false))
         return integer(config, "num_kv_heads n_head_kv", n_heads);
     return truth(config, "multi_query", true) ? 1 : n_heads;
+}
+
+static bool is_dynamic(const struct config *config)
+{
+    const struct value *scaling = find(config, "rope_scaling rope_parameters");
+    return config->out->family->rotates && scaling && scaling->kind == VALUE_OBJECT &&
+           is_text(find_first(scaling, "rope_type type"), "dynamic");
+}
+
+// Latent attention: head_dim here is that of the rotated part.
+static void put_latent(struct config *config)
+{
+    int64_t plain = integer(config, "qk_nope_head_dim", 0), rotated = integer(config, "qk_rope_head_dim", 0);
+    config->out->shape.head_dim = rotated;
+    put_integer(config, "attention.kv_lora_rank", integer(config, "kv_lora_rank", 0));
+    put_integer(config, "attention.q_lora_rank", integer(config, "q_lora_rank", 0));
+    put_integer(config, "attention.key_length", plain <= MODEL_HEAD_DIM_MAX ? plain + rotated : plain);
+    put_integer(config, "attention.value_length", integer(config, "v_head_dim", 0));
 }
 
 static void read_sizes(struct config *config)
@@ -144,21 +175,49 @@ static void read_sizes(struct config *config)
                                    (long long)shape->n_kv_heads);
         return;
     }
-    shape->head_dim = integer(config, "head_dim", n_embd / shape->n_heads);
+    if (find(config, "kv_lora_rank"))
+        put_latent(config);
+    else
+        shape->head_dim = integer(config, "head_dim", n_embd / shape->n_heads);
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse(config, ERROR_LIMIT_EXCEEDED, "head_dim", find(config, "head_dim"));
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
     put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
-    put_integer(config, "attention.key_length", shape->head_dim);
-    put_integer(config, "attention.value_length", shape->head_dim);
+    if (!find(config, "kv_lora_rank")) {
+        put_integer(config, "attention.key_length", shape->head_dim);
+        put_integer(config, "attention.value_length", shape->head_dim);
+    }
     put_integer(config, "feed_forward_length",
                 integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
-    put_integer(
-        config, "context_length",
-        integer(config, "max_position_embeddings n_positions n_ctx", is(config, "falcon") ? 2048 : 0));
+    if (!is_dynamic(config)) // else put_dynamic says
+        put_integer(config, "context_length",
+                    integer(config, "max_position_embeddings n_positions n_ctx", 0));
     shape->tied = truth(config, "tie_word_embeddings", config->out->family->tied);
+}
+
+// How experts are picked, of the model_types that tell (by default at least).
+static void put_routing(struct config *config)
+{
+    const struct value *function = find(config, "scoring_func"), *method = find(config, "topk_method");
+    bool sigmoid = is_text(function, "sigmoid"), grouped = !is_text(method, "greedy");
+    char name[128];
+    // Groups go by their best expert with softmax and by their two best with sigmoid.
+    bool fits = sigmoid ? is_text(method, "noaux_tc")
+                        : is_text(method, "greedy") || is_text(method, "group_limited_greedy");
+    if (!sigmoid && !is_text(function, "softmax"))
+        refuse(config, ERROR_UNKNOWN_TYPE, "scoring_func", function);
+    else if (!fits)
+        refuse(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
+    put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
+    put_integer(config, "leading_dense_block_count", integer(config, "first_k_dense_replace", 0));
+    gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
+                     truth(config, "norm_topk_prob", false));
+    if (!grouped || !find(config, "n_group"))
+        return;
+    put_integer(config, "expert_group_count", integer(config, "n_group", 1));
+    put_integer(config, "expert_group_used_count", integer(config, "topk_group", 1));
 }
 
 static void read_numbers(struct config *config)
@@ -173,13 +232,15 @@ static void read_numbers(struct config *config)
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling", "logit_scale"},
+        {"logits_scaling logit_scale", "logit_scale"},
+        {"routed_scaling_factor", "expert_weights_scale"},
         {"rope_local_base_freq", "rope.freq_base_swa"},
     };
     static const struct {
         const char *from, *to;
     } integers[] = {
-        {"num_local_experts num_experts", "expert_count"},
+        {"n_routed_experts num_local_experts num_experts", "expert_count"},
+        {"n_shared_experts", "expert_shared_count"},
         {"num_experts_per_tok", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
@@ -194,6 +255,8 @@ static void read_numbers(struct config *config)
     if (is(config, "qwen2_moe") || is(config, "qwen3_moe"))
         gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
                          truth(config, "norm_topk_prob", false));
+    if (find(config, "scoring_func"))
+        put_routing(config);
     if (is(config, "gpt_neox"))
         gguf_writer_bool(config->keys, key(config, "use_parallel_residual", name),
                          truth(config, "use_parallel_residual", true));
@@ -206,6 +269,24 @@ static void read_numbers(struct config *config)
 static bool is_empty(const struct value *value)
 {
     return !value || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
+}
+
+// The family leaves every fourth layer without positions.
+static void check_unrotated(struct config *config)
+{
+    const struct value *list = find(config, "no_rope_layers");
+    if (!list) {
+        if (integer(config, "no_rope_layer_interval", 4) != 4)
+            refuse(config, ERROR_MODEL_FILE, "no_rope_layer_interval",
+                   find(config, "no_rope_layer_interval"));
+        return;
+    }
+    bool fits = list->kind == VALUE_ARRAY && list->array.n_items >= (size_t)config->out->shape.n_layers;
+    for (int64_t i = 0; fits && i < config->out->shape.n_layers; i++)
+        fits = list->array.items[i].kind == VALUE_INTEGER &&
+               (list->array.items[i].integer != 0) == ((i + 1) % 4 != 0);
+    if (!fits)
+        refuse(config, ERROR_MODEL_FILE, "no_rope_layers", list);
 }
 
 static void refuse_unknown(struct config *config)
@@ -221,6 +302,10 @@ static void refuse_unknown(struct config *config)
         {"falcon", "alibi", false},
         {"falcon", "parallel_attn", true},
         {"gemma3_text", "use_bidirectional_attention", false},
+        {"bloom", "apply_residual_connection_post_layernorm", false},
+        {"smollm3", "use_sliding_window", false},
+        {"deepseek_v3", "rope_interleave", true},
+        {"cohere", "use_parallel_block", true},
     };
     const char *quantisation = "quantization_config",
                *activation = "hidden_activation hidden_act activation_function activation";
@@ -228,12 +313,24 @@ static void refuse_unknown(struct config *config)
         if (is(config, truths[i].model_type) &&
             truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse(config, ERROR_MODEL_FILE, truths[i].name, find(config, truths[i].name));
-    if (find(config, quantisation))
+    // gpt-oss's own: tensors with blocks and scales, which are known by their names.
+    const struct value *method = find(config, quantisation);
+    bool own = is(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
+               is_text(find_in(method, "quant_method"), "mxfp4");
+    if (method && !own)
         refuse(config, ERROR_UNKNOWN_TYPE, quantisation, find(config, quantisation));
     if (find(config, "clip_qkv"))
         refuse(config, ERROR_MODEL_FILE, "clip_qkv", find(config, "clip_qkv"));
     if (integer(config, "decoder_sparse_step", 1) != 1)
         refuse(config, ERROR_MODEL_FILE, "decoder_sparse_step", find(config, "decoder_sparse_step"));
+    if (integer(config, "moe_layer_freq", 1) != 1)
+        refuse(config, ERROR_MODEL_FILE, "moe_layer_freq", find(config, "moe_layer_freq"));
+    if (number(config, "swiglu_limit", 7.0) != 7.0)
+        refuse(config, ERROR_MODEL_FILE, "swiglu_limit", find(config, "swiglu_limit"));
+    if (fabs(number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
+        refuse(config, ERROR_MODEL_FILE, "swiglu_alpha", find(config, "swiglu_alpha"));
+    if (is(config, "smollm3"))
+        check_unrotated(config);
     if (!is_empty(find(config, "mlp_only_layers")))
         refuse(config, ERROR_MODEL_FILE, "mlp_only_layers", find(config, "mlp_only_layers"));
     const struct value *named = find(config, activation);
@@ -293,8 +390,9 @@ static void read_windows(struct config *config)
         put_layer_types(config, find(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
-    else if (find(config, "sliding_window_pattern"))
-        put_integer(config, "attention.sliding_window_pattern", integer(config, "sliding_window_pattern", 0));
+    else if (find(config, "sliding_window_pattern _sliding_window_pattern"))
+        put_integer(config, "attention.sliding_window_pattern",
+                    integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
 }
 
 // --- Rope ---
@@ -351,11 +449,23 @@ static void put_factors(struct config *config, const struct value *scaling, cons
     }
 }
 
+// modeling_rope_utils.py, _compute_yarn_parameters: get_mscale.
+static double yarn_magnitude(double factor, double m)
+{
+    return factor > 1.0 ? 0.1 * m * elementary_log(factor) + 1.0 : 1.0;
+}
+
 static void put_yarn(struct config *config, const struct value *scaling, int64_t n_original)
 {
-    double factor = number_in(config, scaling, "factor", 1.0);
-    double usual = 1.0 + 0.1 * elementary_log(factor >= 1.0 ? factor : 1.0);
-    if (find_in(scaling, "mscale") || find_in(scaling, "mscale_all_dim") || factor < 1.0) {
+    double factor = number_in(config, scaling, "factor", 0.0), usual, whole;
+    if (factor == 0.0)
+        factor = (double)integer(config, "max_position_embeddings", 0) / (double)n_original;
+    double m = number_in(config, scaling, "mscale", 0.0),
+           all = number_in(config, scaling, "mscale_all_dim", 0.0);
+    double temperature = number_in(config, scaling, "llama_4_scaling_beta", 0.0);
+    bool latent = find(config, "kv_lora_rank") != NULL, exact = is(config, "gpt_oss");
+    const struct value *truncate = find_in(scaling, "truncate");
+    if (factor < 1.0 || (truncate && (truncate->kind != VALUE_BOOL || truncate->boolean == exact))) {
         refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
@@ -363,9 +473,44 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
     put_integer(config, "rope.scaling.original_context_length", n_original);
     put_number(config, "rope.scaling.yarn_beta_fast", number_in(config, scaling, "beta_fast", 32.0));
     put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
-    if (find_in(scaling, "attention_factor")) // of all; the key's comes on top of YaRN's own
-        put_number(config, "rope.scaling.attn_factor",
-                   number_in(config, scaling, "attention_factor", usual) / usual);
+    if (temperature != 0.0)
+        put_number(config, "attention.temperature_scale", temperature);
+    usual = yarn_magnitude(factor, 1.0); // what the key's number comes on top of
+    whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
+    whole = number_in(config, scaling, "attention_factor", whole);
+    if (latent && all != 0.0) { // DeepSeek's attention takes the square of it; nothing else is on top then
+        put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
+        usual = 1.0;
+    } else if (m == 1.0 && all != 0.0) { // as converters tell it
+        put_number(config, "rope.scaling.yarn_log_multiplier", all);
+        usual /= yarn_magnitude(factor, all);
+    }
+    if (whole != usual)
+        put_number(config, "rope.scaling.attn_factor", whole / usual);
+}
+
+// modeling_rope_utils.py, _compute_dynamic_ntk_parameters: beyond the trained context the base grows with the
+// sequence. Here it has two values, the trained one and that of a sequence as long as the context becomes:
+// `factor` times as long as trained. As divisors of the frequencies that is LongRoPE's form.
+static void put_dynamic(struct config *config, const struct value *scaling, int64_t n_context, int64_t n_dims)
+{
+    double factor = number_in(config, scaling, "factor", 1.0);
+    int64_t n_longer = (int64_t)((double)n_context * factor);
+    if (!(factor >= 1.0 && factor <= 1e3) || n_context < 1 || n_longer > MODEL_CONTEXT_MAX || n_dims < 4) {
+        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    // base' = base * growth^(d / (d - 2)), so that pair i turns growth^(2 i / (d - 2)) times as slowly
+    double growth = elementary_log(factor * (double)n_longer / (double)n_context - (factor - 1.0));
+    float *usual = create_divisors(config, 1, (size_t)n_dims / 2);
+    float *longer = create_divisors(config, 2, (size_t)n_dims / 2);
+    for (int64_t i = 0; usual && longer && i < n_dims / 2; i++) {
+        usual[i] = 1.0f;
+        longer[i] = (float)elementary_exp(growth * (double)(2 * i) / (double)(n_dims - 2));
+    }
+    put_integer(config, "context_length", n_longer);
+    put_integer(config, "rope.scaling.original_context_length", n_context);
+    put_number(config, "rope.scaling.attn_factor", 1.0);
 }
 
 static void put_scaling(struct config *config, const struct value *scaling, double base, int64_t n_dims)
@@ -381,9 +526,12 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         refuse(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
         return;
     }
-    // Dynamic scaling changes nothing up to max_position_embeddings, which is the context.
-    if (text_equals_string(kind, "default") || text_equals_string(kind, "dynamic"))
+    if (text_equals_string(kind, "default"))
         return;
+    if (text_equals_string(kind, "dynamic")) {
+        put_dynamic(config, scaling, n_context, n_dims);
+        return;
+    }
     if (text_equals_string(kind, "llama3")) {
         put_llama3(config, scaling, base, n_dims);
         return;
@@ -442,6 +590,28 @@ static void read_rope(struct config *config)
         put_scaling(config, scaling, base, n_dims);
 }
 
+// What a model of images and text tells of its language model.
+static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
+{
+    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!text_equals_string(*type, kinds[i][0]))
+            continue;
+        const struct value *part = find_in(json, "text_config"), *quantised;
+        if (!part || part->kind != VALUE_OBJECT)
+            return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
+        quantised = find_in(json, "quantization_config");
+        if (quantised)
+            refuse(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantised);
+        const struct value *own = find_in(part, "model_type");
+        *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
+        config->json = part;
+        config->out->language_part = true;
+    }
+    return config->status;
+}
+
 enum status folder_read_config(struct folder_config *out, const struct value *json, struct gguf_writer *keys,
                                struct arena *arena, struct error *error)
 {
@@ -450,12 +620,22 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     const struct value *type = value_get(json, "model_type");
     if (!type || type->kind != VALUE_STRING)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"model_type\" is missing");
-    out->family = folder_family_find(type->text);
+    struct text name = type->text;
+    enum status status = take_text_config(&config, json, &name);
+    if (status != STATUS_OK)
+        return status;
+    out->family = folder_family_find(name);
     if (!out->family)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",
-                         (int)(type->text.size < 64 ? type->text.size : 64), type->text.data);
+                         (int)(name.size < 64 ? name.size : 64), name.data);
+    if (out->family->defaults)
+        status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
+    if (status != STATUS_OK)
+        return status;
     gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
     read_sizes(&config);
+    out->n_layers_used =
+        integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

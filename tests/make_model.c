@@ -297,6 +297,8 @@ static void add_tensor(struct maker *maker, const char *name, enum made_kind kin
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     tensor->n_dims = n_matrices > 1 ? 3 : n_rows > 1 ? 2 : 1;
     tensor->type = kind == MADE_MATRIX ? fit_type(r->type, n_cols) : TENSOR_F32;
+    if (r->experts_type && kind == MADE_MATRIX && strstr(name, "_exps."))
+        tensor->type = fit_type(r->experts_type, n_cols);
     if (r->widen_tensor && strcmp(r->widen_tensor, name) == 0)
         tensor->dims[tensor->n_dims - 1]++;
     if (r->retype_tensor && strcmp(r->retype_tensor, name) == 0)
@@ -553,6 +555,7 @@ static const struct {
     {TENSOR_Q6_K, 208, -1, 1 / 1360.0f, 0.0f},
     {TENSOR_IQ4_NL, 0, -1, 1 / 68.0f, 0.0f},
     {TENSOR_IQ4_XS, 0, -1, 1 / 1250.0f, 0.0f},
+    {TENSOR_MXFP4, -1, -1, 1 / 2.9f, 0.0f}, // an exponent instead
 };
 
 static void put_block(struct buffer *out, struct stream *stream, enum tensor_type type, float deviation)
@@ -568,7 +571,10 @@ static void put_block(struct buffer *out, struct stream *stream, enum tensor_typ
     for (size_t i = 2; type == TENSOR_Q8_0 && i < size; i++)
         block[i] = block[i] == 0x80 ? 0x81 : block[i]; // real files hold no -128
     float factor = 0.5f + (float)next_words(stream).words[0] * 0x1p-32f;
-    set_half(block + block_shapes[shape].scale_offset, factor * deviation * block_shapes[shape].scale);
+    if (type == TENSOR_MXFP4)
+        block[0] = (unsigned char)(127 + lrintf(log2f(factor * deviation * block_shapes[shape].scale)));
+    else
+        set_half(block + block_shapes[shape].scale_offset, factor * deviation * block_shapes[shape].scale);
     if (block_shapes[shape].second_offset >= 0)
         set_half(block + block_shapes[shape].second_offset, factor * deviation * block_shapes[shape].second);
     buffer_add(out, block, size);
@@ -642,7 +648,7 @@ static void fill_recipe(struct maker *maker)
     r->n_layers = either(r->n_layers, 2);
     r->n_embd = either(r->n_embd, 64);
     r->n_heads = either(r->n_heads, 4);
-    r->n_kv_heads = is(maker, "gpt2 gptneox bloom") ? r->n_heads : either(r->n_kv_heads, 2);
+    r->n_kv_heads = is(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : either(r->n_kv_heads, 2);
     r->n_ff = either(r->n_ff, 96);
     r->n_vocab = either(r->n_vocab, 320);
     r->n_context = either(r->n_context, 512);

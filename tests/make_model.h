@@ -21,6 +21,7 @@ struct model_recipe {
     const char *family; // ["llama"]; "mixtral" is llama with experts, "llama3" llama with rope_freqs
     enum tensor_type
         type; // of the matrices [TENSOR_F32]; those whose rows don't fit its blocks become Q8_0 or F16
+    enum tensor_type experts_type; // of the experts' matrices [type]
     uint64_t seed;
     int32_t n_layers, n_embd, n_heads, n_kv_heads; // [2, 64, 4, 2]
     int32_t head_dim, n_ff, n_vocab, n_context;    // [n_embd / n_heads, 96, 320, 512]

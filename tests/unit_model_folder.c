@@ -9,7 +9,6 @@
 #include "tests/make_model.h"
 #include "tests/safetensors_writer.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +21,8 @@ struct folder_case {
     const char *model_type, *made; // the test's name for the made family
     const char *config;            // further settings
     bool larger, tied;
+    enum tensor_type experts_type; // the made model's
+    const char *prefix;            // the language model's part of a larger one: its names begin so
 };
 
 struct making {
@@ -74,7 +75,7 @@ static void put_setting(const struct making *making, struct buffer *json, const 
 
 static void write_config(const struct making *making)
 {
-    static const char *const keys[][2] = {
+    const char *const keys[][2] = {
         {"hidden_size", "embedding_length"},
         {"num_hidden_layers", "block_count"},
         {"intermediate_size", "feed_forward_length"},
@@ -88,22 +89,35 @@ static void write_config(const struct making *making)
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"num_experts", "expert_count"},
+        {"n_shared_experts", "expert_shared_count"},
+        {"first_k_dense_replace", "leading_dense_block_count"},
+        {"routed_scaling_factor", "expert_weights_scale"},
+        {"n_group", "expert_group_count"},
+        {"topk_group", "expert_group_used_count"},
+        {"kv_lora_rank", "attention.kv_lora_rank"},
+        {"q_lora_rank", "attention.q_lora_rank"},
+        {"num_nextn_predict_layers", "nextn_predict_layers"},
         {"num_experts_per_tok", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling", "logit_scale"},
+        {strncmp(making->item->model_type, "cohere", 6) ? "logits_scaling" : "logit_scale", "logit_scale"},
     };
     struct buffer json = {0};
     char path[128];
-    buffer_add_format(&json, "{\"model_type\":\"%s\",\"head_dim\":%u%s", making->item->model_type,
-                      making->head_dim, making->item->config);
+    if (making->item->prefix)
+        buffer_add_string(&json, "{\"model_type\":\"gemma3\",\"vision_config\":{},\"text_config\":");
+    buffer_add_format(&json, "{\"model_type\":\"%s\"%s", making->item->model_type, making->item->config);
+    if (strcmp(making->name, "deepseek2"))
+        buffer_add_format(&json, ",\"head_dim\":%u", making->head_dim);
+    else
+        buffer_add_format(&json, ",\"qk_rope_head_dim\":8,\"qk_nope_head_dim\":%u", making->head_dim - 8);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         put_setting(making, &json, keys[i][0], keys[i][1]);
     uint32_t n_rope = key_u32(making, "rope.dimension_count", making->head_dim);
-    if (n_rope != making->head_dim)
+    if (n_rope != making->head_dim && strcmp(making->name, "deepseek2"))
         buffer_add_format(&json, ",\"partial_rotary_factor\":%.9g", (double)n_rope / making->head_dim);
     if (gguf_tensor(making->gguf, "rope_factors_long.weight")) {
         buffer_add_format(&json,
@@ -115,6 +129,8 @@ static void write_config(const struct making *making)
     }
     buffer_add_format(&json, ",\"tie_word_embeddings\":%s}",
                       gguf_tensor(making->gguf, "output.weight") ? "false" : "true");
+    if (making->item->prefix)
+        buffer_add_string(&json, "}");
     snprintf(path, sizeof path, "%s/config.json", making->directory);
     write_file(path, json.data, json.size);
     buffer_finish(&json);
@@ -146,6 +162,11 @@ static void put_transformed(const struct making *making, struct safetensors_writ
     static const char *const dtypes[] = {[TENSOR_F32] = "F32", [TENSOR_F16] = "F16", [TENSOR_BF16] = "BF16"};
     uint64_t shape[2] = {tensor->dims[1], tensor->dims[0]};
     uint32_t n_dims = tensor->n_dims == 1 ? 1 : 2;
+    if (tensor->n_dims == 3) { // of all experts, as they are
+        uint64_t dims[3] = {tensor->dims[2], tensor->dims[1], tensor->dims[0]};
+        put_entry(writer, name, dtypes[tensor->type], 3, dims, data, tensor->size_bytes);
+        return;
+    }
     size_t item = tensor_traits(tensor->type)->block_bytes;
     size_t n_rows = tensor->n_dims == 1 ? tensor->dims[0] : tensor->dims[1];
     size_t row_bytes = tensor->n_dims == 1 ? item : tensor->dims[0] * item, size = n_rows * row_bytes;
@@ -195,10 +216,97 @@ static bool cut_fused(const struct making *making, const char *to, int layer, co
     return false;
 }
 
+// Experts' matrices in one tensor, of ours: `gate` and perhaps `up`, mixed as the form says; the reverse of
+// model_folder_experts.c, written item by item.
+static void put_mixed(struct safetensors_writer *writer, const char *name, enum folder_form form,
+                      const struct tensor *gate, const struct tensor *up)
+{
+    static const char *const dtypes[] = {[TENSOR_F32] = "F32", [TENSOR_F16] = "F16", [TENSOR_BF16] = "BF16"};
+    bool vectors = gate->n_dims == 2, turned = form >= FORM_EVEN && !vectors;
+    size_t item = tensor_traits(gate->type)->block_bytes, n_parts = up ? 2 : 1;
+    size_t n_cols = vectors ? 1 : gate->dims[0], n_rows = vectors ? gate->dims[0] : gate->dims[1];
+    size_t n_experts = vectors ? gate->dims[1] : gate->dims[2], all = n_rows * n_parts;
+    char *out = malloc(n_parts * gate->size_bytes);
+    for (size_t e = 0; e < n_experts; e++)
+        for (size_t r = 0; r < all; r++)
+            for (size_t c = 0; c < n_cols; c++) {
+                bool halves = form == FORM_FIRST_HALF;
+                const struct tensor *from = (halves ? r >= n_rows : r % n_parts != 0) ? up : gate;
+                size_t row = halves ? r % n_rows : r / n_parts;
+                size_t to = turned ? (e * n_cols + c) * all + r : (e * all + r) * n_cols + c;
+                memcpy(out + to * item, (const char *)from->data + ((e * n_rows + row) * n_cols + c) * item,
+                       item);
+            }
+    uint64_t shape[3] = {n_experts, turned ? n_cols : all, turned ? all : n_cols};
+    put_entry(writer, name, dtypes[gate->type], vectors ? 2 : 3, shape, out, n_parts * gate->size_bytes);
+    free(out);
+}
+
+// MXFP4: GGUF's blocks of 17 bytes taken apart into 16 bytes of items, two neighbours each, and the
+// exponents.
+static void put_blocks(struct safetensors_writer *writer, const char *name, const struct tensor *gate,
+                       const struct tensor *up)
+{
+    size_t n_parts = up ? 2 : 1, n_blocks = gate->dims[0] / 32, n_rows = gate->dims[1] * n_parts;
+    size_t n_experts = gate->dims[2], n = n_experts * n_rows * n_blocks;
+    unsigned char *items = calloc(n, 16), *scales = calloc(n, 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = i / n_blocks % n_rows, expert = i / n_blocks / n_rows;
+        const struct tensor *from = row % n_parts ? up : gate;
+        const unsigned char *block = from->data;
+        block += ((expert * gate->dims[1] + row / n_parts) * n_blocks + i % n_blocks) * 17;
+        scales[i] = block[0];
+        for (int j = 0; j < 32; j++) {
+            int nibble = j < 16 ? block[1 + j] & 15 : block[1 + j - 16] >> 4;
+            items[i * 16 + (size_t)j / 2] |= (unsigned char)(nibble << (j % 2 * 4));
+        }
+    }
+    char other[128];
+    snprintf(other, sizeof other, "%.*sscales", (int)(strlen(name) - strlen("blocks")), name);
+    put_entry(writer, name, "U8", 4, (uint64_t[4]){n_experts, n_rows, n_blocks, 16}, items, n * 16);
+    put_entry(writer, other, "U8", 3, (uint64_t[3]){n_experts, n_rows, n_blocks}, scales, n);
+    free(items);
+    free(scales);
+}
+
+// A rule whose names are whole.
+static void put_whole(const struct making *making, struct safetensors_writer *writer,
+                      const struct folder_rule *rule, int layer)
+{
+    char name[128], ours[64];
+    const char *star = strchr(rule->from, '*');
+    snprintf(name, sizeof name, "%.*s%d%s", (int)(star - rule->from - 1), rule->from + 1, layer, star + 1);
+    snprintf(ours, sizeof ours, "blk.%d.%s", layer, rule->to);
+    const struct tensor *tensor = gguf_tensor(making->gguf, ours), *up = NULL;
+    enum folder_form form = rule->form;
+    if (!tensor || form == FORM_ODD || form == FORM_ODD_MXFP4 || form == FORM_SECOND_HALF ||
+        (tensor->type == TENSOR_MXFP4) != (form >= FORM_EVEN_MXFP4))
+        return;
+    if (form == FORM_EVEN || form == FORM_EVEN_MXFP4 || form == FORM_FIRST_HALF) {
+        snprintf(ours, sizeof ours, "blk.%d.ffn_up_exps%s", layer, strrchr(rule->to, '.'));
+        up = gguf_tensor(making->gguf, ours);
+    }
+    if (form >= FORM_EVEN_MXFP4) {
+        put_blocks(writer, name, tensor, up);
+    } else if (form == FORM_AS_IS) {
+        static const char *const dtypes[] = {"F32", "F16"};
+        uint64_t shape[2] = {tensor->n_dims == 2 ? tensor->dims[1] : tensor->dims[0], tensor->dims[0]};
+        put_entry(writer, name, dtypes[tensor->type], tensor->n_dims, shape, tensor->data,
+                  tensor->size_bytes);
+    } else {
+        put_mixed(writer, name, form, tensor, up);
+    }
+}
+
 static void put_rule(const struct making *making, struct safetensors_writer *writer,
                      const struct folder_rule *rule, int layer, const char *suffix)
 {
     char name[128], ours[64];
+    if (*rule->from == '=') {
+        if (strcmp(suffix, ".weight") == 0)
+            put_whole(making, writer, rule, layer);
+        return;
+    }
     if (layer < 0)
         snprintf(ours, sizeof ours, "%s%s", rule->to, suffix);
     else
@@ -215,7 +323,14 @@ static void put_rule(const struct making *making, struct safetensors_writer *wri
         n_parts = tensor->dims[--part.n_dims];
     for (uint64_t i = 0; i < n_parts; i++) {
         size_t size = 0;
-        for (const char *from = rule->from; *from; from++) {
+        const char *prefix = making->item->prefix;
+        bool model = strncmp(rule->from, "model.", 6) == 0;
+        if (prefix) // of a model of images and text
+            size = (size_t)sprintf(name, "%s",
+                                   model                               ? prefix
+                                   : strncmp(prefix, "model.", 6) == 0 ? ""
+                                                                       : "language_model.");
+        for (const char *from = rule->from + (prefix && model ? 6 : 0); *from; from++) {
             if (*from == '*')
                 size += (size_t)sprintf(name + size, "%d", layer);
             else if (*from == '{')
@@ -234,7 +349,8 @@ static void put_rule(const struct making *making, struct safetensors_writer *wri
 // two kinds.
 static bool is_meant(const struct making *making, const struct folder_rule *rule)
 {
-    if (strcmp(making->name, "gpt2") == 0 && strcmp(rule->to, "output"))
+    if ((strcmp(making->name, "gpt2") == 0 || strcmp(making->name, "bloom") == 0) &&
+        strcmp(rule->to, "output"))
         return (strncmp(rule->from, "transformer.", 12) == 0) == making->prefixed;
     if (strcmp(making->name, "falcon") == 0 && strcmp(rule->to, "attn_norm") == 0)
         return (strstr(rule->from, "ln_mlp") != NULL) == making->item->larger;
@@ -253,6 +369,8 @@ static void write_weights(const struct making *making)
         for (const struct folder_rule *rule = family->layers; rule->from; rule++)
             for (int bias = 0; bias < 2 && is_meant(making, rule); bias++)
                 put_rule(making, &writer, rule, layer, bias ? ".bias" : ".weight");
+    if (making->item->prefix) // what sees images
+        put_entry(&writer, "vision_tower.x.weight", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
     snprintf(path, sizeof path, "%s/model.safetensors", making->directory);
     write_safetensors(&writer, path);
 }
@@ -321,6 +439,9 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
                                                 .type = stored[i],
                                                 .larger = item->larger,
                                                 .tied = item->tied,
+                                                .n_layers = 3,
+                                                .n_ff = item->experts_type ? 128 : 0,
+                                                .experts_type = item->experts_type,
                                                 .head_dim = strstr("qwen3 gemma", item->made) ? 32 : 0});
         write_folder(item, path, directory, i == 0);
         compute_logits(path, TENSOR_F32, logits[0]);
@@ -335,6 +456,8 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
     }
 }
 
+#define MXFP4 "\"quantization_config\":{\"quant_method\":\"mxfp4\"},"
+
 static struct folder_case cases[] = {
     {"llama", "llama", ",\"hidden_act\":\"silu\"", false, false},
     {"llama", "llama", ",\"rope_scaling\":null", false, true},
@@ -346,8 +469,40 @@ static struct folder_case cases[] = {
     {"qwen3", "qwen3", "", false, false},
     {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true", false, false},
     {"gemma", "gemma", ",\"hidden_act\":\"gelu\"", false, false},
-    {"gemma2", "gemma2", ",\"hidden_activation\":\"gelu_pytorch_tanh\"", false, false},
-    {"gemma3_text", "gemma3", "", false, false},
+    {"gemma2", "gemma2", ",\"hidden_activation\":\"gelu_pytorch_tanh\",\"query_pre_attn_scalar\":16", false,
+     false},
+    {"gemma3_text", "gemma3", ",\"query_pre_attn_scalar\":16", false, false},
+    {"gemma3_text", "gemma3", ",\"query_pre_attn_scalar\":16", false, false, TENSOR_F32,
+     "language_model.model."},
+    {"gemma3_text", "gemma3", ",\"query_pre_attn_scalar\":16", false, false, TENSOR_F32,
+     "model.language_model."},
+    {"gpt_oss", "gpt-oss", ",\"rope_scaling\":{\"rope_type\":\"default\"}", false, false},
+    {"gpt_oss", "gpt-oss", "," MXFP4 "\"rope_scaling\":{\"rope_type\":\"default\"}", false, false,
+     TENSOR_MXFP4, NULL},
+    {"gpt_oss", "gpt-oss",
+     "," MXFP4 "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,\"truncate\":false,"
+     "\"original_max_position_embeddings\":16}",
+     true, false, TENSOR_MXFP4, NULL},
+    {"ministral3", "mistral3",
+     ",\"rope_parameters\":{\"type\":\"yarn\",\"factor\":8.0,\"mscale\":1.0,\"mscale_all_dim\":1.0,"
+     "\"llama_4_scaling_beta\":0.1,\"original_max_position_embeddings\":16,\"rope_theta\":10000.0}",
+     true, false},
+    {"smollm3", "smollm3", ",\"no_rope_layers\":[1,1,1,0]", false, false},
+    {"glm4", "glm4", "", false, false},
+    {"glm4_moe", "glm4moe", "", true, false},
+    {"dots1", "dots1", ",\"norm_topk_prob\":true", false, false},
+    {"deepseek_v2", "deepseek2", ",\"scoring_func\":\"softmax\",\"v_head_dim\":12", false, false},
+    {"deepseek_v3", "deepseek2",
+     ",\"v_head_dim\":12,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8,\"mscale\":0.707,"
+     "\"mscale_all_dim\":0.707,\"original_max_position_embeddings\":16}",
+     true, false},
+    {"seed_oss", "seed_oss", "", false, false},
+    {"ernie4_5", "ernie4_5", "", false, false},
+    {"cohere", "command-r", "", true, false},
+    {"cohere2", "cohere2", "", false, false},
+    {"granitemoe", "granitemoe", "", false, false},
+    {"olmo3", "olmo2", "", true, false},
+    {"bloom", "bloom", "", false, true},
     {"phi3", "phi3", "", false, false},
     {"phi3", "phi3", "", true, false},
     {"phi", "phi2", ",\"hidden_act\":\"gelu_new\"", false, false},
@@ -363,89 +518,11 @@ static struct folder_case cases[] = {
     {"granite", "granite", "", false, false},
 };
 
-// --- config.json ---
-
-static void config_to_keys(const char *text, struct folder_config *config, struct gguf_writer *keys,
-                           struct arena *arena)
-{
-    struct value json;
-    struct error error;
-    assert_int_equal(json_decode(text_from_string(text), arena, &json, &error), STATUS_OK);
-    if (folder_read_config(config, &json, keys, arena, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-}
+// --- Folders ---
 
 #define SIZES                                                                                                \
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
-
-static void llama_3_s_scaling_becomes_divisors(void **state)
-{
-    struct folder_config config;
-    struct gguf_writer keys = {0};
-    struct arena arena = {0};
-    config_to_keys(
-        "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000.0,\"rope_scaling\":{\"factor\":32.0,"
-        "\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,\"original_max_position_embeddings\":8192,"
-        "\"rope_type\":\"llama3\"}}",
-        &config, &keys, &arena);
-    assert_int_equal(config.n_divisors, 32);
-    for (int i = 0; i < 32; i++) {
-        double frequency = pow(500000.0, -2.0 * i / 64.0), wavelength = 2.0 * acos(-1.0) / frequency;
-        double smooth = (8192.0 / wavelength - 1.0) / 3.0, scaled = frequency;
-        if (wavelength > 8192.0)
-            scaled = frequency / 32.0;
-        else if (wavelength >= 2048.0)
-            scaled = (1.0 - smooth) * frequency / 32.0 + smooth * frequency;
-        assert_true(fabs((double)config.divisors[0][i] - frequency / scaled) < 1e-5 * frequency / scaled);
-    }
-    assert_true(config.divisors[0][0] == 1.0f && config.divisors[0][31] == 32.0f);
-    gguf_writer_finish(&keys);
-    arena_finish(&arena);
-}
-
-static void settings_that_change_the_computation_are_refused_by_name(void **state)
-{
-    static const struct {
-        const char *json, *words;
-    } refused[] = {
-        {"{}", "model_type"},
-        {"{\"model_type\":\"mamba\"}", "\"mamba\" is not known"},
-        {"{\"model_type\":\"llama\"}", "0 layers"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", "hidden_act"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
-         "quantization_config"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"mrope\"}}", "rope_scaling"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":7}", "rope_scaling"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":0}}",
-         "rope_scaling"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":99999}", "head_dim"},
-        {"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":\"x\"}", "head_dim"},
-        {"{\"model_type\":\"phi3\"," SIZES ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
-         "short_factor"},
-        {"{\"model_type\":\"qwen2_moe\"," SIZES ",\"decoder_sparse_step\":2}", "decoder_sparse_step"},
-        {"{\"model_type\":\"qwen2_moe\"," SIZES ",\"mlp_only_layers\":[1]}", "mlp_only_layers"},
-        {"{\"model_type\":\"falcon\"," SIZES ",\"alibi\":true}", "alibi"},
-        {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
-        {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"full_attention\"]}",
-         "layer_types"},
-        {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"a\",\"b\"]}",
-         "layer_types"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        struct folder_config config;
-        struct gguf_writer keys = {0};
-        struct arena arena = {0};
-        struct value json;
-        struct error error = {0};
-        assert_int_equal(json_decode(text_from_string(refused[i].json), &arena, &json, &error), STATUS_OK);
-        assert_int_equal(folder_read_config(&config, &json, &keys, &arena, &error), STATUS_REFUSE);
-        if (!strstr(error.text, refused[i].words))
-            fail_msg("expected \"%s\" in: %s", refused[i].words, error.text);
-        gguf_writer_finish(&keys);
-        arena_finish(&arena);
-    }
-}
 
 static void assert_folder_refused(const char *directory, const char *words)
 {
@@ -526,8 +603,6 @@ int main(void)
 {
     enum { N_CASES = sizeof cases / sizeof *cases };
     static const struct CMUnitTest others[] = {
-        cmocka_unit_test(llama_3_s_scaling_becomes_divisors),
-        cmocka_unit_test(settings_that_change_the_computation_are_refused_by_name),
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
     };
