@@ -1,4 +1,4 @@
-// What a device must do: about 16 operations on float matrices, weights and KV pages. The forward pass is written
+// What a device must do: about 20 operations on float matrices, weights and KV pages. The forward pass is written
 // over this table once; engine/cpu/ and gpu/ implement it.
 //
 // Order of calls: weights, matrices and pages are created at start. Then for each step: begin, operations, end. An
