@@ -5,6 +5,7 @@
 // key-value head whose key is [rotated dims, latent] and whose value is the latent.
 #include "engine/forward_parts.h"
 #include "engine/gguf.h"
+#include "engine/quantise.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static void put_keys(const struct split *split, enum tensor_type type, float *ro
             tensor_traits(split->whole->type)->dequantise(from, row, (uint64_t)split->latent);
             for (int64_t c = 0; c < split->latent; c++) {
                 char *to = out + (size_t)((head * split->latent + c) * split->key + k) * item;
-                _Float16 half = (_Float16)row[c];
+                uint16_t half = float_to_half(row[c]);
                 memcpy(to, plain ? from + (size_t)c * item : (const char *)&half, item);
             }
         }
