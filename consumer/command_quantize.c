@@ -5,6 +5,7 @@
 #include "engine/gguf_write.h"
 #include "engine/model_folder.h"
 #include "engine/pool.h"
+#include "engine/tokenizer/vocabulary.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -44,6 +45,20 @@ static enum status check(const struct settings *settings, enum tensor_type *type
     return STATUS_OK;
 }
 
+// What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by tokenizer.json, which
+// the file carries too.
+static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
+{
+    struct text unknown;
+    enum status status = vocabulary_write_ggml(gguf, keys, &unknown, error);
+    if (status == STATUS_OK && unknown.size)
+        log_write(LOG_WARNING, "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
+                  (int)unknown.size, unknown.data);
+    if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
+        gguf_writer_text(keys, "general.type", TEXT("model"));
+    return status;
+}
+
 enum status command_quantize(const struct settings *settings, struct error *error)
 {
     struct gguf *source = NULL, *quantised = NULL;
@@ -60,8 +75,12 @@ enum status command_quantize(const struct settings *settings, struct error *erro
         bytes_before = tensor_bytes(source);
         status = gguf_quantise(&quantised, source, type, pool, error);
     }
+    struct gguf_writer keys = {0};
     if (status == STATUS_OK)
-        status = gguf_write_file(quantised, settings->positionals[1], show, &progress, error);
+        status = add_tokenizer(quantised, &keys, error);
+    if (status == STATUS_OK)
+        status = gguf_write_file(quantised, &keys, settings->positionals[1], show, &progress, error);
+    gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);
     if (status == STATUS_OK)

@@ -138,6 +138,15 @@ void gguf_writer_copy(struct gguf_writer *writer, const struct gguf *gguf, size_
     }
 }
 
+void gguf_writer_append(struct gguf_writer *writer, const struct gguf_writer *more)
+{
+    if (writer->fault.status == STATUS_OK)
+        writer->fault = more->fault;
+    writer->keys.failed |= more->keys.failed;
+    buffer_add(&writer->keys, more->keys.data, more->keys.size);
+    writer->n_keys += more->n_keys;
+}
+
 // --- Tensors ---
 
 static uint64_t padded(uint64_t size)
@@ -218,7 +227,8 @@ static enum status write_tensors(const struct gguf *gguf, FILE *file,
     return status;
 }
 
-static enum status write_header(const struct gguf *gguf, FILE *file, struct error *error)
+static enum status write_header(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
+                                struct error *error)
 {
     struct gguf_writer writer = {0};
     struct buffer header = {0};
@@ -229,6 +239,8 @@ static enum status write_header(const struct gguf *gguf, FILE *file, struct erro
         if (!split && !alignment)
             gguf_writer_copy(&writer, gguf, i);
     }
+    if (more)
+        gguf_writer_append(&writer, more);
     for (size_t i = 0; i < gguf_n_tensors(gguf); i++)
         gguf_writer_tensor(&writer, gguf_tensor_at(gguf, i));
     enum status status = gguf_writer_encode(&writer, &header, error);
@@ -239,7 +251,7 @@ static enum status write_header(const struct gguf *gguf, FILE *file, struct erro
     return status;
 }
 
-enum status gguf_write_file(const struct gguf *gguf, const char *path,
+enum status gguf_write_file(const struct gguf *gguf, const struct gguf_writer *more, const char *path,
                             void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
                             void *context, struct error *error)
 {
@@ -252,7 +264,7 @@ enum status gguf_write_file(const struct gguf *gguf, const char *path,
         free(temporary);
         return error->status;
     }
-    enum status status = write_header(gguf, file, error);
+    enum status status = write_header(gguf, more, file, error);
     if (status == STATUS_OK)
         status = write_tensors(gguf, file, progress, context, error);
     if (status == STATUS_OK && (fflush(file) != 0 || fsync(fileno(file)) != 0))

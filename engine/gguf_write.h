@@ -29,6 +29,8 @@ void gguf_writer_f32s(struct gguf_writer *writer, const char *key, const float *
 void gguf_writer_bools(struct gguf_writer *writer, const char *key, const bool *items, size_t n_items);
 // A key-value of another file as it stands there.
 void gguf_writer_copy(struct gguf_writer *writer, const struct gguf *gguf, size_t index);
+// All keys of another writer.
+void gguf_writer_append(struct gguf_writer *writer, const struct gguf_writer *more);
 
 // Takes note of name, type and dims; the data follows in the order of these calls, each tensor's padded to
 // GGUF_WRITE_ALIGNMENT.
@@ -39,7 +41,7 @@ enum status gguf_writer_encode(const struct gguf_writer *writer, struct buffer *
                                struct error *error) WARN_UNUSED;
 
 // All of a model, under `path` when it is complete: written beside it, synchronised and renamed. Keys named
-// "split.*" are left out: the file is one. `progress` may be NULL.
-enum status gguf_write_file(const struct gguf *gguf, const char *path,
+// "split.*" are left out: the file is one. `more` (may be NULL) has keys beyond the model's, `progress` may be NULL.
+enum status gguf_write_file(const struct gguf *gguf, const struct gguf_writer *more, const char *path,
                             void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
                             void *context, struct error *error) WARN_UNUSED;

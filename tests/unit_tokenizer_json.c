@@ -1,6 +1,7 @@
 // tokenizer.json: small files part by part, and the shared vocabularies turned into such files, which must
 // give the same ids as the GGUF files they are made of.
 #include "engine/gguf.h"
+#include "engine/gguf_made.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
@@ -330,13 +331,13 @@ static const struct {
     {"qwen2", "qwen2", SEQUENCE(SPLIT(WORDS("\\\\p{N}")), BYTES_ONLY)},
     {"starcoder", "starcoder",
      SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true},", "\"use_regex\":true")},
-    {"falcon", "tokenizer.json", // what its GGUF vocabulary does; cut before the bytes are spelled
+    {"falcon", "falcon", // what its GGUF vocabulary does; cut before the bytes are spelled
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"},{"
      "\"type\":"
      "\"ByteLevel\",\"add_prefix_space\":false},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[0-9][0-9][0-9]"
      "\"},"
      "\"behavior\":\"Isolated\"}]}"},
-    {"deepseek-coder", "tokenizer.json",
+    {"deepseek-coder", "deepseek-coder",
      SEQUENCE(SPLIT("[\\r\\n]") SPLIT("\\\\s?\\\\p{L}+") SPLIT("\\\\s?\\\\p{P}+")
                   SPLIT("[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+") "{\"type\":\"Digits\","
                                                                             "\"individual_digits\":true},",
@@ -377,13 +378,12 @@ static void put_model(const struct source *source, bool ignores_merges, struct b
     buffer_add_string(json, "]}}");
 }
 
-static struct tokenizer *convert(const char *name)
+static void put_json(const char *name, struct buffer *json)
 {
     char path[512], relative[256];
     struct gguf *gguf;
     struct error error;
     struct source source = {.phi = strcmp(name, "phi-3") == 0};
-    struct buffer json = {0};
     snprintf(relative, sizeof relative, "vocab/%s.gguf", name);
     assert_true(shared_path(path, sizeof path, relative));
     assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
@@ -392,27 +392,65 @@ static struct tokenizer *convert(const char *name)
     assert_int_equal(gguf_array(gguf, "tokenizer.ggml.merges", &source.merges, NULL, &error), STATUS_OK);
     assert_int_equal(gguf_array(gguf, "tokenizer.ggml.scores", &source.scores, NULL, &error), STATUS_OK);
     source.spm = source.merges.n_items == 0;
-    buffer_add_string(&json, "{");
-    put_added(&source, &json);
+    buffer_add_string(json, "{");
+    put_added(&source, json);
     if (source.spm)
         buffer_add_string(
-            &json, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+            json, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
                    "\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
                    "\"}]},");
     else
-        buffer_add_format(&json, "\"pre_tokenizer\":%s,", pre_tokenizer_of(name));
-    put_model(&source, strcmp(name, "llama-bpe") == 0, &json);
+        buffer_add_format(json, "\"pre_tokenizer\":%s,", pre_tokenizer_of(name));
+    put_model(&source, strcmp(name, "llama-bpe") == 0, json);
+    gguf_close(gguf);
+}
+
+static struct tokenizer *convert(const char *name)
+{
+    struct buffer json = {0};
+    struct error error;
+    put_json(name, &json);
     struct tokenizer *tokenizer = create((struct text){json.data, json.size}, (struct text){0}, &error);
     if (!tokenizer)
         fail_msg("%s: %s", name, error.text);
     buffer_finish(&json);
-    gguf_close(gguf);
     return tokenizer;
 }
 
-static size_t compare(const char *name, const struct value *cases)
+// As `sheaf quantize` writes it for others: the keys tokenizer.ggml.* made from tokenizer.json, and those alone.
+static struct tokenizer *convert_and_write(const char *name, const char *pre)
 {
-    struct tokenizer *tokenizer = convert(name);
+    static const char config[] = "{\"pad_token\":{\"content\":\"!\"}}";
+    struct buffer json = {0};
+    struct error error;
+    struct gguf *gguf;
+    struct text unknown, text;
+    struct tokenizer *tokenizer;
+    struct gguf_writer source = {0}, keys = {0};
+    put_json(name, &json);
+    gguf_writer_text(&source, "tokenizer.huggingface.json", (struct text){json.data, json.size});
+    gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
+    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_int_equal(vocabulary_write_ggml(gguf, &keys, &unknown, &error), STATUS_OK);
+    assert_int_equal(unknown.size, 0);
+    gguf_close(gguf);
+    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_false(gguf_has(gguf, "tokenizer.huggingface.json"));
+    assert_true(gguf_has(gguf, "tokenizer.ggml.padding_token_id"));
+    assert_int_equal(gguf_text(gguf, "tokenizer.ggml.pre", &text, NULL, &error), STATUS_OK);
+    if (!text_equals_string(text, pre))
+        fail_msg("%s: expected pre-tokenizer %s, got %.*s", name, pre, (int)text.size, text.data);
+    if (tokenizer_open(&tokenizer, gguf, NULL, &error) != STATUS_OK)
+        fail_msg("%s: %s", name, error.text);
+    gguf_close(gguf);
+    gguf_writer_finish(&source);
+    gguf_writer_finish(&keys);
+    buffer_finish(&json);
+    return tokenizer;
+}
+
+static size_t compare_with(struct tokenizer *tokenizer, const char *name, const struct value *cases)
+{
     const struct value *texts = value_get(cases, "texts");
     size_t n_different = 0;
     for (int special = 0; special < 2; special++) {
@@ -455,9 +493,14 @@ static void the_shared_vocabularies_as_tokenizer_json_give_the_same_ids(void **s
     assert_int_equal(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), STATUS_OK);
     size_t n_different = 0;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
-        n_different += compare(published[i].name, &cases);
-    n_different += compare("llama-spm", &cases);
-    n_different += compare("phi-3", &cases);
+        n_different += compare_with(convert(published[i].name), published[i].name, &cases);
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        n_different +=
+            compare_with(convert_and_write(published[i].name, published[i].pre), published[i].name, &cases);
+    n_different += compare_with(convert("llama-spm"), "llama-spm", &cases);
+    n_different += compare_with(convert_and_write("llama-spm", "default"), "llama-spm", &cases);
+    n_different += compare_with(convert("phi-3"), "phi-3", &cases);
+    n_different += compare_with(convert_and_write("phi-3", "default"), "phi-3", &cases);
     assert_int_equal(n_different, 0);
     arena_finish(&arena);
     buffer_finish(&json);

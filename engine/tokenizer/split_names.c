@@ -292,8 +292,11 @@ const struct split_definition *split_punctuation(bool contiguous)
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define REST         "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define UPPER_SET    "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER_SET    "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define UPPER        "[" UPPER_SET "]"
+#define LOWER        "[" LOWER_SET "]"
+#define NO_HAN(set)  "[" set "&&[^\\p{Han}]]"
 #define LEAD         "[^\\r\\n\\p{L}\\p{N}]?"
 
 static const struct {
@@ -311,6 +314,20 @@ static const struct {
     {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
      "?[\\p{P}\\p{S}]+[\\r\\n]*|" REST,
      &deepseek3},
+    {CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" REST, &words_1_marks},
+    {CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" REST, &words_1_no_newlines},
+    {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
+     "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+     &words_1},
+    {CONTRACTIONS "|" LEAD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"
+     "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+     &exaone_moe},
+    {"[\\p{Han}]+|" LEAD NO_HAN(UPPER_SET) "*" NO_HAN(LOWER_SET) "+" CONTRACTIONS "?|" LEAD NO_HAN(UPPER_SET) "+" NO_HAN(
+         LOWER_SET) "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST,
+     &cased_3_han},
+    {"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", &deepseek_script},
+    {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", &han_kana},
+    {"\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", &deepseek_punctuation},
     {"\\p{N}", &number},
     {"\\p{N}{1,3}", &numbers_3},
     {"\\p{N}+", &numbers},

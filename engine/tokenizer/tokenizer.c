@@ -41,7 +41,8 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
 {
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
-    bool json = gguf_has(gguf, "tokenizer.huggingface.json") && !gguf_has(gguf, "tokenizer.ggml.model");
+    // A file that sheaf made from a folder has both; tokenizer.json says more.
+    bool json = gguf_has(gguf, "tokenizer.huggingface.json");
     enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
                               : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
     if (status == STATUS_OK)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct gguf;
+struct gguf_writer;
 struct tokenizer;
 
 enum token_flag {
@@ -71,6 +72,11 @@ enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct ggu
 // generation.
 enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
                                   const int32_t *ends, size_t n_ends, const char *pre,
+                                  struct error *error) WARN_UNUSED;
+// Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that stands in `gguf` as
+// tokenizer.huggingface.* alone; none where the file has them. What they can't express is named in *unknown (a
+// static text, empty where all is well), and then no key is added: half a tokenizer would be read wrongly.
+enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
                                   struct error *error) WARN_UNUSED;
 // Flags the tokens that are known by their text: what ends a turn, what marks code to fill in, and so on.
 // Call it once the file's own flags stand.
