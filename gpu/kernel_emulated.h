@@ -13,6 +13,7 @@
 #include <tuple>
 
 #define __global__
+#define __host__
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)

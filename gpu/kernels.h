@@ -55,6 +55,48 @@ struct operand_launch {
 
 void launch_operand(void *stream, const struct operand_launch *operand);
 
+// --- Products ---
+//
+// y[r][o] = sum over k of weight[o][k] x[r][k] (+ bias[o]), on the tensor cores in binary16 (bfloat16 for BF16 weights, plain
+// float32 for F32), summed in float32. What is summed in which order is the same in every kernel, for every number of rows:
+//   weights    become binary16 as gpu/tile_group.h says; x is the operand above
+//   fragments  of 16 inputs (gpu/tiles.h says which), in order: acc = acc + the exact products of 16 inputs, as the tensor
+//              cores add them, which looks at no other output or row
+//   chains     of PRODUCT_CHAIN inputs: each begins with acc 0; total = total + acc, chain by chain, from 0
+//   y          total * the row's scale, + bias; or fma(factor, that, y) when it is added
+// F32: see gpu/product_float.cu.
+
+enum { PRODUCT_CHAIN = 512, PRODUCT_PARTS_MAX = 4 };
+
+struct product_part {
+    const void *tiles; // gpu/tiles.h; of experts: matrix after matrix
+    const float *bias; // [n_outputs] (of experts: matrix after matrix) or NULL
+    float *y;
+    int64_t y_stride;
+    int32_t n_outputs;
+};
+
+// Products of the same x with weights of one type.
+struct product_launch {
+    enum tensor_type type; // of all tiles
+    int32_t n_parts;
+    struct product_part parts[PRODUCT_PARTS_MAX];
+    struct operand x; // for BF16 weights OPERAND_BFLOAT, for F32 unused but its sizes, for the others OPERAND_HALF
+    // F32 weights: row i of x is row i, or rows[i] / rows_divisor as in operand_launch.
+    const float *floats;
+    int64_t floats_stride;
+    const int32_t *rows;
+    int32_t rows_divisor;
+    bool add; // y += factor * result, else y = result
+    float factor;
+    // Experts, else n_experts 0: x's rows [first[e], first[e + 1]) go through matrix e, and row i's result to row order[i] of y
+    // (NULL: i).
+    int32_t n_experts;
+    const int32_t *expert_first, *expert_order;
+};
+
+void launch_product(void *stream, const struct product_launch *product);
+
 #ifdef __cplusplus
 }
 #endif

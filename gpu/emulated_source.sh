@@ -1,0 +1,9 @@
+#!/bin/sh
+# emulated_source.sh KERNEL.cu [NAME=VALUE]...: prints a C++ source that is this kernel's, with these definitions.
+set -eu
+source=$1
+shift
+for definition; do
+    printf '#define %s %s\n' "${definition%%=*}" "${definition#*=}"
+done
+printf '#include "gpu/%s"\n' "$source"

@@ -1,0 +1,55 @@
+// Products by type (gpu/kernels.h).
+#include "gpu/product.h"
+
+#include <assert.h>
+
+static struct product_plan make_plan(const struct product_launch *product)
+{
+    struct product_plan plan = {};
+    plan.call = *product;
+    int32_t n_inputs = product->x.n_inputs;
+    plan.n_groups = (n_inputs + GROUP_INPUTS - 1) / GROUP_INPUTS;
+    plan.panel_bytes = (int32_t)tiles_bytes(product->type, TILE_OUTPUTS, n_inputs);
+    for (int32_t i = 0; i < product->n_parts; i++) {
+        int32_t n_panels = (product->parts[i].n_outputs + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
+        plan.first_panel[i + 1] = plan.first_panel[i] + n_panels;
+        plan.matrix_bytes[i] = (int64_t)tiles_bytes(product->type, product->parts[i].n_outputs, n_inputs);
+    }
+    return plan;
+}
+
+void launch_product(void *stream, const struct product_launch *product)
+{
+    assert(product->n_parts > 0 && product->n_parts <= PRODUCT_PARTS_MAX);
+    if (product->x.n_rows == 0)
+        return;
+    const struct product_plan plan = make_plan(product);
+    switch (product->type) {
+    case TENSOR_F32:
+        launch_product_float(stream, &plan);
+        break;
+    case TENSOR_F16:
+        launch_product_of<TENSOR_F16>(stream, &plan);
+        break;
+    case TENSOR_BF16:
+        launch_product_of<TENSOR_BF16>(stream, &plan);
+        break;
+    case TENSOR_Q8_0:
+        launch_product_of<TENSOR_Q8_0>(stream, &plan);
+        break;
+    case TENSOR_Q4_0:
+        launch_product_of<TENSOR_Q4_0>(stream, &plan);
+        break;
+    case TENSOR_Q4_K:
+        launch_product_of<TENSOR_Q4_K>(stream, &plan);
+        break;
+    case TENSOR_Q5_K:
+        launch_product_of<TENSOR_Q5_K>(stream, &plan);
+        break;
+    case TENSOR_Q6_K:
+        launch_product_of<TENSOR_Q6_K>(stream, &plan);
+        break;
+    default:
+        assert(false && "tiles are of no such type");
+    }
+}

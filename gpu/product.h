@@ -1,0 +1,116 @@
+// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are counted through.
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels.h"
+#include "gpu/tiles.h"
+
+enum {
+    CHAIN_GROUPS = PRODUCT_CHAIN / GROUP_INPUTS,
+    GROUP_STEPS = GROUP_INPUTS / 32, // of the operand
+    STEP_ROW_BYTES = 64,
+};
+
+struct product_plan {
+    struct product_launch call;
+    int32_t first_panel[PRODUCT_PARTS_MAX + 1];
+    int32_t n_groups; // of 128 inputs, the last maybe partly there
+    int32_t panel_bytes;
+    int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // of one expert
+};
+
+// Where one panel's tiles and results are.
+struct panel_place {
+    const unsigned char *tiles;
+    const float *bias; // NULL: none
+    float *y;          // row 0, the panel's first output
+    int64_t y_stride;
+    int32_t n_outputs; // of the panel that exist; 0: there is no such panel
+};
+
+static __device__ __forceinline__ panel_place find_panel(const struct product_plan &plan, int32_t panel, int32_t expert)
+{
+    int part = 0;
+#pragma unroll
+    for (int i = 1; i < PRODUCT_PARTS_MAX; i++)
+        part = i < plan.call.n_parts && panel >= plan.first_panel[i] ? i : part;
+    const struct product_part &weight = plan.call.parts[part];
+    bool exists = panel < plan.first_panel[plan.call.n_parts];
+    int32_t index = exists ? panel - plan.first_panel[part] : 0;
+    int32_t first = index * TILE_OUTPUTS, left = weight.n_outputs - first;
+    panel_place place;
+    place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] + (int64_t)index * plan.panel_bytes;
+    place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
+    place.y = weight.y + first;
+    place.y_stride = weight.y_stride;
+    place.n_outputs = !exists ? 0 : left < TILE_OUTPUTS ? left : (int32_t)TILE_OUTPUTS;
+    return place;
+}
+
+// Rows of x that go through one matrix together.
+struct row_tile {
+    int32_t expert, first, n; // n 0: none
+};
+
+// Tile `index`, of up to `size` rows; experts' tiles are counted through. The whole warp calls it.
+static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t index, int32_t size)
+{
+    row_tile tile = {0, index * size, 0};
+    if (plan.call.n_experts == 0) {
+        int32_t left = plan.call.x.n_rows - tile.first;
+        tile.n = left < size ? left : size;
+        return tile;
+    }
+    int32_t lane = (int32_t)threadIdx.x % 32, before = 0;
+    const int32_t *first = plan.call.expert_first;
+    for (int32_t base = 0; base < plan.call.n_experts; base += 32) {
+        int32_t expert = base + lane;
+        int32_t n = expert < plan.call.n_experts ? first[expert + 1] - first[expert] : 0;
+        int32_t sum = (n + size - 1) / size; // of this lane's and the lower ones' tiles
+        for (int distance = 1; distance < 32; distance *= 2) {
+            int32_t other = __shfl_sync(0xFFFFFFFFu, sum, lane >= distance ? lane - distance : lane);
+            sum += lane >= distance ? other : 0;
+        }
+        unsigned beyond = __ballot_sync(0xFFFFFFFFu, before + sum > index);
+        if (beyond) {
+            int found = __ffs((int)beyond) - 1;
+            int32_t tiles_before = __shfl_sync(0xFFFFFFFFu, sum - (n + size - 1) / size, found);
+            int32_t n_rows = __shfl_sync(0xFFFFFFFFu, n, found);
+            int32_t skipped = (index - before - tiles_before) * size;
+            tile.expert = base + found;
+            tile.first = first[tile.expert] + skipped;
+            tile.n = n_rows - skipped < size ? n_rows - skipped : size;
+            return tile;
+        }
+        before += __shfl_sync(0xFFFFFFFFu, sum, 31);
+    }
+    return tile;
+}
+
+// Most row tiles that there can be.
+static inline unsigned row_tiles_max(const struct product_launch &call, int32_t size)
+{
+    int32_t n_rows = call.x.n_rows;
+    if (call.n_experts == 0)
+        return (unsigned)((n_rows + size - 1) / size);
+    return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
+}
+
+// One output's result of one row of x goes to y.
+static __device__ __forceinline__ void put_result(const struct product_plan &plan, const panel_place &place, int32_t output, int32_t row,
+                                  float total)
+{
+    if (output >= place.n_outputs)
+        return;
+    const struct product_launch &call = plan.call;
+    int64_t y_row = call.expert_order ? call.expert_order[row] : row;
+    float *y = place.y + y_row * place.y_stride + output;
+    float result = call.type == TENSOR_F32 ? total : total * call.x.scales[row];
+    if (place.bias)
+        result = result + place.bias[output];
+    *y = call.add ? fmaf(call.factor, result, *y) : result;
+}
+
+// The launch for one type (product_type.cu is compiled for each).
+template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
+void launch_product_float(void *stream, const struct product_plan *plan);

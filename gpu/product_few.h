@@ -1,0 +1,128 @@
+// For kernels: products of few rows, bound by reading the weights. A block computes 16 or 32 outputs; each of its warps takes
+// whole chains, loads a chain's weights at once from device memory to registers (no shared memory: nobody else wants them) and
+// x from the caches. The chains' sums meet in shared memory and are added in order.
+#pragma once
+
+#include "gpu/product.h"
+#include "gpu/tile_group.h"
+
+enum { FEW_WARPS_MAX = 16 };
+
+template <enum tensor_type type> static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    if (type == TENSOR_BF16)
+        mma_bfloat(d, a, b);
+    else
+        mma_half(d, a, b);
+}
+
+// Groups that a lane holds at once: 50 to 70 registers of them.
+template <enum tensor_type type, int n_panels> static __host__ __device__ constexpr int few_batch()
+{
+    constexpr int bytes = tile_format(type).quants_bytes + tile_format(type).high_bytes;
+    return bytes * n_panels <= 1536 ? 4 : bytes * n_panels <= 3072 ? 2 : 1;
+}
+
+// Sums of one chain: groups [begin, end).
+template <enum tensor_type type, int n_panels, int n_columns> // columns: of 8 rows
+static __device__ __forceinline__ void few_chain(const struct product_plan &plan, const panel_place places[n_panels],
+                                         const row_tile &rows, int32_t begin, int32_t end,
+                                         float acc[n_panels][n_columns][4])
+{
+    constexpr struct tile_format format = tile_format(type);
+    constexpr int batch = few_batch<type, n_panels>();
+    int lane = (int)threadIdx.x % 32;
+    const uint4 *x = (const uint4 *)plan.call.x.items;
+    for (int32_t first = begin; first < end; first += batch) {
+        struct tile_group<type> groups[n_panels][batch];
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+#pragma unroll
+            for (int m = 0; m < n_panels; m++)
+                if (first + i < end) {
+                    int32_t tile = (first + i) / format.n_groups, part = (first + i) % format.n_groups;
+                    const unsigned char *at = places[m].tiles + (int64_t)tile * tile_bytes(format);
+                    groups[m][i].template load<device_memory>(
+                        at + part * format.quants_bytes,
+                        at + format.n_groups * format.quants_bytes + part * format.high_bytes,
+                        at + format.n_groups * (format.quants_bytes + format.high_bytes), part, lane);
+                }
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            if (first + i >= end)
+                break;
+            uint4 columns[GROUP_STEPS][n_columns];
+#pragma unroll
+            for (int step = 0; step < GROUP_STEPS; step++)
+#pragma unroll
+                for (int n = 0; n < n_columns; n++) {
+                    int32_t row = n * 8 + lane / 4;
+                    int64_t at = ((int64_t)(first + i) * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
+                    columns[step][n] = row < rows.n ? x[at * 4 + lane % 4] : make_uint4(0, 0, 0, 0);
+                }
+#pragma unroll
+            for (int m = 0; m < n_panels; m++)
+                groups[m][i].prepare();
+#pragma unroll
+            for (int f = 0; f < 2 * GROUP_STEPS; f++)
+#pragma unroll
+                for (int m = 0; m < n_panels; m++) {
+                    uint32_t a[4];
+                    groups[m][i].fragment(f, a);
+#pragma unroll
+                    for (int n = 0; n < n_columns; n++) {
+                        const uint4 &column = columns[f / 2][n];
+                        uint32_t b[2] = {f % 2 ? column.z : column.x, f % 2 ? column.w : column.y};
+                        multiply<type>(acc[m][n], a, b);
+                    }
+                }
+        }
+    }
+}
+
+template <enum tensor_type type, int n_panels, int n_columns>
+static __global__ void __launch_bounds__(32 * FEW_WARPS_MAX) product_few(const struct product_plan plan)
+{
+    // [warps][panels, columns][32 lanes] float4, then the totals: one warp's worth
+    float *parts = (float *)dynamic_shared();
+    enum { N_SUMS = n_panels * n_columns * 128 };
+    int n_warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    float *totals = parts + n_warps * N_SUMS;
+    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, 8 * n_columns);
+    if (rows.n <= 0)
+        return;
+    panel_place places[n_panels];
+#pragma unroll
+    for (int m = 0; m < n_panels; m++)
+        places[m] = find_panel(plan, (int32_t)blockIdx.x * n_panels + m, rows.expert);
+    int32_t n_chains = (plan.n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
+    for (int32_t first = 0; first < n_chains; first += n_warps) {
+        float acc[n_panels][n_columns][4] = {};
+        int32_t chain = first + warp, end = (chain + 1) * CHAIN_GROUPS;
+        if (chain < n_chains)
+            few_chain<type, n_panels, n_columns>(plan, places, rows, chain * CHAIN_GROUPS,
+                                                 end < plan.n_groups ? end : plan.n_groups, acc);
+#pragma unroll
+        for (int m = 0; m < n_panels; m++)
+#pragma unroll
+            for (int n = 0; n < n_columns; n++)
+                *(float4 *)(parts + warp * N_SUMS + ((m * n_columns + n) * 32 + lane) * 4) =
+                    make_float4(acc[m][n][0], acc[m][n][1], acc[m][n][2], acc[m][n][3]);
+        __syncthreads();
+        int n = n_chains - first < n_warps ? n_chains - first : n_warps;
+        for (int i = (int)threadIdx.x; i < N_SUMS; i += (int)blockDim.x) {
+            float total = first == 0 ? 0.0f : totals[i];
+            for (int j = 0; j < n; j++)
+                total = total + parts[j * N_SUMS + i];
+            totals[i] = total;
+        }
+        __syncthreads();
+    }
+    for (int i = (int)threadIdx.x; i < N_SUMS; i += (int)blockDim.x) {
+        int reg = i % 4, from = i / 4 % 32, m = i / 128 / n_columns, n = i / 128 % n_columns;
+        int32_t row = n * 8 + from % 4 * 2 + reg % 2;
+        if (row < rows.n)
+            put_result(plan, find_panel(plan, (int32_t)blockIdx.x * n_panels + m, rows.expert), from / 4 + reg / 2 * 8,
+                       rows.first + row, totals[i]);
+    }
+}

@@ -1,0 +1,55 @@
+// Products of F32 weights, on the CUDA cores: a warp computes one output of 8 rows. Lane l adds the inputs 128 i + 4 l .. + 3 in
+// order, by fused multiply-add; the lanes' sums are added in pairs 16 apart, 8, 4, 2, 1. For routers and small models: what
+// is big is not stored in F32.
+#include "gpu/product.h"
+
+enum { WARPS = 4, ROWS = 8 };
+
+static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
+{
+    if (k + 3 < n)
+        return *(const float4 *)(row + k);
+    return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f, 0.0f);
+}
+
+static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct product_plan plan)
+{
+    const struct product_launch &call = plan.call;
+    int32_t lane = (int32_t)threadIdx.x % 32, n_inputs = call.x.n_inputs;
+    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, ROWS);
+    int32_t output = (int32_t)blockIdx.x * WARPS + (int32_t)threadIdx.x / 32;
+    panel_place place = find_panel(plan, output / TILE_OUTPUTS, rows.expert);
+    output %= TILE_OUTPUTS;
+    if (output >= place.n_outputs || rows.n <= 0)
+        return;
+    int32_t stride = (n_inputs + 3) / 4 * 4;
+    const float *weight = (const float *)place.tiles + (int64_t)output * stride;
+    const float *x[ROWS];
+    float sums[ROWS] = {};
+    for (int i = 0; i < ROWS; i++) {
+        int32_t row = rows.first + (i < rows.n ? i : 0);
+        x[i] = call.floats + (call.rows ? call.rows[row] / call.rows_divisor : row) * call.floats_stride;
+    }
+    for (int32_t k = lane * 4; k < n_inputs; k += 128) {
+        float4 w = *(const float4 *)(weight + k);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float4 item = load_4(x[i], k, n_inputs);
+            sums[i] = fmaf(w.w, item.w, fmaf(w.z, item.z, fmaf(w.y, item.y, fmaf(w.x, item.x, sums[i]))));
+        }
+    }
+    for (int i = 0; i < ROWS; i++) {
+        float sum = sums[i];
+        for (int mask = 16; mask > 0; mask /= 2)
+            sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
+        if (lane == 0 && i < rows.n)
+            put_result(plan, place, output, rows.first + i, sum);
+    }
+}
+
+void launch_product_float(void *stream, const struct product_plan *plan)
+{
+    struct launch_shape shape = {(unsigned)(plan->first_panel[plan->call.n_parts] * (TILE_OUTPUTS / WARPS)),
+                                 row_tiles_max(plan->call, ROWS), 1, 32 * WARPS, 0};
+    launch(product_float, shape, stream, *plan);
+}

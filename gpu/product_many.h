@@ -1,0 +1,201 @@
+// For kernels: products of many rows. A block computes a rectangle of outputs and rows; weights (quantised) and x go through
+// shared memory in stages that are copied ahead, and a warp makes 32 outputs' fragments once for all its rows.
+//
+// The block's warps: `over_outputs` of 32 outputs each, `over_rows` of 8 n_columns rows each, and `over_chains`, which take
+// chains in turn so that few rectangles give work to many warps; their sums meet in shared memory, in order.
+#pragma once
+
+#include "gpu/product_few.h"
+
+template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chains_, int n_columns_> struct many_shape {
+    static constexpr enum tensor_type type = type_;
+    static constexpr int over_outputs = over_outputs_, over_rows = over_rows_, over_chains = over_chains_,
+                         n_columns = n_columns_;
+    static constexpr int n_threads = 32 * over_outputs * over_rows * over_chains;
+    static constexpr int n_panels = 2 * over_outputs, n_rows = 8 * n_columns * over_rows;
+    static constexpr struct tile_format format = tile_format(type);
+    // A stage: a group of each chain, its operand [4 steps][n_rows][64 bytes], then its panels' planes and scales.
+    static constexpr int x_bytes = GROUP_STEPS * n_rows * STEP_ROW_BYTES;
+    static constexpr int panel_bytes = format.quants_bytes + format.high_bytes + format.scales_bytes;
+    static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
+    static constexpr int stage_bytes = over_chains * slice_bytes;
+    static constexpr int exchange_bytes = over_chains > 1 ? n_threads / 32 * 2 * n_columns * 512 : 0;
+    static constexpr int shared_bytes_max = 163 * 1024 - 1024; // of compute capability 8.0
+    static constexpr int n_stages = 3 * stage_bytes + exchange_bytes <= shared_bytes_max ? 3 : 2;
+    static constexpr int shared_bytes = n_stages * stage_bytes + exchange_bytes;
+    static_assert(shared_bytes <= shared_bytes_max, "fits");
+    static_assert(n_columns % over_chains == 0, "sums are dealt out by columns");
+};
+
+// Copies one stage: of each chain under way, its group number `group` (0..3).
+template <class shape>
+static __device__ __forceinline__ void many_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
+                                 int32_t first_chain, int32_t group_in_chain, unsigned char *stage)
+{
+    constexpr struct tile_format format = shape::format;
+    constexpr int x_pieces = shape::x_bytes / 16, panel_pieces = shape::panel_bytes / 16;
+    const uint4 *x = (const uint4 *)plan.call.x.items;
+#pragma unroll
+    for (int slice = 0; slice < shape::over_chains; slice++, stage += shape::slice_bytes) {
+        int32_t group = (first_chain + slice) * CHAIN_GROUPS + group_in_chain;
+        if (group >= plan.n_groups)
+            continue;
+        for (int i = (int)threadIdx.x; i < x_pieces; i += shape::n_threads) {
+            int32_t step = i / (4 * shape::n_rows), row = i / 4 % shape::n_rows;
+            int64_t at = ((int64_t)group * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
+            copy_async_16(stage + i * 16, x + at * 4 + i % 4, row < rows.n);
+        }
+        int32_t tile = group / format.n_groups, part = group % format.n_groups;
+        constexpr int quants = format.quants_bytes, high = format.high_bytes;
+        for (int i = (int)threadIdx.x; i < shape::n_panels * panel_pieces; i += shape::n_threads) {
+            int panel = i / panel_pieces, byte = i % panel_pieces * 16;
+            int from = byte < quants          ? part * quants + byte
+                       : byte < quants + high ? format.n_groups * quants + part * high + (byte - quants)
+                                              : format.n_groups * (quants + high) + (byte - quants - high);
+            copy_async_16(stage + shape::x_bytes + i * 16, tiles[panel] + (int64_t)tile * tile_bytes(format) + from,
+                          true);
+        }
+    }
+}
+
+// One warp's products of one group in shared memory.
+template <class shape>
+static __device__ __forceinline__ void many_group(const unsigned char *slice, int output_warp, int row_warp, int part, int lane,
+                                  float acc[2][shape::n_columns][4])
+{
+    constexpr struct tile_format format = shape::format;
+    struct tile_group<shape::type> groups[2];
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const unsigned char *at = slice + shape::x_bytes + (output_warp * 2 + m) * shape::panel_bytes;
+        groups[m].template load<shared_memory>(at, at + format.quants_bytes, at + format.quants_bytes + format.high_bytes,
+                                               part, lane);
+        groups[m].prepare();
+    }
+    const uint4 *x = (const uint4 *)slice + (row_warp * shape::n_columns * 8) * 4 + lane;
+#pragma unroll
+    for (int step = 0; step < GROUP_STEPS; step++) {
+        uint32_t a[2][2][4];
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            groups[m].fragment(2 * step, a[m][0]);
+            groups[m].fragment(2 * step + 1, a[m][1]);
+        }
+#pragma unroll
+        for (int n = 0; n < shape::n_columns; n++) {
+            uint4 column = x[(step * shape::n_rows + n * 8) * 4];
+            uint32_t b[2][2] = {{column.x, column.y}, {column.z, column.w}};
+#pragma unroll
+            for (int f = 0; f < 2; f++)
+#pragma unroll
+                for (int m = 0; m < 2; m++)
+                    multiply<shape::type>(acc[m][n], a[m][f], b[f]);
+        }
+    }
+}
+
+// Ends a round of chains: every warp's sums are added to the totals of those columns that it keeps, chains in order.
+template <class shape>
+static __device__ __forceinline__ void many_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
+                                  float *exchange, int warp_in_chain, int slice, int n_chains, int lane)
+{
+    constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
+    if (shape::over_chains == 1) {
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int n = 0; n < n_kept; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    totals[m][n][i] = totals[m][n][i] + acc[m][n][i];
+        return;
+    }
+    float4 *sums = (float4 *)exchange;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < shape::n_columns; n++)
+            sums[(((slice * n_tiles + warp_in_chain) * 2 + m) * shape::n_columns + n) * 32 + lane] =
+                make_float4(acc[m][n][0], acc[m][n][1], acc[m][n][2], acc[m][n][3]);
+    __syncthreads();
+    for (int chain = 0; chain < n_chains; chain++)
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int n = 0; n < n_kept; n++) {
+                int column = slice * n_kept + n;
+                float4 sum = sums[(((chain * n_tiles + warp_in_chain) * 2 + m) * shape::n_columns + column) * 32 + lane];
+                totals[m][n][0] = totals[m][n][0] + sum.x;
+                totals[m][n][1] = totals[m][n][1] + sum.y;
+                totals[m][n][2] = totals[m][n][2] + sum.z;
+                totals[m][n][3] = totals[m][n][3] + sum.w;
+            }
+    __syncthreads();
+}
+
+template <class shape> static __global__ void __launch_bounds__(shape::n_threads) product_many(const struct product_plan plan)
+{
+    constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
+    __shared__ const unsigned char *tiles[shape::n_panels];
+    unsigned char *stages = dynamic_shared();
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int slice = warp / n_tiles, in_chain = warp % n_tiles;
+    int output_warp = in_chain % shape::over_outputs, row_warp = in_chain / shape::over_outputs;
+    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, shape::n_rows);
+    if (rows.n <= 0)
+        return;
+    if (threadIdx.x < shape::n_panels)
+        tiles[threadIdx.x] =
+            find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + (int32_t)threadIdx.x, rows.expert).tiles;
+    __syncthreads();
+    int32_t n_chains = (plan.n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
+    int32_t n_rounds = (n_chains + shape::over_chains - 1) / shape::over_chains;
+    float acc[2][shape::n_columns][4] = {}, totals[2][n_kept][4] = {};
+    int32_t n_steps = n_rounds * CHAIN_GROUPS;
+    for (int32_t i = 0; i < shape::n_stages - 1; i++) {
+        if (i < n_steps)
+            many_copy<shape>(plan, rows, tiles, i / CHAIN_GROUPS * shape::over_chains, i % CHAIN_GROUPS,
+                             stages + i * shape::stage_bytes);
+        copy_async_commit();
+    }
+    for (int32_t i = 0; i < n_steps; i++) {
+        copy_async_wait<shape::n_stages - 2>();
+        __syncthreads(); // stage i has arrived for all, and all are done with stage i - 1, which is filled next
+        int32_t ahead = i + shape::n_stages - 1;
+        if (ahead < n_steps)
+            many_copy<shape>(plan, rows, tiles, ahead / CHAIN_GROUPS * shape::over_chains, ahead % CHAIN_GROUPS,
+                             stages + ahead % shape::n_stages * shape::stage_bytes);
+        copy_async_commit();
+        int32_t first_chain = i / CHAIN_GROUPS * shape::over_chains;
+        int32_t group = (first_chain + slice) * CHAIN_GROUPS + i % CHAIN_GROUPS;
+        if (group < plan.n_groups)
+            many_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes, output_warp,
+                              row_warp, group % shape::format.n_groups, lane, acc);
+        if (i % CHAIN_GROUPS == CHAIN_GROUPS - 1) {
+            int32_t left = n_chains - first_chain;
+            many_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_chain, slice,
+                              left < shape::over_chains ? left : shape::over_chains, lane);
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int n = 0; n < shape::n_columns; n++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        acc[m][n][j] = 0.0f;
+        }
+    }
+    copy_async_wait<0>();
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        panel_place place =
+            find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + output_warp * 2 + m, rows.expert);
+#pragma unroll
+        for (int n = 0; n < n_kept; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int32_t row = (row_warp * shape::n_columns + slice * n_kept + n) * 8 + lane % 4 * 2 + i % 2;
+                if (row < rows.n)
+                    put_result(plan, place, lane / 4 + i / 2 * 8, rows.first + row, totals[m][n][i]);
+            }
+    }
+}

@@ -1,0 +1,48 @@
+// The product kernels of one type of weights: the build compiles this file for each TILE_TYPE. Which kernel a number of rows
+// gets never shows in the results.
+#include "gpu/product_many.h"
+
+enum {
+    FEW_ROWS_LEAST = 8,  // one column of fragments
+    FEW_ROWS_MOST = 16,  // two
+    SMALL_ROWS = 32,     // rectangles of 32 x 32: at most this many rows
+    MIDDLE_ROWS = 96,    // of 64 x 64: at most this many; more: 128 x 128
+};
+
+template <enum tensor_type type, int n_panels, int n_columns>
+static void launch_few(void *stream, const struct product_plan *plan)
+{
+    int32_t n_chains = (plan->n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
+    int32_t n_rounds = (n_chains + FEW_WARPS_MAX - 1) / FEW_WARPS_MAX, n_warps = (n_chains + n_rounds - 1) / n_rounds;
+    struct launch_shape shape = {(unsigned)((plan->first_panel[plan->call.n_parts] + n_panels - 1) / n_panels),
+                                 row_tiles_max(plan->call, 8 * n_columns), 1, (unsigned)(32 * n_warps),
+                                 (size_t)(n_warps + 1) * n_panels * n_columns * 512};
+    launch(product_few<type, n_panels, n_columns>, shape, stream, *plan);
+}
+
+template <class shape> static void launch_many(void *stream, const struct product_plan *plan)
+{
+    struct launch_shape blocks = {
+        (unsigned)((plan->first_panel[plan->call.n_parts] + shape::n_panels - 1) / shape::n_panels),
+        row_tiles_max(plan->call, shape::n_rows), 1, shape::n_threads, shape::shared_bytes};
+    launch(product_many<shape>, blocks, stream, *plan);
+}
+
+template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan)
+{
+    const struct product_launch &call = plan->call;
+    // Rows that go through one matrix, on the average.
+    int32_t n_rows = call.n_experts > 0 ? (call.x.n_rows + call.n_experts - 1) / call.n_experts : call.x.n_rows;
+    if (n_rows <= FEW_ROWS_LEAST)
+        launch_few<type, 1, 1>(stream, plan);
+    else if (n_rows <= FEW_ROWS_MOST)
+        launch_few<type, 2, 2>(stream, plan);
+    else if (n_rows <= SMALL_ROWS)
+        launch_many<many_shape<type, 1, 1, 4, 4>>(stream, plan);
+    else if (n_rows <= MIDDLE_ROWS)
+        launch_many<many_shape<type, 2, 1, 2, 8>>(stream, plan);
+    else
+        launch_many<many_shape<type, 4, 2, 1, 8>>(stream, plan);
+}
+
+template void launch_product_of<TILE_TYPE>(void *stream, const struct product_plan *plan);

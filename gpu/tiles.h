@@ -1,0 +1,85 @@
+// Weights as products read them on the device: tiles of 16 outputs, in the order in which the 32 lanes of a warp take them, with
+// the file's bits and the file's size. Packed on the host, uploaded once.
+//
+// A weight is panels of 16 outputs, one after another (the last filled up with zeros), a panel its tiles along the inputs: 128
+// inputs, or 256 where the file's blocks are (filled up with zeros too). A group is 128 inputs. With g = lane / 4 and t = lane
+// % 4, a lane holds of a group the inputs 32 t .. 32 t + 31 of outputs g and g + 8: whole blocks of 32, so that it needs few
+// scales. Fragment f (0..7) of a group is what one product of fragments takes: inputs 32 t + 4 f + e, e 0..3, its registers a[0]
+// output g, e 0 and 1; a[1] output g + 8, the same; a[2] output g, e 2 and 3; a[3] output g + 8, the same; the smaller e in a
+// register's lower half.
+//
+// A tile, in bytes: planes of quants, group after group, then scales.
+//   nibbles [2][32 lanes][16]   word f: register i's lower half in bits 4i.., upper in 16 + 4i..      Q4_0 Q4_K Q5_K Q6_K
+//   bit     [32 lanes][8]       word f / 4, n = f % 4 * 4 + i: bits n and 16 + n                       Q5_K
+//   pairs   [32 lanes][16]      word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..                 Q6_K
+//   bytes   [4][32 lanes][16]   words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])                          Q8_0
+//   halves  [8][32 lanes][16]   the registers themselves                                               F16 BF16
+// Quants stand as the file has them but Q8_0's, which stand 128 higher. Scales:
+//   Q4_0 Q8_0  [32 lanes] h16 d of output g, of g + 8 (of the block that the lane has)
+//   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: 48 bits, 24 a group: scale of g, of g + 8, minimum of g, of g + 8, 6
+//              bits each; then [8 g] h16 d, dmin of g, d, dmin of g + 8
+//   Q6_K       [2 groups][32 lanes] u8 x 4, 128 higher: of g the first 16 inputs, the last 16, of g + 8 the same; then
+//              [8 g] h16 d of g, of g + 8
+// F32 stands in rows of its own, filled up to a multiple of 4 inputs.
+//
+// Thread: any; pieces of one weight may be packed by many threads at once.
+#pragma once
+
+#include "engine/tensor.h"
+
+enum {
+    TILE_OUTPUTS = 16,
+    GROUP_INPUTS = 128,
+};
+
+// Of one tile of a type. F32: all 0.
+struct tile_format {
+    int32_t n_groups; // 1 or 2
+    int32_t quants_bytes, high_bytes; // of one group: first plane, second plane
+    int32_t scales_bytes;
+};
+
+#ifdef __CUDACC__
+#define TILE_CONSTANT __host__ __device__ constexpr
+#elif defined(__cplusplus)
+#define TILE_CONSTANT constexpr
+#else
+#define TILE_CONSTANT static inline
+#endif
+
+// Types that tiles know: F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K.
+TILE_CONSTANT struct tile_format tile_format(enum tensor_type type)
+{
+    return type == TENSOR_Q4_0                          ? (struct tile_format){1, 1024, 0, 128}
+           : type == TENSOR_Q8_0                        ? (struct tile_format){1, 2048, 0, 128}
+           : type == TENSOR_F16 || type == TENSOR_BF16 ? (struct tile_format){1, 4096, 0, 0}
+           : type == TENSOR_Q4_K                        ? (struct tile_format){2, 1024, 0, 256}
+           : type == TENSOR_Q5_K                        ? (struct tile_format){2, 1024, 256, 256}
+           : type == TENSOR_Q6_K                        ? (struct tile_format){2, 1024, 512, 288}
+                                                        : (struct tile_format){0, 0, 0, 0};
+}
+
+TILE_CONSTANT int32_t tile_bytes(struct tile_format format)
+{
+    return format.n_groups * (format.quants_bytes + format.high_bytes) + format.scales_bytes;
+}
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// As what a tensor is packed: its own type where tiles know it; Q5_0, IQ4_NL and MXFP4 as Q8_0 and Q3_K as Q6_K, which hold them
+// exactly; else F16, or BF16 when an item is beyond binary16 (which also goes for quantised types' products of scales).
+// Looks at all scales. A type that can't be computed with: TENSOR_TYPE_COUNT.
+enum tensor_type tiles_type(const struct tensor *tensor);
+// Of one [n_outputs, n_inputs] matrix: a multiple of 16.
+uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs);
+int64_t tiles_panels(int64_t n_outputs);
+// Packs panels [begin, end) of the tensor's matrix number `matrix` (of dims[2]) to `out`, where panel 0 is; `type` is
+// tiles_type's.
+void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, int64_t matrix, int64_t begin,
+                int64_t end);
+
+#ifdef __cplusplus
+}
+#endif
