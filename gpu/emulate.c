@@ -22,7 +22,7 @@ struct meeting {
 
 struct warp {
     struct meeting meeting;
-    unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
+    _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
 struct copy {
@@ -258,28 +258,32 @@ uint16_t emulate_bfloat(float value)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-static double fragment_item(const unsigned char *lane, int word, int half, bool bfloat)
+static void widen_fragment(float *items, const uint32_t *words, int n_words, bool bfloat)
 {
-    uint16_t bits;
-    memcpy(&bits, lane + 4 * word + 2 * half, 2);
-    return (double)(bfloat ? bfloat_to_float(bits) : half_to_float(bits));
+    for (int i = 0; i < 2 * n_words; i++) {
+        uint16_t bits = (uint16_t)(words[i / 2] >> (16 * (i % 2)));
+        items[i] = bfloat ? bfloat_to_float(bits) : half_to_float(bits);
+    }
 }
 
-// Fragments: gpu/kernel_cuda.h.
+// Fragments: gpu/kernel_cuda.h. Items 2 i and 2 i + 1 of a lane are its register i: a[0..3], then b[0..1].
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
-    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    float mine[12];
+    widen_fragment(mine, a, 4, bfloat);
+    widen_fragment(mine + 8, b, 2, bfloat);
     unsigned lane = run.current % WARP;
-    const unsigned char(*all)[EMULATE_EXCHANGE_BYTES] = emulate_warp_exchange(mine, sizeof mine);
-    double sums[4] = {(double)d[0], (double)d[1], (double)d[2], (double)d[3]};
-    for (unsigned t = 0; t < 4; t++)
-        for (int high = 0; high < 2; high++)
-            for (int half = 0; half < 2; half++)
-                for (int i = 0; i < 4; i++) {
-                    const unsigned char *row = all[lane / 4 * 4 + t], *column = all[(lane % 4 * 2 + (unsigned)(i & 1)) * 4 + t];
-                    sums[i] += fragment_item(row, high * 2 + i / 2, half, bfloat) *
-                               fragment_item(column, 4 + high, half, bfloat);
-                }
-    for (int i = 0; i < 4; i++)
-        d[i] = (float)sums[i];
+    const float(*all)[12] = emulate_warp_exchange(mine, sizeof mine);
+    const float(*rows)[12] = all + lane / 4 * 4, (*columns)[12] = all + lane % 4 * 8;
+    for (int i = 0; i < 4; i++) { // rows g, g + 8; columns 2t, 2t + 1
+        double sum = (double)d[i];
+        for (int t = 0; t < 4; t++) {
+            const float *x = rows[t] + i / 2 * 2, *y = columns[i % 2 * 4 + t] + 8;
+            sum += (double)x[0] * (double)y[0];
+            sum += (double)x[1] * (double)y[1];
+            sum += (double)x[4] * (double)y[2];
+            sum += (double)x[5] * (double)y[3];
+        }
+        d[i] = (float)sum;
+    }
 }

@@ -12,7 +12,7 @@
 
 enum {
     EMULATE_THREADS_MAX = 1024, // of a block
-    EMULATE_EXCHANGE_BYTES = 24, // that a lane gives to a warp's operation: two fragments of a product
+    EMULATE_EXCHANGE_BYTES = 48, // that a lane gives to a warp's operation: a product's 12 items as floats
     EMULATE_COPIES_MAX = 4096,  // asynchronous copies of a thread that have not arrived
 };
 

@@ -1,0 +1,311 @@
+// For kernels: attention of one tile of queries over segments (gpu/kernels.h defines the arithmetic). A tile is `n_strips` strips
+// of 16 queries (one row's one head each) of one sequence and key-value head; a block of 4 warps works on a segment in three
+// phases: scores (a warp has 64 of the positions), weights (a warp has whole queries), values (a warp has some dimensions).
+// Keys and values are loaded straight to registers, once for all queries of the tile.
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels.h"
+
+#include "engine/backend.h"
+
+#include <math.h>
+
+enum {
+    TILE_WARPS = 4,
+    TILE_THREADS = 32 * TILE_WARPS,
+    STRIP = 16,
+    SEGMENT = ATTENTION_SEGMENT,
+    SCORE_STRIDE = SEGMENT + 8, // floats; weights (16 bits) take the first half of a query's scores, without bank conflicts
+};
+
+static __device__ __forceinline__ float log2_e()
+{
+    return 0x1.715476p0f;
+}
+
+// Where the running sums of a query stand: largest score, sum of weights.
+struct query_state {
+    float largest, sum;
+};
+
+// What a merge multiplies the old sums and the new ones with. `seen` false: nothing new, the sums stay.
+struct merge_factors {
+    float old_factor, new_factor;
+    bool seen;
+};
+
+// Merges the next segment's (or a sink's) largest score and sum.
+static __device__ __forceinline__ merge_factors merge_state(struct query_state &state, float largest, float sum, bool seen)
+{
+    merge_factors factors = {1.0f, 0.0f, seen};
+    if (!seen)
+        return factors;
+    float most = state.largest > largest ? state.largest : largest;
+    factors.old_factor = exp2_fast(state.largest - most);
+    factors.new_factor = exp2_fast(largest - most);
+    state.sum = fmaf(sum, factors.new_factor, state.sum * factors.old_factor);
+    state.largest = most;
+    return factors;
+}
+
+static __device__ __forceinline__ float merge_item(float item, float next, const merge_factors &factors)
+{
+    return factors.seen ? fmaf(next, factors.new_factor, item * factors.old_factor) : item;
+}
+
+// Slope of a head's linear bias (Press et al. 2022, arXiv:2108.12409); 0: none.
+static __device__ __forceinline__ float bias_slope(int32_t head, int32_t n_heads, float bias_max)
+{
+    if (bias_max == 0.0f)
+        return 0.0f;
+    int32_t n = 1;
+    while (2 * n <= n_heads)
+        n *= 2;
+    float step = bias_max / (float)n;
+    return head < n ? exp2f(-step * (float)(head + 1)) : exp2f(-0.5f * step * (float)(2 * (head - n) + 1));
+}
+
+// One tile's place in the launch.
+struct tile_place {
+    struct attention_sequence sequence;
+    int32_t kv_head, group; // query heads of a key-value head
+    int32_t first_query;    // of the sequence: (row - first_row) * group + head in group
+    int32_t n_queries;      // 0: nothing to do
+};
+
+static __device__ __forceinline__ int32_t query_position(const tile_place &place, int32_t query)
+{
+    return place.sequence.position + (place.first_query + query) / place.group;
+}
+
+static __device__ __forceinline__ int32_t query_head(const tile_place &place, int32_t query)
+{
+    return place.kv_head * place.group + (place.first_query + query) % place.group;
+}
+
+static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
+{
+    return place.sequence.first_row + (place.first_query + query) / place.group;
+}
+
+static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
+{
+    return call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
+}
+
+// Sizes of a head's block of 16 positions.
+struct page_shape {
+    int32_t key_steps, value_blocks; // of 32 and 16 dimensions
+    int64_t block_words;             // of 16 bytes
+};
+
+static __device__ __forceinline__ page_shape shape_of(const struct attention_pages &pages)
+{
+    page_shape shape;
+    shape.key_steps = (pages.key_dim + 31) / 32;
+    shape.value_blocks = (pages.value_dim + 15) / 16;
+    shape.block_words = shape.key_steps * 64 + shape.value_blocks * 32;
+    return shape;
+}
+
+// The block of 16 positions from 16 * `block` on.
+static __device__ __forceinline__ const uint4 *find_block(const struct attention_launch &call, const tile_place &place,
+                                          const page_shape &shape, int32_t block)
+{
+    int32_t page_blocks = call.pages.page_positions / ATTENTION_BLOCK;
+    int64_t page = call.tables[place.sequence.first_page + block / page_blocks];
+    int64_t head = ((int64_t)call.layer * call.pages.n_pages + page) * call.pages.n_kv_heads + place.kv_head;
+    return (const uint4 *)call.pages.memory + (head * page_blocks + block % page_blocks) * shape.block_words;
+}
+
+// A block's shared memory: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores [queries][SCORE_STRIDE]; states
+// and factors of queries.
+template <int n_strips> struct tile_memory {
+    uint4 *queries;
+    float *scores;
+    struct query_state *states;
+    struct merge_factors *factors;
+
+    static __host__ __device__ size_t bytes(int32_t key_steps)
+    {
+        return (size_t)(n_strips * key_steps * 4 * 32) * 16 +
+               (size_t)(n_strips * STRIP) *
+                   (SCORE_STRIDE * sizeof(float) + sizeof(struct query_state) + sizeof(struct merge_factors));
+    }
+
+    __device__ __forceinline__ explicit tile_memory(int32_t key_steps)
+    {
+        queries = (uint4 *)dynamic_shared();
+        scores = (float *)(queries + n_strips * key_steps * 4 * 32);
+        states = (struct query_state *)(scores + n_strips * STRIP * SCORE_STRIDE);
+        factors = (struct merge_factors *)(states + n_strips * STRIP);
+    }
+};
+
+static __device__ __forceinline__ float query_item(const struct attention_launch &call, const tile_place &place, int32_t query,
+                                   int32_t dim)
+{
+    if (query >= place.n_queries || dim >= call.pages.key_dim)
+        return 0.0f;
+    int64_t at = query_row(place, query) * call.q_stride + (int64_t)query_head(place, query) * call.pages.key_dim + dim;
+    return call.q[at] * call.scale;
+}
+
+// Queries become fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2 + 0, 1 of query g
+// (i even) or g + 8, as its upper and lower binary16.
+template <int n_strips>
+static __device__ void load_queries(const struct attention_launch &call, const tile_place &place, int32_t key_steps,
+                         const tile_memory<n_strips> &memory)
+{
+    for (int32_t i = (int32_t)threadIdx.x; i < n_strips * key_steps * 64; i += TILE_THREADS) {
+        int32_t lane = i % 32, f = i / 32 % 2, step = i / 64 % key_steps, strip = i / 64 / key_steps;
+        uint32_t upper[4], lower[4];
+        for (int r = 0; r < 4; r++) {
+            int32_t query = strip * STRIP + lane / 4 + r % 2 * 8;
+            int32_t dim = step * 32 + lane % 4 * 8 + f * 4 + r / 2 * 2;
+            float x = query_item(call, place, query, dim), y = query_item(call, place, query, dim + 1);
+            upper[r] = half2_make(x, y);
+            lower[r] = half2_make(x - half_float(upper[r]), y - half_float(upper[r] >> 16));
+        }
+        uint4 *out = memory.queries + (i / 32) * 64 + lane;
+        out[0] = make_uint4(upper[0], upper[1], upper[2], upper[3]);
+        out[32] = make_uint4(lower[0], lower[1], lower[2], lower[3]);
+    }
+}
+
+// Scores of 32 positions from `first` (a multiple of 32) for all strips; blocks from `end` on are not touched.
+template <int n_strips>
+static __device__ __forceinline__ void score_positions(const struct attention_launch &call, const tile_place &place,
+                                       const page_shape &shape, const tile_memory<n_strips> &memory, int32_t first,
+                                       int32_t end)
+{
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    const uint4 *keys[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        keys[i] = first + 16 * i < end ? find_block(call, place, shape, first / 16 + i) + lane : NULL;
+    float acc[n_strips][4][4] = {};
+#pragma unroll 2
+    for (int32_t step = 0; step < shape.key_steps; step++) {
+        uint4 key[4];
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            key[n] = keys[n / 2] ? keys[n / 2][(n % 2 * shape.key_steps + step) * 32] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int f = 0; f < 2; f++)
+#pragma unroll
+            for (int strip = 0; strip < n_strips; strip++)
+#pragma unroll
+                for (int part = 0; part < 2; part++) {
+                    uint4 query = memory.queries[(((strip * shape.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
+                    uint32_t a[4] = {query.x, query.y, query.z, query.w};
+#pragma unroll
+                    for (int n = 0; n < 4; n++) {
+                        uint32_t b[2] = {f ? key[n].z : key[n].x, f ? key[n].w : key[n].y};
+                        mma_half(acc[strip][n], a, b);
+                    }
+                }
+    }
+#pragma unroll
+    for (int strip = 0; strip < n_strips; strip++)
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float *row = memory.scores + (strip * STRIP + lane / 4 + half * 8) * SCORE_STRIDE;
+                *(float2 *)(row + first % SEGMENT + n * 8 + lane % 4 * 2) =
+                    make_float2(acc[strip][n][2 * half], acc[strip][n][2 * half + 1]);
+            }
+}
+
+static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score, float slope, int32_t distance)
+{
+    if (call.softcap != 0.0f)
+        score = call.softcap * tanhf(score / call.softcap);
+    if (slope != 0.0f)
+        score = fmaf(slope, (float)distance, score);
+    return score * log2_e();
+}
+
+// One query's scores of a segment become weights; the warp's lane l has positions l, l + 32, ..
+static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call, const tile_place &place,
+                                            int32_t query, int32_t segment, float *scores, struct query_state &state)
+{
+    int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(place, query);
+    int32_t from = first_seen(call, position);
+    float slope = bias_slope(query_head(place, query), call.n_heads, call.alibi_bias_max);
+    float items[SEGMENT / 32], largest = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < SEGMENT / 32; i++) {
+        int32_t at = segment * SEGMENT + i * 32 + lane;
+        bool seen = at >= from && at <= position;
+        items[i] = seen ? finish_score(call, scores[i * 32 + lane], slope, at - position) : -INFINITY;
+        largest = items[i] > largest ? items[i] : largest;
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+        float other = __shfl_xor_sync(0xFFFFFFFFu, largest, mask);
+        largest = other > largest ? other : largest;
+    }
+    // A query whose scores are all not numbers has none that is largest: its weights are to be such too.
+    bool seen = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
+    float reference = largest == -INFINITY ? 0.0f : largest, sum = 0.0f;
+    uint16_t *weights = (uint16_t *)scores; // all scores are in registers now
+#pragma unroll
+    for (int i = 0; i < SEGMENT / 32; i++) {
+        uint32_t weight = half2_make(exp2_fast(items[i] - reference), 0.0f);
+        weights[i * 32 + lane] = (uint16_t)weight;
+        sum = sum + half_float(weight);
+    }
+    for (int mask = 16; mask > 0; mask /= 2)
+        sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
+    return merge_state(state, reference, sum, seen);
+}
+
+// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp + TILE_WARPS, ..
+template <int n_strips, int n_blocks>
+static __device__ __forceinline__ void add_values(const struct attention_launch &call, const tile_place &place, const page_shape &shape,
+                                  const tile_memory<n_strips> &memory, int32_t begin, int32_t end,
+                                  float acc[n_strips][n_blocks][2][4])
+{
+    int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
+#pragma unroll 2
+    for (int32_t block = begin / 16; block * 16 < end; block++) {
+        const uint4 *values = find_block(call, place, shape, block) + shape.key_steps * 64 + lane;
+        uint4 value[n_blocks];
+#pragma unroll
+        for (int i = 0; i < n_blocks; i++)
+            value[i] = warp + i * TILE_WARPS < shape.value_blocks ? values[(warp + i * TILE_WARPS) * 32]
+                                                                  : make_uint4(0, 0, 0, 0);
+        // Nobody wrote the positions from `end` on; what is there may not be a number, and weights of 0 don't help then.
+        int32_t n = end - block * 16 - lane % 4 * 4;
+        if (block * 16 + 16 > end) {
+            uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
+            uint32_t second = n <= 2 ? 0u : n == 3 ? 0xFFFFu : 0xFFFFFFFFu;
+#pragma unroll
+            for (int i = 0; i < n_blocks; i++)
+                value[i] = make_uint4(value[i].x & first, value[i].y & second, value[i].z & first, value[i].w & second);
+        }
+#pragma unroll
+        for (int strip = 0; strip < n_strips; strip++) {
+            const uint32_t *weights =
+                (const uint32_t *)(memory.scores + (strip * STRIP + lane / 4) * SCORE_STRIDE) + block % 16 * 8 + lane % 4 * 2;
+            uint2 upper = *(const uint2 *)weights, lower = *(const uint2 *)(weights + 8 * SCORE_STRIDE);
+            uint32_t a[4] = {upper.x, lower.x, upper.y, lower.y};
+#pragma unroll
+            for (int i = 0; i < n_blocks; i++) {
+                uint32_t b[2][2] = {{value[i].x, value[i].y}, {value[i].z, value[i].w}};
+                mma_half(acc[strip][i][0], a, b[0]);
+                mma_half(acc[strip][i][1], a, b[1]);
+            }
+        }
+    }
+}
+
+// A sink takes part last; then sums become results.
+static __device__ __forceinline__ merge_factors merge_sink(const struct attention_launch &call, int32_t head, struct query_state &state)
+{
+    if (!call.sinks)
+        return {1.0f, 0.0f, false};
+    return merge_state(state, call.sinks[head] * log2_e(), 1.0f, true);
+}

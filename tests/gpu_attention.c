@@ -1,0 +1,407 @@
+// Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt is cut, nor how
+// segments are dealt out shows in a row's bytes.
+#include "engine/backend.h"
+#include "engine/dequantise.h"
+#include "gpu/device.h"
+#include "gpu/emulate.h"
+#include "gpu/kernels.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct setting {
+    const char *name;
+    int32_t n_heads, n_kv_heads, key_dim, value_dim, page_positions, window;
+    float softcap, alibi;
+    bool sinks;
+};
+
+static const struct setting settings[] = {
+    {"four heads a key, 64 dimensions", 8, 2, 64, 64, 16, 0, 0, 0, false},
+    {"128 dimensions", 4, 2, 128, 128, 32, 0, 0, 0, false},
+    {"256 dimensions, soft cap", 2, 1, 256, 256, 16, 0, 20, 0, false},
+    {"one head a key, 80 dimensions", 3, 3, 80, 80, 16, 0, 0, 0, false},
+    {"seventeen heads one key", 17, 1, 32, 32, 64, 0, 0, 0, false},
+    {"keys wider than values, window", 6, 2, 96, 48, 16, 100, 0, 0, false},
+    {"window of one", 2, 1, 32, 32, 16, 1, 0, 0, false},
+    {"window longer than a segment, sinks", 4, 1, 32, 32, 16, 300, 0, 0, true},
+    {"linear biases", 12, 12, 32, 32, 16, 0, 0, 8, false},
+    {"odd dimensions, sinks", 5, 1, 13, 21, 16, 0, 0, 0, true},
+};
+
+// Positions of each sequence, and how many of the last are computed: within one segment, over two, over three.
+enum { N_SETTINGS = sizeof settings / sizeof *settings, N_SEQUENCES = 4, N_PAGES_SPARE = 3, LAYERS = 2, LAYER = 1 };
+static const int32_t lengths[N_SEQUENCES] = {514, 257, 33, 1}, wanted[N_SEQUENCES] = {5, 2, 33, 1};
+
+static struct device *device;
+static uint64_t seed;
+
+static int open_device(void **state)
+{
+    struct error error;
+    struct device_options options = {0};
+    if (device_open(&device, &options, &error) != STATUS_OK) {
+        print_message("%s\n", error.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    device_close(device);
+    return 0;
+}
+
+static float random_float(float size) // in [-size, size]
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(seed >> 32) * 0x1p-31f * size;
+}
+
+static float *random_floats(int64_t n, float size)
+{
+    float *items = malloc((size_t)n * sizeof *items);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = random_float(size);
+    return items;
+}
+
+static void wait_for_device(void)
+{
+    struct error error;
+    if (device_wait(device, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void *on_device(const void *items, size_t size)
+{
+    void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
+    assert_non_null(memory);
+    assert_non_null(pinned);
+    memcpy(pinned, items, size);
+    device_upload(device, memory, pinned, size);
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// One setting's inputs and its pages on the device.
+struct problem {
+    struct setting setting;
+    float *keys[N_SEQUENCES], *values[N_SEQUENCES], *queries[N_SEQUENCES], *sinks;
+    struct attention_pages pages;
+    int32_t *tables, first_pages[N_SEQUENCES];
+    float *device_sinks;
+};
+
+static int32_t key_floats(const struct setting *setting)
+{
+    return setting->n_kv_heads * setting->key_dim;
+}
+
+static int32_t value_floats(const struct setting *setting)
+{
+    return setting->n_kv_heads * setting->value_dim;
+}
+
+// Pages in scattered order, which held other things before; every sequence's positions are stored in two runs.
+static void pages_fill(struct problem *problem)
+{
+    const struct setting *setting = &problem->setting;
+    int32_t n_pages = N_PAGES_SPARE, tables[128], next = 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        n_pages += (lengths[s] + setting->page_positions - 1) / setting->page_positions;
+    problem->pages = (struct attention_pages){NULL, LAYERS, n_pages, setting->n_kv_heads, setting->key_dim,
+                                              setting->value_dim, setting->page_positions};
+    problem->pages.memory = device_allocate(device, attention_pages_bytes(&problem->pages)); // NaNs when emulated
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        problem->first_pages[s] = next;
+        for (int32_t i = 0; i * setting->page_positions < lengths[s]; i++, next++)
+            tables[next] = n_pages - 1 - next;
+    }
+    problem->tables = on_device(tables, sizeof tables);
+    for (int s = 0; s < N_SEQUENCES; s++)
+        for (int32_t begin = 0, end = lengths[s] / 3 + 1; begin < lengths[s]; begin = end, end = lengths[s]) {
+            struct attention_sequence sequence = {0, end - begin, begin, problem->first_pages[s]};
+            int32_t *rows = calloc((size_t)(end - begin), sizeof *rows);
+            struct attention_sequence *device_sequence = on_device(&sequence, sizeof sequence);
+            int32_t *device_rows = on_device(rows, (size_t)(end - begin) * sizeof *rows);
+            float *k = on_device(problem->keys[s] + (int64_t)begin * key_floats(setting),
+                                 (size_t)((end - begin) * key_floats(setting)) * sizeof *k);
+            float *v = on_device(problem->values[s] + (int64_t)begin * value_floats(setting),
+                                 (size_t)((end - begin) * value_floats(setting)) * sizeof *v);
+            launch_attention_store(device_stream(device), &problem->pages, LAYER, device_sequence, device_rows,
+                                   problem->tables, end - begin, k, key_floats(setting), v, value_floats(setting));
+            wait_for_device();
+            device_free(device, device_sequence);
+            device_free(device, device_rows);
+            device_free(device, k);
+            device_free(device, v);
+            free(rows);
+        }
+}
+
+static struct problem problem_make(const struct setting *setting)
+{
+    struct problem problem = {.setting = *setting};
+    seed = 77;
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        problem.keys[s] = random_floats((int64_t)lengths[s] * key_floats(setting), 1);
+        problem.values[s] = random_floats((int64_t)lengths[s] * value_floats(setting), 1);
+        problem.queries[s] = random_floats((int64_t)lengths[s] * setting->n_heads * setting->key_dim, 4);
+    }
+    problem.sinks = random_floats(setting->n_heads, 3);
+    problem.device_sinks = on_device(problem.sinks, (size_t)setting->n_heads * sizeof(float));
+    pages_fill(&problem);
+    return problem;
+}
+
+static void problem_free(struct problem *problem)
+{
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        free(problem->keys[s]);
+        free(problem->values[s]);
+        free(problem->queries[s]);
+    }
+    free(problem->sinks);
+    device_free(device, problem->device_sinks);
+    device_free(device, problem->pages.memory);
+    device_free(device, problem->tables);
+}
+
+// How a problem is computed: none of it may show in the result.
+struct way {
+    int32_t cut;   // rows of a sequence in one call
+    bool together; // all sequences in one call, with padding between them
+    bool dealt;    // segments may be dealt out
+    bool reverse;  // threads run from the last to the first
+};
+
+struct part { // of one call: which rows of which sequence
+    int s;
+    int32_t first, n;
+};
+
+static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way, float *out)
+{
+    const struct setting *setting = &problem->setting;
+    struct attention_sequence sequences[2 * N_SEQUENCES] = {{0}}; // every second one is padding
+    int32_t n_rows = 0, n_rows_most = 0, n_positions_most = 0;
+    int64_t q_row = (int64_t)setting->n_heads * setting->key_dim, out_row = (int64_t)setting->n_heads * setting->value_dim;
+    float *q = malloc((size_t)(128 * q_row) * sizeof *q);
+    for (int i = 0; i < n; i++) {
+        int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first;
+        sequences[2 * i] =
+            (struct attention_sequence){n_rows, parts[i].n, position, problem->first_pages[parts[i].s]};
+        memcpy(q + n_rows * q_row, problem->queries[parts[i].s] + position * q_row,
+               (size_t)(parts[i].n * q_row) * sizeof *q);
+        n_rows += parts[i].n;
+        n_rows_most = parts[i].n > n_rows_most ? parts[i].n : n_rows_most;
+        n_positions_most = position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
+    }
+    int multiprocessors = way.dealt ? 64 : 0;
+    struct attention_launch call = {.pages = problem->pages,
+                                    .layer = LAYER,
+                                    .sequences = on_device(sequences, sizeof sequences),
+                                    .tables = problem->tables,
+                                    .n_sequences = 2 * n,
+                                    .n_rows = n_rows,
+                                    .n_rows_most = n_rows_most,
+                                    .n_positions_most = n_positions_most,
+                                    .q = on_device(q, (size_t)(n_rows * q_row) * sizeof *q),
+                                    .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
+                                    .q_stride = q_row,
+                                    .out_stride = out_row,
+                                    .n_heads = setting->n_heads,
+                                    .scale = 1.0f / sqrtf((float)setting->key_dim),
+                                    .softcap = setting->softcap,
+                                    .window = setting->window,
+                                    .alibi_bias_max = setting->alibi,
+                                    .sinks = setting->sinks ? problem->device_sinks : NULL,
+                                    .n_multiprocessors = multiprocessors};
+    if (way.dealt)
+        call.scratch_bytes = attention_scratch_bytes(setting->n_heads, setting->n_kv_heads, setting->value_dim,
+                                                     n_positions_most, multiprocessors);
+    call.scratch = device_allocate(device, call.scratch_bytes + 16);
+    emulate_reverse(way.reverse);
+    launch_attention(device_stream(device), &call);
+    float *pinned = device_pin(device, (size_t)(n_rows * out_row) * sizeof *pinned);
+    device_download(device, pinned, call.out, (size_t)(n_rows * out_row) * sizeof *pinned);
+    wait_for_device();
+    emulate_reverse(false);
+    for (int i = 0; i < n; i++) {
+        int64_t row = parts[i].first;
+        for (int s = 0; s < parts[i].s; s++)
+            row += wanted[s];
+        memcpy(out + row * out_row, pinned + sequences[2 * i].first_row * out_row,
+               (size_t)(parts[i].n * out_row) * sizeof *out);
+    }
+    device_unpin(device, pinned);
+    device_free(device, (void *)call.sequences);
+    device_free(device, (void *)call.q);
+    device_free(device, call.out);
+    device_free(device, call.scratch);
+    free(q);
+}
+
+static size_t out_floats(const struct setting *setting)
+{
+    size_t n = 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        n += (size_t)(wanted[s] * setting->n_heads * setting->value_dim);
+    return n;
+}
+
+// The wanted rows of all sequences, in order.
+static float *problem_compute(const struct problem *problem, struct way way)
+{
+    float *out = calloc(out_floats(&problem->setting), sizeof *out);
+    int32_t done[N_SEQUENCES] = {0};
+    for (;;) {
+        struct part parts[N_SEQUENCES];
+        int n = 0;
+        for (int s = 0; s < N_SEQUENCES && (n == 0 || way.together); s++) {
+            int32_t left = wanted[s] - done[s], rows = left < way.cut ? left : way.cut;
+            if (rows > 0)
+                parts[n++] = (struct part){s, done[s], rows};
+            done[s] += rows;
+        }
+        if (n == 0)
+            return out;
+        compute_parts(problem, parts, n, way, out);
+    }
+}
+
+static double stored(float item)
+{
+    return (double)emulate_half_float(emulate_half((double)item));
+}
+
+static double slope_of(int32_t head, int32_t n_heads, double bias_max) // the paper's, for any number of heads
+{
+    int32_t n = 1;
+    while (2 * n <= n_heads)
+        n *= 2;
+    return head < n ? pow(2, -bias_max * (head + 1) / n) : pow(2, -bias_max * (2 * (head - n) + 1) / (2 * n));
+}
+
+static void reference_row(const struct problem *problem, int s, int32_t position, int32_t head, double *out)
+{
+    const struct setting *setting = &problem->setting;
+    int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
+    const float *q = problem->queries[s] + ((int64_t)position * setting->n_heads + head) * setting->key_dim;
+    int32_t begin = setting->window > 0 && position >= setting->window ? position - setting->window + 1 : 0;
+    double scores[600], largest = setting->sinks ? (double)problem->sinks[head] : -INFINITY;
+    for (int32_t j = begin; j <= position; j++) {
+        const float *key = problem->keys[s] + (int64_t)j * key_floats(setting) + kv_head * setting->key_dim;
+        double score = 0;
+        for (int32_t d = 0; d < setting->key_dim; d++)
+            score += (double)q[d] * stored(key[d]);
+        score /= sqrt((double)setting->key_dim);
+        if (setting->softcap > 0)
+            score = (double)setting->softcap * tanh(score / (double)setting->softcap);
+        if (setting->alibi > 0)
+            score += slope_of(head, setting->n_heads, (double)setting->alibi) * (j - position);
+        scores[j] = score;
+        largest = score > largest ? score : largest;
+    }
+    double sum = setting->sinks ? exp((double)problem->sinks[head] - largest) : 0;
+    memset(out, 0, (size_t)setting->value_dim * sizeof *out);
+    for (int32_t j = begin; j <= position; j++) {
+        const float *value = problem->values[s] + (int64_t)j * value_floats(setting) + kv_head * setting->value_dim;
+        double weight = exp(scores[j] - largest);
+        sum += weight;
+        for (int32_t d = 0; d < setting->value_dim; d++)
+            out[d] += weight * stored(value[d]);
+    }
+    for (int32_t d = 0; d < setting->value_dim; d++)
+        out[d] /= sum;
+}
+
+static void attention_is_near_double_precision(void **state)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        struct problem problem = problem_make(&settings[i]);
+        float *out = problem_compute(&problem, (struct way){40, true, false, false});
+        const float *row = out;
+        double wrong = 0, size = 0;
+        for (int s = 0; s < N_SEQUENCES; s++)
+            for (int32_t r = 0; r < wanted[s]; r++)
+                for (int32_t head = 0; head < settings[i].n_heads; head++, row += settings[i].value_dim) {
+                    if (r % 4 != 0 && r != wanted[s] - 1)
+                        continue;
+                    double exact[ATTENTION_DIM_MAX];
+                    reference_row(&problem, s, lengths[s] - wanted[s] + r, head, exact);
+                    for (int32_t d = 0; d < settings[i].value_dim; d++) {
+                        wrong += ((double)row[d] - exact[d]) * ((double)row[d] - exact[d]);
+                        size += exact[d] * exact[d];
+                    }
+                }
+        // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for the scores' errors.
+        if (!(wrong <= 1e-7 * size))
+            fail_msg("%s: normalised mean squared error %g", settings[i].name, wrong / size);
+        free(out);
+        problem_free(&problem);
+    }
+}
+
+static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
+{
+    static const struct way ways[] = {
+        {1, true, false, false}, {4, false, true, true}, {19, true, false, true},
+    };
+    for (int i = 0; i < N_SETTINGS; i++) {
+        struct problem problem = problem_make(&settings[i]);
+        float *whole = problem_compute(&problem, (struct way){40, true, false, false});
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            float *out = problem_compute(&problem, ways[w]);
+            for (size_t j = 0; j < out_floats(&settings[i]); j++)
+                if (memcmp(&out[j], &whole[j], sizeof *out) != 0)
+                    fail_msg("%s, way %zu: item %zu is %a, expected %a", settings[i].name, w, j, (double)out[j],
+                             (double)whole[j]);
+            free(out);
+        }
+        free(whole);
+        problem_free(&problem);
+    }
+}
+
+// A row that is not a number is its own misfortune; large queries meet weights that are 0.
+static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
+{
+    struct problem problem = problem_make(&settings[0]);
+    int64_t row_floats = (int64_t)settings[0].n_heads * settings[0].key_dim;
+    for (int64_t i = 0; i < lengths[2] * row_floats; i++)
+        problem.queries[2][i] *= 100;
+    float *clean = problem_compute(&problem, (struct way){40, true, false, false});
+    problem.queries[2][17 * row_floats + 70] = NAN; // row 17, head 1
+    float *out = problem_compute(&problem, (struct way){40, true, false, false});
+    int64_t before = (wanted[0] + wanted[1]) * (int64_t)settings[0].n_heads * settings[0].value_dim;
+    int64_t bad = before + (17 * settings[0].n_heads + 1) * settings[0].value_dim;
+    for (int64_t i = 0; i < (int64_t)out_floats(&settings[0]); i++)
+        if (i >= bad && i < bad + settings[0].value_dim)
+            assert_true(isnan(out[i]));
+        else
+            assert_true(out[i] == clean[i] && fabsf(out[i]) <= 1);
+    free(clean);
+    free(out);
+    problem_free(&problem);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_near_double_precision),
+        cmocka_unit_test(cuts_company_and_dealing_out_leave_the_bytes_alone),
+        cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
