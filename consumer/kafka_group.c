@@ -1,6 +1,7 @@
 // Membership of the group: partitions come and go. What was committed of a partition is read before its first
 // record is fetched, so nothing is computed that somebody else finished; what is finished here is committed
 // before a partition goes, while we are still its owner.
+#include "consumer/fault.h"
 #include "consumer/kafka_topic.h"
 #include "consumer/kafka_transport.h"
 
@@ -44,15 +45,15 @@ static void set_paused(struct kafka_transport *kafka, struct partition *partitio
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void rewind_partition(struct kafka_transport *kafka, struct partition *partition)
+static void rewind_partition(struct kafka_transport *kafka, struct partition *partition, int64_t offset)
 {
-    if (partition->map.position == OFFSET_UNKNOWN) {
+    if (offset == OFFSET_UNKNOWN) {
         partition->rewind = false;
         return;
     }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     add_partition(list, kafka, partition->id);
-    list->elems[0].offset = partition->map.position;
+    list->elems[0].offset = offset;
     rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->consumer.rk, list, LOCAL_TIMEOUT_MS);
     // Not fetching yet after an assignment: the next poll tries again.
     partition->rewind = fault || list->elems[0].err;
@@ -72,8 +73,10 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
         if (!partition || !partition->owned)
             continue;
         set_paused(kafka, partition, kafka->paused || offset_map_is_full(&partition->map));
+        if (!partition->paused && fault_redelivers())
+            rewind_partition(kafka, partition, partition->map.watermark);
         if (partition->rewind && !partition->paused)
-            rewind_partition(kafka, partition);
+            rewind_partition(kafka, partition, partition->map.position);
     }
 }
 
@@ -241,6 +244,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     kafka->figures.n_rebalances++;
     rd_kafka_topic_partition_list_destroy(list);
     kafka->assigned = NULL;
+    fault_point(FAULT_CLAIMED);
     kafka_steer_partitions(kafka);
     return STATUS_OK;
 }

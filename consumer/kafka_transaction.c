@@ -12,7 +12,7 @@
 //                             of the transaction; but fenced by a namesake: the process must end
 //
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
-#include "consumer/kafka_fault.h"
+#include "consumer/fault.h"
 #include "consumer/kafka_transport.h"
 
 #include <inttypes.h>
@@ -359,7 +359,7 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
         return abort_because(kafka, error);
     if (outcome == OUTCOME_RETRY)
         return STATUS_RETRY;
-    kafka_fault_point(KAFKA_COMMITTED);
+    fault_point(FAULT_COMMITTED);
     apply(kafka);
     return STATUS_OK;
 }
@@ -478,14 +478,14 @@ static enum status run(struct kafka_transport *kafka, struct job *const *jobs, s
         clear(&kafka->transaction);
         return STATUS_RETRY;
     }
-    kafka_fault_point(KAFKA_BEGUN);
+    fault_point(FAULT_BEGUN);
     status = publish(kafka, jobs, n_jobs, fates, deadline_ms, error);
     if (status == STATUS_OK) {
-        kafka_fault_point(KAFKA_PRODUCED);
+        fault_point(FAULT_PRODUCED);
         status = send_offsets(kafka, deadline_ms, error);
     }
     if (status == STATUS_OK) {
-        kafka_fault_point(KAFKA_OFFSETS_SENT);
+        fault_point(FAULT_OFFSETS_SENT);
         status = commit_it(kafka, deadline_ms, error);
         if (status == STATUS_OK)
             clear(&kafka->transaction);

@@ -1,5 +1,7 @@
 #include "consumer/local.h"
 
+#include "consumer/fault.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <libgen.h>
@@ -94,6 +96,8 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
         return status;
     size_t n_claimed;
     status = store_claim(local->store, dataset_of(local), (size_t)n_max, receive_claimed, local, &n_claimed, error);
+    if (n_claimed > 0)
+        fault_point(FAULT_CLAIMED);
     local->empty = status == STATUS_OK && n_claimed == 0;
     local->looked_ms = now_ms();
     return status;

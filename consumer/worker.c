@@ -1,5 +1,6 @@
 #include "consumer/worker.h"
 
+#include "consumer/fault.h"
 #include "consumer/intake.h"
 #include "consumer/log.h"
 
@@ -12,6 +13,11 @@
 
 enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200,
        FOLD_INTERVAL_MS = 10000 };
+
+// When to try again what failed for a while.
+struct retry {
+    int64_t at_ms, delay_ms;
+};
 
 struct worker {
     const struct worker_config *config;
@@ -31,7 +37,8 @@ struct worker {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t fold_at_ms;
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
-    int64_t retry_at_ms, retry_delay_ms;
+    // Apart: a commit or a store that has to wait must not keep the group waiting.
+    struct retry polling, committing, recording;
     char last_warning[ERROR_TEXT_BYTES];
     struct error engine_error;
 };
@@ -46,15 +53,15 @@ static int64_t now_ms(void)
 // ---- faults that pass ----
 
 // Says so once as long as the text stays the same, and waits longer each time.
-static void back_off(struct worker *worker, const struct error *error)
+static void back_off(struct worker *worker, struct retry *retry, const struct error *error)
 {
     if (strcmp(worker->last_warning, error->text) != 0)
         log_write(LOG_WARNING, "%s; trying again", error->text);
     memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
-    worker->retry_delay_ms = worker->retry_delay_ms ? worker->retry_delay_ms * 2 : 50;
-    if (worker->retry_delay_ms > WORKER_RETRY_MS_MAX)
-        worker->retry_delay_ms = WORKER_RETRY_MS_MAX;
-    worker->retry_at_ms = now_ms() + worker->retry_delay_ms;
+    retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
+    if (retry->delay_ms > WORKER_RETRY_MS_MAX)
+        retry->delay_ms = WORKER_RETRY_MS_MAX;
+    retry->at_ms = now_ms() + retry->delay_ms;
 }
 
 static void recovered(struct worker *worker)
@@ -62,7 +69,7 @@ static void recovered(struct worker *worker)
     if (worker->last_warning[0])
         log_write(LOG_INFO, "working again");
     worker->last_warning[0] = '\0';
-    worker->retry_delay_ms = worker->retry_at_ms = 0;
+    worker->polling = worker->committing = worker->recording = (struct retry){0};
 }
 
 // ---- records in ----
@@ -131,24 +138,6 @@ static void set_paused(struct worker *worker, bool paused)
     worker->paused = paused;
     const struct transport_impl *impl = worker->config->transport->impl;
     (paused ? impl->pause : impl->resume)(worker->config->transport);
-}
-
-static enum status take_records(struct worker *worker, struct error *error)
-{
-    struct transport *transport = worker->config->transport;
-    int32_t room = worker->config->n_jobs_max - worker->n_in_flight;
-    bool stopping = worker->mode != RUNNING || worker->engine_ended;
-    // Resume with some room, so that a full window does not toggle with each job.
-    if (room <= 0 || stopping)
-        set_paused(worker, true);
-    else if (room >= worker->config->n_jobs_max / 8 || worker->n_in_flight == 0)
-        set_paused(worker, false);
-    struct transport_events events = {worker, receive, cancel};
-    enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
-    hand_over(worker);
-    if (status == STATUS_OK && worker->out_of_memory)
-        status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
-    return status;
 }
 
 // ---- rounds out ----
@@ -262,6 +251,7 @@ static enum status commit(struct worker *worker, struct error *error)
     }
     worker->has_room_again = true;
     worker->finished_since_ms = now_ms();
+    fault_point(FAULT_PUBLISHED);
     struct error projection;
     if (record(worker, worker->group, n_committed, &projection) != STATUS_OK)
         log_write(LOG_WARNING, "%s; the results are committed, their figures are not", projection.text);
@@ -273,7 +263,7 @@ static enum status commit(struct worker *worker, struct error *error)
 static bool commit_is_due(const struct worker *worker)
 {
     size_t n = worker->finished.n_jobs;
-    if (n == 0 || now_ms() < worker->retry_at_ms)
+    if (n == 0 || now_ms() < worker->committing.at_ms)
         return false;
     return n >= WORKER_COMMIT_JOBS || worker->engine_ended || (size_t)worker->n_in_flight == n ||
            now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
@@ -296,6 +286,35 @@ static enum status give_back(struct worker *worker, struct error *error)
     return STATUS_OK;
 }
 
+// Partitions go away: what is finished goes with them, or their next owner would compute it again.
+static void let_go(void *context)
+{
+    struct worker *worker = context;
+    struct error error;
+    take_rounds(worker);
+    if (worker->finished.n_jobs && commit(worker, &error) != STATUS_OK)
+        log_write(LOG_DEBUG, "%s; %zu finished jobs stay uncommitted while partitions go", error.text,
+                  worker->finished.n_jobs);
+}
+
+static enum status take_records(struct worker *worker, struct error *error)
+{
+    struct transport *transport = worker->config->transport;
+    int32_t room = worker->config->n_jobs_max - worker->n_in_flight;
+    bool stopping = worker->mode != RUNNING || worker->engine_ended;
+    // Resume with some room, so that a full window does not toggle with each job.
+    if (room <= 0 || stopping)
+        set_paused(worker, true);
+    else if (room >= worker->config->n_jobs_max / 8 || worker->n_in_flight == 0)
+        set_paused(worker, false);
+    struct transport_events events = {worker, receive, cancel, let_go};
+    enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
+    hand_over(worker);
+    if (status == STATUS_OK && worker->out_of_memory)
+        status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
+    return status;
+}
+
 // ---- the loop ----
 
 static void wait_for_news(struct worker *worker)
@@ -303,8 +322,8 @@ static void wait_for_news(struct worker *worker)
     int64_t timeout = BEAT_MS;
     if (worker->finished.n_jobs) {
         int64_t due = worker->finished_since_ms + WORKER_COMMIT_LINGER_MS - now_ms();
-        if (worker->retry_at_ms > now_ms())
-            due = worker->retry_at_ms - now_ms();
+        if (worker->committing.at_ms > now_ms())
+            due = worker->committing.at_ms - now_ms();
         timeout = due < 0 ? 0 : due < timeout ? due : timeout;
     }
     // A paused transport may have news that it is not asked for: only time wakes us then.
@@ -364,10 +383,15 @@ static enum status turn(struct worker *worker, struct error *error)
 {
     hear_signals(worker);
     take_rounds(worker);
+    struct retry *retry = &worker->polling;
     enum status status = STATUS_OK;
-    if (now_ms() >= worker->retry_at_ms)
+    if (now_ms() >= retry->at_ms) {
         status = take_records(worker, error);
+        if (status == STATUS_OK)
+            *retry = (struct retry){0};
+    }
     if (status == STATUS_OK && commit_is_due(worker)) {
+        retry = &worker->committing;
         status = commit(worker, error);
         if (status == STATUS_OK)
             recovered(worker);
@@ -375,13 +399,13 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_OK && worker->released.n_jobs && worker->mode != RUNNING)
         status = give_back(worker, error);
     if (status == STATUS_RETRY) {
-        back_off(worker, error);
+        back_off(worker, retry, error);
         return STATUS_OK;
     }
     struct error projection;
     if (status == STATUS_OK && worker->n_steps && now_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
-        record(worker, NULL, 0, &projection) != STATUS_OK)
-        back_off(worker, &projection);
+        now_ms() >= worker->recording.at_ms && record(worker, NULL, 0, &projection) != STATUS_OK)
+        back_off(worker, &worker->recording, &projection);
     fold_old_rows(worker);
     leave_when_idle(worker);
     show_progress(worker, false);

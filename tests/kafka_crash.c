@@ -1,7 +1,7 @@
 // Exactly once, whatever ends: workers killed at each instant of a commit and at random ones, partitions
 // moving between members, a worker fenced, the broker gone in the middle of a commit. What counts is what an
 // independent client reads.
-#include "consumer/kafka_fault.h"
+#include "consumer/fault.h"
 #include "schemas/hash.h"
 #include "tests/kafka_broker.h"
 #include "tests/kafka_member.h"
@@ -24,14 +24,22 @@ static const char *brokers;
 
 // ---- fault points ----
 
-static enum kafka_point fault_at;
+static enum fault_point fault_at;
 static int fault_countdown; // 0: none
 static void (*fault)(void);
 
-void kafka_fault_point(enum kafka_point point)
+void fault_point(enum fault_point point)
 {
     if (fault_countdown > 0 && point == fault_at && --fault_countdown == 0)
         fault();
+}
+
+static int redeliver_every; // polls; 0: never
+
+bool fault_redelivers(void)
+{
+    static int n_polls;
+    return redeliver_every > 0 && ++n_polls % redeliver_every == 0;
 }
 
 static void kill_myself(void)
@@ -168,7 +176,7 @@ static void a_worker_killed_at_any_instant_of_a_commit_publishes_once(void **sta
     fill(&member, 2, n_jobs);
     fault = kill_myself;
     for (int i = 0; i < 12; i++) {
-        fault_at = (enum kafka_point)(i % 4);
+        fault_at = (enum fault_point)(i % 4);
         fault_countdown = 1 + i / 4 % 2;
         assert_false(wait_for_worker(start_worker(&member, 1000 + (uint32_t)i, 2)));
     }
@@ -538,7 +546,7 @@ static void interrupt_commit(const char *name, const struct kafka_property *prop
     member_open(&first);
     member_receive(&first, N_JOBS + N_RUBBISH);
     fault = interruption;
-    fault_at = KAFKA_OFFSETS_SENT;
+    fault_at = FAULT_OFFSETS_SENT;
     fault_countdown = 1;
     assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
     if (interruption == broker_kill)
