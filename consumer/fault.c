@@ -5,6 +5,11 @@ void fault_point(enum fault_point point)
     (void)point;
 }
 
+void fault_step(const struct step *step)
+{
+    (void)step;
+}
+
 bool fault_redelivers(void)
 {
     return false;

@@ -15,6 +15,9 @@ enum fault_point {
 };
 
 void fault_point(enum fault_point point);
+struct step;
+// A step is computed next: a test may crash at a prompt. Thread: engine.
+void fault_step(const struct step *step);
 // Is a partition to be fetched again from its lowest unfinished offset, whatever was delivered already? No; a test may
 // say yes. Asked at each poll.
 bool fault_redelivers(void);

@@ -10,6 +10,7 @@ static bool copy_headers(struct job *job, const struct record *record)
     struct job_source *source = &job->source;
     source->partition = record->partition;
     source->offset = record->offset;
+    source->crashes = record->crashes;
     if (!job_set_text(job, &source->topic, record->topic) ||
         (record->key.data && !job_set_text(job, &source->key, record->key)))
         return false;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -73,6 +74,7 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
         .headers = kafka->record_headers,
         .n_headers = kafka_message_headers(message, kafka->record_headers, KAFKA_HEADERS_MAX),
         .value = {message->payload, message->payload ? message->len : 0},
+        .crashes = suspects_crashes(&partition->suspects, message->offset),
     };
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     enum encoding encoding = ENCODING_JSON;
@@ -406,6 +408,8 @@ static void kafka_close(struct transport *transport)
     if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
         kafka->transaction.phase == TRANSACTION_ABORTING)
         (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    kafka_mark_leaving(kafka, NULL);
+    kafka_say_leaving(kafka);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->consumer.rk)
         leave_group(kafka, deadline);
@@ -438,6 +442,7 @@ static const struct transport_impl kafka_impl = {
     .fd = kafka_fd,
     .close = kafka_close,
     .is_cancelled = kafka_is_cancelled,
+    .start = kafka_start,
 };
 
 // ---- opening ----
@@ -484,6 +489,8 @@ static enum status start(struct kafka_transport *kafka, struct error *error)
     if (status != STATUS_OK)
         return status;
     snprintf(kafka->id, sizeof kafka->id, "sheaf-%s-%s", config->group, kafka->slot.id);
+    if (getrandom(&kafka->owner, sizeof kafka->owner, 0) != sizeof kafka->owner)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
     kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (kafka->wake_file < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));

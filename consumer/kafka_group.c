@@ -82,13 +82,17 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
 
 // ---- partitions come ----
 
-enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
                               const rd_kafka_topic_partition_t *committed, struct error *error)
 {
     struct text metadata = {committed->metadata, committed->metadata_size};
     enum status status = offset_map_restart(map, committed->offset, metadata, error);
+    if (status == STATUS_OK && suspects)
+        status = suspects_take_over(suspects, committed->offset, metadata, kafka->owner, error);
     if (status == STATUS_REFUSE && kafka->config->accept_unknown_map && committed->offset >= 0) {
         offset_map_restart_empty(map, committed->offset);
+        if (suspects)
+            *suspects = (struct suspects){0};
         return STATUS_OK;
     }
     if (status != STATUS_OK)
@@ -155,9 +159,10 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
         status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
         struct offset_map map;
+        struct suspects suspects = {0};
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
-            status = kafka_restart_map(kafka, &map, &list->elems[i], error);
+            status = kafka_restart_map(kafka, &map, &suspects, &list->elems[i], error);
     }
     rd_kafka_topic_partition_list_destroy(list);
     return status;
@@ -174,14 +179,16 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     bool is_committed = committed->offset >= 0;
     enum status status = STATUS_OK;
     if (is_committed)
-        status = kafka_restart_map(kafka, &partition->map, committed, error);
+        status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
     else if (partition->map.watermark == OFFSET_UNKNOWN)
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
     else                                             // ours before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
-    partition->at_end = partition->paused = partition->rewind = false;
+    partition->at_end = partition->paused = partition->rewind = partition->unsaved = partition->leaving = false;
+    if (!is_committed)
+        partition->suspects = (struct suspects){0};
     partition->moved_ms = kafka_now_ms();
     return status;
 }
@@ -278,8 +285,12 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
     bool cooperative = is_cooperative(kafka);
     struct error error;
     drop_assigned(kafka);
+    if (!lost)
+        kafka_mark_leaving(kafka, list);
     if (!lost && kafka->events && kafka->events->revoke)
         kafka->events->revoke(kafka->events->context);
+    if (!lost)
+        kafka_say_leaving(kafka);
     // In doubt even then: the offsets are held back from the next owner until the broker knows.
     (void)!kafka_transaction_resolve(kafka, deadline, &error);
     disown(kafka, list);

@@ -231,7 +231,7 @@ static enum status publish(struct kafka_transport *kafka, struct job *const *job
 // ---- offsets ----
 
 // Adds what the partition's map will be once the entries are finished; a copy, for the commit may fail.
-static enum status add_offset(struct kafka_transport *kafka, const struct partition *partition,
+static enum status add_offset(struct kafka_transport *kafka, struct partition *partition,
                               struct error *error)
 {
     struct transaction *transaction = &kafka->transaction;
@@ -242,6 +242,7 @@ static enum status add_offset(struct kafka_transport *kafka, const struct partit
     }
     buffer_clear(&kafka->map);
     offset_map_encode(&map, &kafka->map);
+    partition->promising = suspects_encode(&partition->suspects, &map, kafka->owner, partition->leaving, &kafka->map);
     void *metadata = kafka->map.failed ? NULL : malloc(kafka->map.size + 1);
     if (!metadata) {
         kafka->map.failed = false;
@@ -262,7 +263,7 @@ static bool has_progress(const struct transaction *transaction, const struct par
 {
     if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
         return false;
-    if (partition->map.watermark > partition->committed)
+    if (partition->map.watermark > partition->committed || partition->unsaved)
         return true;
     for (size_t i = 0; i < transaction->n_entries; i++) {
         if (transaction->entries[i].partition == partition->id)
@@ -297,7 +298,11 @@ static void apply(struct kafka_transport *kafka)
     }
     for (int i = 0; i < transaction->offsets->cnt; i++) {
         const rd_kafka_topic_partition_t *offset = &transaction->offsets->elems[i];
-        partition_find(&kafka->partitions, offset->partition)->committed = offset->offset;
+        struct partition *partition = partition_find(&kafka->partitions, offset->partition);
+        partition->committed = offset->offset;
+        partition->suspects.promised = partition->promising;
+        partition->unsaved = false;
+        suspects_prune(&partition->suspects, &partition->map);
     }
     kafka->figures.n_commits++;
     transaction->phase = TRANSACTION_NONE;
@@ -394,7 +399,7 @@ static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms
         struct offset_map map;
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
-            status = kafka_restart_map(kafka, &map, &list->elems[i], error);
+            status = kafka_restart_map(kafka, &map, NULL, &list->elems[i], error);
         if (status == STATUS_OK)
             sort_out(kafka, &list->elems[i], &map);
     }

@@ -61,6 +61,8 @@ struct kafka_transport {
     size_t results_bytes_max, dead_bytes_max;
     int transaction_timeout_ms;
     int wake_file; // eventfd
+    uint64_t owner; // this process, in what it commits of suspects (suspects.h)
+    bool alone;     // one job is computed alone
 
     struct partition_table partitions;
     rd_kafka_topic_partition_list_t *assigned; // given to us, but its offsets are not read yet; NULL: none
@@ -108,9 +110,19 @@ void kafka_steer_partitions(struct kafka_transport *kafka);
 // The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
-// Starts a map at what was committed.
-enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+// Starts a map at what was committed, and takes the suspects over (NULL: not asked for).
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
                               const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
+
+// ---- kafka_suspects.c ----
+
+// Of the transport's `start`.
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                        struct error *error);
+// The partitions go away and nothing of them is computed from now on: says so with the next commit, or with one of its own
+// in kafka_say_leaving. Without a list: all that are ours.
+void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
+void kafka_say_leaving(struct kafka_transport *kafka);
 
 // ---- kafka_publish.c ----
 

@@ -46,7 +46,8 @@ static void receive_claimed(void *context, const struct claimed_job *job)
                             .content_type = job->encoding == ENCODING_JSON ? TEXT(CONTENT_TYPE_JSON)
                                                                            : TEXT(CONTENT_TYPE_MSGPACK),
                             .value = job->record,
-                            .attempts = job->attempts};
+                            .attempts = job->attempts,
+                            .crashes = job->crashes};
     local->events->receive(local->events->context, &record);
 }
 
@@ -154,6 +155,23 @@ static enum status local_release(struct transport *transport, struct job *const 
     return status;
 }
 
+// A claim says that all of them may be computed.
+static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                               struct error *error)
+{
+    struct local *local = (struct local *)transport;
+    if (how == START_AMONG_MANY)
+        return STATUS_OK;
+    int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
+    if (!ids)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "starting %zu jobs: out of memory", n_jobs);
+    for (size_t i = 0; i < n_jobs; i++)
+        ids[i] = jobs[i]->source.offset;
+    enum status status = store_suspect(local->store, ids, n_jobs, how == START_ALONE, error);
+    free(ids);
+    return status;
+}
+
 static bool local_is_drained(struct transport *transport)
 {
     struct local *local = (struct local *)transport;
@@ -194,6 +212,7 @@ static const struct transport_impl local_impl = {
     .figures = local_figures,
     .fd = local_fd,
     .close = local_close,
+    .start = local_start,
 };
 
 // Without inotify (a file system or a limit may refuse it) the worker polls by time.

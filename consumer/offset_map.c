@@ -160,7 +160,7 @@ static uint32_t crc32_add(uint32_t crc, const unsigned char *data, size_t size)
 }
 
 // The CRC covers the watermark: a bitmap that was copied to another offset says nothing there.
-static uint32_t map_crc(int64_t watermark, const unsigned char *bitmap, size_t size)
+uint32_t offset_map_crc(int64_t watermark, const unsigned char *bitmap, size_t size)
 {
     unsigned char bytes[8];
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -193,7 +193,7 @@ void offset_map_encode(const struct offset_map *map, struct buffer *out)
 {
     unsigned char bytes[CRC_BYTES + BITMAP_BYTES_MAX];
     size_t size = make_bitmap(map, bytes + CRC_BYTES);
-    uint32_t crc = map_crc(map->watermark, bytes + CRC_BYTES, size);
+    uint32_t crc = offset_map_crc(map->watermark, bytes + CRC_BYTES, size);
     for (size_t i = 0; i < CRC_BYTES; i++)
         bytes[i] = (unsigned char)(crc >> 8 * i);
     buffer_add_string(out, TAG);
@@ -229,7 +229,7 @@ static enum status decode(int64_t offset, struct text metadata, struct buffer *b
     uint32_t crc = 0;
     for (size_t i = 0; i < CRC_BYTES; i++)
         crc |= (uint32_t)data[i] << 8 * i;
-    if (crc != map_crc(offset, data + CRC_BYTES, size))
+    if (crc != offset_map_crc(offset, data + CRC_BYTES, size))
         return refuse(error, offset, "is a damaged offset map: its CRC is wrong");
     if (size > 0 &&
         (data[CRC_BYTES + size - 1] == 0 || data[CRC_BYTES] & 1 || offset > OFFSET_MAX - 8 * (int64_t)size))
@@ -269,6 +269,9 @@ enum status offset_map_restart(struct offset_map *map, int64_t offset, struct te
         offset_map_restart_empty(map, offset);
         return STATUS_OK;
     }
+    const char *dot = memchr(metadata.data, '.', metadata.size);
+    if (dot)
+        metadata.size = (size_t)(dot - metadata.data);
     struct buffer bytes = {0};
     enum status status = decode(offset, metadata, &bytes, error);
     if (status == STATUS_OK)

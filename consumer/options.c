@@ -50,7 +50,7 @@ static const struct command commands[] = {
 
 enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
 
-enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30 };
+enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, CRASH_LIMIT_DEFAULT = 3, DEAD_SHARE_DEFAULT = 50 };
 
 struct option {
     const char *name;
@@ -96,6 +96,10 @@ static const struct option options[] = {
     {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
      "for tests: words at random instead of the model's; instant, fixed:MS or random:MS a step"},
     {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "leave after so long without a job"},
+    {"crash-limit", 0, INTEGER, WORK | RUN, AT(crash_limit), 0, 60, "N",
+     "a job that was computed at so many crashes fails instead of running again (3; 0: never)"},
+    {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",
+     "more dead letters than that among Kafka's records end the worker (50)"},
     {"retain", 0, DURATION, WORK | RUN, AT(retain), 0, 0, "TIME",
      "rows of the store older than this become sums, as 12h or 30d (30d; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
@@ -417,7 +421,8 @@ static void move_to_end(char **properties, int n, int n_first)
 
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
-    *settings = (struct settings){.exit_when_idle = -1, .retain = RETAIN_DAYS_DEFAULT * 86400LL, .prompt = 128, .generate = 32, .repeat = 3};
+    *settings = (struct settings){.exit_when_idle = -1, .crash_limit = CRASH_LIMIT_DEFAULT, .dead_share = DEAD_SHARE_DEFAULT,
+                                   .retain = RETAIN_DAYS_DEFAULT * 86400LL, .prompt = 128, .generate = 32, .repeat = 3};
     const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",

@@ -27,6 +27,7 @@ struct settings {
     uint64_t kv_memory;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever
+    int64_t crash_limit, dead_share;
     // input and output
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;

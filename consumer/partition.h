@@ -2,7 +2,7 @@
 // rebalance: jobs of a partition that went away go on running, and are adopted if it comes back.
 #pragma once
 
-#include "consumer/offset_map.h"
+#include "consumer/suspects.h"
 #include "schemas/job.h"
 
 struct partition {
@@ -15,6 +15,10 @@ struct partition {
     int64_t committed; // watermark as the group has it; -1: none
     int64_t moved_ms;  // when a record or the end was last seen
     struct offset_map map;
+    struct suspects suspects;
+    bool unsaved;      // what is known of suspects is to be committed, whatever else is
+    bool leaving;      // it goes to another owner: nothing is computed here, says the next commit
+    int64_t promising; // what the transaction under way promises
     uint64_t msgpack[OFFSET_MAP_WORDS]; // encodings of the running jobs, a bit each, as in the map
 };
 

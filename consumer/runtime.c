@@ -1,5 +1,6 @@
 #include "consumer/runtime.h"
 
+#include "consumer/fault.h"
 #include "consumer/log.h"
 #include "consumer/test_engine.h"
 #include "engine/cpu/backend.h"
@@ -178,6 +179,7 @@ static void say_plan(const struct runtime *runtime)
 
 static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
+    fault_step(step);
     return forward_step(context, step, results, NULL, error);
 }
 

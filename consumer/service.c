@@ -55,6 +55,8 @@ enum status service_run(const struct service *service, const struct settings *se
                                        .model_name = runtime.model_name,
                                        .jobs_need_recording = settings->brokers != NULL,
                                        .exit_when_idle_s = service->exit_when_idle_s,
+                                       .crash_limit = (int32_t)settings->crash_limit,
+                                       .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
                                        .retain_s = settings->retain,
                                        .stop_fd = stop_fd,
                                        .progress = service->line ? progress_line_show : NULL,

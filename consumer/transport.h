@@ -30,6 +30,7 @@ struct record {
     struct text content_type;     // from the headers; may be empty
     struct text value;
     int32_t attempts;             // how often it was started before; 0 when unknown
+    int32_t crashes;              // of workers, while it may have been computed
 };
 
 // What a transport tells the worker while it polls.
@@ -55,6 +56,13 @@ struct partition_figures {
 };
 
 struct transport;
+
+// Whom a crash from now on is blamed on.
+enum start {
+    START_AMONG_MANY, // all jobs of this worker that were started, for the first time
+    START_AMONG_FEW,  // those started like this, once more
+    START_ALONE,      // this job, and no other
+};
 
 struct transport_impl {
     const char *name; // "kafka", "store"
@@ -83,6 +91,10 @@ struct transport_impl {
     // Was the job cancelled before it was received? To be asked once it is decoded. NULL: cancelled jobs are never
     // delivered.
     bool (*is_cancelled)(struct transport *transport, const struct job *job);
+    // Makes it durable that the jobs are computed from now on; nobody computes them before it returns STATUS_OK. NULL: no
+    // crashes are counted.
+    enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                         struct error *error);
 };
 
 // Implementations begin with this struct.

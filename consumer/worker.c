@@ -1,6 +1,7 @@
 #include "consumer/worker.h"
 
 #include "consumer/fault.h"
+#include "consumer/gate.h"
 #include "consumer/intake.h"
 #include "consumer/log.h"
 
@@ -23,7 +24,7 @@ struct worker {
     const struct worker_config *config;
     struct engine_thread *engine;
     struct worker_progress *totals;
-    struct job_list incoming;  // decoded in this turn, for the engine
+    struct gate gate;          // before the engine
     struct job_list finished;  // waiting for the commit
     struct job_list released;  // given back by the engine
     struct job **group;        // [n_jobs_max] the commit's
@@ -36,6 +37,7 @@ struct worker {
     bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t fold_at_ms;
+    int32_t n_recent, n_recent_dead; // records, and those that are dead letters
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     // Apart: a commit or a store that has to wait must not keep the group waiting.
     struct retry polling, committing, recording;
@@ -74,29 +76,79 @@ static void recovered(struct worker *worker)
 
 // ---- records in ----
 
+// A job that was computed each time when workers died is not computed again.
+static bool condemn(const struct worker *worker, struct job *job, const struct record *record)
+{
+    int32_t limit = worker->config->crash_limit;
+    if (limit == 0 || record->crashes < limit || job->result.status != RESULT_NONE)
+        return true;
+    struct error error;
+    (void)error_set(&error, STATUS_REJECT, ERROR_CRASHED, "%d workers died while they computed this job", record->crashes);
+    job->figures.attempts = record->crashes;
+    job_fail(job, &error);
+    return job_set_text(job, &job->source.record, record->value);
+}
+
+static void cancel_if_asked(struct transport *transport, struct job *job)
+{
+    if (job->result.status != RESULT_NONE || !transport->impl->is_cancelled ||
+        !transport->impl->is_cancelled(transport, job))
+        return;
+    struct error error;
+    (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+    job_fail(job, &error);
+}
+
+static void add_finished(struct worker *worker, struct job_list *list)
+{
+    if (worker->finished.n_jobs == 0 && list->n_jobs)
+        worker->finished_since_ms = now_ms();
+    for (struct job *job; (job = job_list_take(list));)
+        job_list_append(&worker->finished, job);
+}
+
+static void count_record(struct worker *worker, const struct job *job)
+{
+    if (worker->n_recent == WORKER_SHARE_SPAN) {
+        worker->n_recent /= 2;
+        worker->n_recent_dead /= 2;
+    }
+    worker->n_recent++;
+    worker->n_recent_dead += job->source.record.data != NULL;
+}
+
 static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
     struct job *job = intake_job(record, worker->config->model_name);
-    if (!job) {
+    if (!job || !condemn(worker, job, record)) {
+        job_destroy(job);
         worker->out_of_memory = true;
         return;
     }
     worker->n_in_flight++;
     worker->idle_since_ms = 0;
-    struct transport *transport = worker->config->transport;
-    if (job->result.status == RESULT_NONE && transport->impl->is_cancelled && transport->impl->is_cancelled(transport, job)) {
-        struct error error;
-        (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
-        job_fail(job, &error);
-    }
-    if (job->result.status == RESULT_NONE) {
-        job_list_append(&worker->incoming, job);
-    } else {
-        if (worker->finished.n_jobs == 0)
-            worker->finished_since_ms = now_ms();
-        job_list_append(&worker->finished, job);
-    }
+    count_record(worker, job);
+    cancel_if_asked(worker->config->transport, job);
+    struct job_list one = {0};
+    job_list_append(&one, job);
+    if (job->result.status == RESULT_NONE)
+        gate_add(&worker->gate, job_list_take(&one));
+    else
+        add_finished(worker, &one);
+}
+
+// A topic of something else is not drained into the dead letters.
+static enum status check_share(const struct worker *worker, struct error *error)
+{
+    int32_t most = worker->config->dead_share_max;
+    if (most == 0 || worker->n_recent < WORKER_SHARE_LEAST ||
+        (int64_t)worker->n_recent_dead * 100 <= (int64_t)worker->n_recent * most)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                     "%d of the last %d records are no jobs, more than %d %%: is this the right topic? Nothing of them was "
+                     "published; --dead-share 100 would answer them all as dead letters",
+                     worker->n_recent_dead, worker->n_recent, most);
 }
 
 static void send_order(struct worker *worker, struct order *order)
@@ -110,25 +162,48 @@ static void send_order(struct worker *worker, struct order *order)
 
 static void cancel(void *context, struct text dataset, struct text job_id)
 {
-    send_order(context, order_cancel_create(dataset, job_id));
+    struct worker *worker = context;
+    struct job_list cancelled = {0};
+    gate_cancel(&worker->gate, dataset, job_id, &cancelled);
+    add_finished(worker, &cancelled);
+    send_order(worker, order_cancel_create(dataset, job_id));
 }
 
-static void hand_over(struct worker *worker)
+// Lets one group through the gate, once its start is durable. *any: there was one.
+static enum status let_through(struct worker *worker, bool *any, struct error *error)
 {
-    if (worker->incoming.n_jobs == 0)
-        return;
+    struct transport *transport = worker->config->transport;
+    enum start how;
+    size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->group, (size_t)worker->config->n_jobs_max, &how);
+    *any = n > 0;
+    if (n == 0)
+        return STATUS_OK;
+    enum status status =
+        transport->impl->start ? transport->impl->start(transport, worker->group, n, how, error) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
     struct order *order = order_create(ORDER_JOBS);
-    if (!order) {
-        worker->out_of_memory = true;
-        return;
-    }
-    order->jobs = worker->incoming;
-    worker->incoming = (struct job_list){0};
+    if (!order)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "handing jobs over: out of memory");
+    gate_pass(&worker->gate, n, how, &order->jobs);
     if (queue_push(engine_thread_inbox(worker->engine), order))
-        return;
-    for (struct job *job; (job = job_list_take(&order->jobs));) // the engine has ended
+        return STATUS_OK;
+    for (struct job *job; (job = job_list_take(&order->jobs));) { // the engine has ended
+        gate_left(&worker->gate, job);
         job_list_append(&worker->released, job);
+    }
     order_destroy(order);
+    return STATUS_OK;
+}
+
+static enum status hand_over(struct worker *worker, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (worker->mode >= LEAVING || worker->engine_ended)
+        gate_empty(&worker->gate, &worker->released);
+    for (bool any = true; any && status == STATUS_OK;)
+        status = let_through(worker, &any, error);
+    return status;
 }
 
 static void set_paused(struct worker *worker, bool paused)
@@ -169,9 +244,11 @@ static void take_rounds(struct worker *worker)
     struct queue *outbox = engine_thread_outbox(worker->engine);
     for (struct round *round; (round = queue_try_pop(outbox)); round_destroy(round)) {
         take_figures(worker, round);
-        if (worker->finished.n_jobs == 0 && round->finished.n_jobs)
-            worker->finished_since_ms = now_ms();
-        append_list(&worker->finished, &round->finished);
+        for (const struct job *job = round->finished.first; job; job = job->next)
+            gate_left(&worker->gate, job);
+        for (const struct job *job = round->released.first; job; job = job->next)
+            gate_left(&worker->gate, job);
+        add_finished(worker, &round->finished);
         append_list(&worker->released, &round->released);
         if (round->error.status != STATUS_OK)
             worker->engine_error = round->error;
@@ -241,6 +318,7 @@ static enum status commit(struct worker *worker, struct error *error)
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->finished);
         assert(job == worker->group[i]);
+        gate_settled(&worker->gate, job);
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
         worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
         if (worker->committed[i])
@@ -266,6 +344,7 @@ static bool commit_is_due(const struct worker *worker)
     if (n == 0 || now_ms() < worker->committing.at_ms)
         return false;
     return n >= WORKER_COMMIT_JOBS || worker->engine_ended || (size_t)worker->n_in_flight == n ||
+           (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
            now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
 }
 
@@ -309,7 +388,10 @@ static enum status take_records(struct worker *worker, struct error *error)
         set_paused(worker, false);
     struct transport_events events = {worker, receive, cancel, let_go};
     enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
-    hand_over(worker);
+    if (status == STATUS_OK)
+        status = check_share(worker, error);
+    if (status == STATUS_OK)
+        status = hand_over(worker, error);
     if (status == STATUS_OK && worker->out_of_memory)
         status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
     return status;
@@ -455,7 +537,7 @@ static void abandon(struct worker *worker)
         poll(&fd, 1, BEAT_MS);
         take_rounds(worker);
     }
-    append_list(&worker->released, &worker->incoming);
+    gate_empty(&worker->gate, &worker->released);
     append_list(&worker->released, &worker->finished);
     if (give_back(worker, &error) != STATUS_OK)
         for (struct job *job; (job = job_list_take(&worker->released));)

@@ -26,6 +26,8 @@ struct worker_config {
     struct text model_name;
     bool jobs_need_recording; // Kafka's: the embedded queue has them already
     int exit_when_idle_s;     // -1: never; else after so many seconds without a job, once the source is drained
+    int32_t crash_limit;      // a job that was computed at so many crashes is not computed again; 0: none
+    int32_t dead_share_max;   // percent: more dead letters among the records end the worker; 0: no limit
     int64_t retain_s;         // older rows of the store become sums; 0: never
     int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
     void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
@@ -37,6 +39,8 @@ enum {
     WORKER_COMMIT_LINGER_MS = 100, // or when the first of them has waited so long
     WORKER_GRACE_MS = 10000,       // running jobs may take so long to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
+    WORKER_SHARE_LEAST = 100, // records before their share of dead letters says something
+    WORKER_SHARE_SPAN = 2000, // the share is that of so many records, older ones counting less
 };
 
 // Returns when the work is done or a stop was asked for: everything finished is committed, the rest given back. Errors:

@@ -5,9 +5,12 @@
 //   stop        SIGSTOP to itself; somebody else must continue it
 //   wait=MS     stands still so long, as a machine that is short of memory does
 //
+// "token:ID:kill": the process dies of each step that computes a prompt with this token twice in a row.
+//
 // "poll:COUNT:again": at every COUNTth poll a partition is fetched again from its lowest unfinished offset, so that what
 // runs or is finished above it is delivered again.
 #include "consumer/fault.h"
+#include "engine/backend.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -17,12 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAULTS_MAX = 16, POINT_POLL = FAULT_PUBLISHED + 1 };
+enum { FAULTS_MAX = 16, POINT_POLL = FAULT_PUBLISHED + 1, POINT_TOKEN };
 
 static const char *const names[] = {
     [FAULT_CLAIMED] = "claimed",     [FAULT_BEGUN] = "begun",         [FAULT_PRODUCED] = "produced",
     [FAULT_OFFSETS_SENT] = "offsets", [FAULT_COMMITTED] = "committed", [FAULT_PUBLISHED] = "published",
-    [POINT_POLL] = "poll",
+    [POINT_POLL] = "poll",           [POINT_TOKEN] = "token",
 };
 
 static struct fault {
@@ -84,6 +87,28 @@ void fault_point(enum fault_point point)
         read_faults();
     for (int i = 0; i < n_faults; i++) {
         if (faults[i].point == (int)point && ++faults[i].n_passed == faults[i].count)
+            act(faults[i].action);
+    }
+}
+
+// An answer's tokens come one a step, so only a prompt has two in one.
+static bool holds_twice(const struct step *step, int32_t token)
+{
+    for (int32_t s = 0; s < step->n_sequences; s++) {
+        const struct step_sequence *sequence = &step->sequences[s];
+        for (int32_t i = 1; i < sequence->n_rows; i++) {
+            const int32_t *tokens = step->tokens + sequence->first_row + i;
+            if (tokens[-1] == token && tokens[0] == token)
+                return true;
+        }
+    }
+    return false;
+}
+
+void fault_step(const struct step *step)
+{
+    for (int i = 0; i < n_faults; i++) { // read by the main thread's first poll
+        if (faults[i].point == POINT_TOKEN && holds_twice(step, (int32_t)faults[i].count))
             act(faults[i].action);
     }
 }

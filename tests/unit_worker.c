@@ -33,6 +33,11 @@ struct script {
     int signal_at;                // job index after which SIGTERM is raised; -1: never
     struct fake_model *held;      // until the poll after that: no step begins before the worker heard it
     bool finish_order_differs;
+    int crashes[SCRIPT_JOBS_MAX]; // told with each job
+    int fail_starts;              // so many starts answer STATUS_RETRY first
+    int n_many, n_few, n_alone;   // jobs started, by kind
+    int largest_few;
+    bool not_alone;               // an alone job had company
     int last_committed;
 };
 
@@ -56,7 +61,7 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
                                   : snprintf(value, sizeof value,
                                              "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
                                              "\"max_tokens\":%d}", i, i, 1 + i % 9);
-        struct record record = {.topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}};
+        struct record record = {.topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}, .crashes = script->crashes[i]};
         script->in_flight++;
         if (script->in_flight > script->most_in_flight)
             script->most_in_flight = script->in_flight;
@@ -138,9 +143,38 @@ static int script_fd(struct transport *transport)
     return -1;
 }
 
+// Jobs in flight that are neither answered nor waiting at the gate: all that were started.
+static int n_computed(const struct script *script)
+{
+    int n = script->n_many + script->n_few + script->n_alone;
+    for (int i = 0; i < script->n_next; i++)
+        n -= i % 50 != 49 && script->crashes[i] < 3 ? script->answers[i] : 0;
+    return n;
+}
+
+static enum status script_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                                struct error *error)
+{
+    struct script *script = (struct script *)transport;
+    if (script->fail_starts > 0) {
+        script->fail_starts--;
+        return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
+    }
+    for (size_t i = 0; i < n_jobs; i++) {
+        int crashes = script->crashes[jobs[i]->source.offset];
+        assert_int_equal(how, crashes > 1 ? START_ALONE : crashes ? START_AMONG_FEW : START_AMONG_MANY);
+    }
+    *(how == START_ALONE ? &script->n_alone : how == START_AMONG_FEW ? &script->n_few : &script->n_many) += (int)n_jobs;
+    if (how == START_AMONG_FEW && (int)n_jobs > script->largest_few)
+        script->largest_few = (int)n_jobs;
+    if (how == START_ALONE && n_computed(script) != 1)
+        script->not_alone = true;
+    return STATUS_OK;
+}
+
 static const struct transport_impl script_impl = {
     "script", script_poll, script_pause, script_resume, script_commit, script_release, script_is_drained, script_figures,
-    script_fd, NULL};
+    script_fd, NULL, NULL, script_start};
 
 struct stage {
     struct script *script;
@@ -305,6 +339,69 @@ static void a_cancel_from_the_source_reaches_the_engine(void **state)
     stage_close(&stage);
 }
 
+static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(400, 400);
+    stage.config.crash_limit = 3;
+    stage.script->fail_starts = 2;
+    int n_condemned = 0, n_alone = 0;
+    for (int i = 0; i < 400; i++) {
+        stage.script->crashes[i] = i % 40 == 7 ? 2 : i % 100 == 3 ? 3 : i % 2;
+        n_alone += stage.script->crashes[i] == 2 && i % 50 != 49;
+        n_condemned += stage.script->crashes[i] == 3 && i % 50 != 49;
+    }
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 400);
+    assert_int_equal(stage.script->n_alone, n_alone);
+    assert_false(stage.script->not_alone);
+    assert_in_range(stage.script->largest_few, 2, 64);
+    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_condemned, 392); // 8 are no jobs
+    assert_int_equal(stage.script->n_dead_letters, 8 + n_condemned);
+    assert_int_equal(stage.progress.n_failed, 8 + n_condemned);
+    stage_close(&stage);
+}
+
+static void a_cancel_reaches_jobs_at_the_gate(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(300, 300);
+    for (int i = 0; i < 300; i++)
+        stage.script->crashes[i] = 2;
+    stage.script->cancel_at = 298;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 300);
+    assert_int_equal(stage.script->n_alone, 1); // the one that was delivered after it
+    stage_close(&stage);
+}
+
+static void more_dead_letters_than_their_share_end_the_worker_before_they_are_published(void **state)
+{
+    (void)state;
+    // One record in 50 is no job.
+    struct stage stage = stage_open(1500, 300);
+    stage.config.dead_share_max = 3;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    stage_close(&stage);
+    stage = stage_open(1500, 300);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_REFUSE);
+    assert_non_null(strstr(stage.error.text, "6 of the last 300 records are no jobs, more than 1 %"));
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(stage.script->n_dead_letters, 0);
+    stage_close(&stage);
+    // Too few say nothing.
+    stage = stage_open(WORKER_SHARE_LEAST - 1, 300);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    stage_close(&stage);
+}
+
 int main(void)
 {
     log_configure(&(struct log_settings){.level = LOG_ERROR});
@@ -316,6 +413,9 @@ int main(void)
         cmocka_unit_test(a_lost_device_gives_every_job_back_and_ends_the_worker),
         cmocka_unit_test(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
         cmocka_unit_test(a_cancel_from_the_source_reaches_the_engine),
+        cmocka_unit_test(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
+        cmocka_unit_test(a_cancel_reaches_jobs_at_the_gate),
+        cmocka_unit_test(more_dead_letters_than_their_share_end_the_worker_before_they_are_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

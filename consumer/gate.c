@@ -1,0 +1,111 @@
+#include "consumer/gate.h"
+
+#include <assert.h>
+
+static struct job_list *list_for(struct gate *gate, const struct job *job)
+{
+    int32_t crashes = job->source.crashes;
+    return crashes >= GATE_ALONE_CRASHES ? &gate->alone : crashes > 0 ? &gate->few : &gate->many;
+}
+
+// Of those that go alone the likeliest killer comes last, so that it keeps nobody from an answer.
+static void insert_by_crashes(struct job_list *list, struct job *job)
+{
+    struct job_list later = {0}, earlier = {0};
+    for (struct job *other; (other = job_list_take(list));)
+        job_list_append(other->source.crashes > job->source.crashes ? &later : &earlier, other);
+    job_list_append(&earlier, job);
+    for (struct job *other; (other = job_list_take(&later));)
+        job_list_append(&earlier, other);
+    *list = earlier;
+}
+
+void gate_add(struct gate *gate, struct job *job)
+{
+    struct job_list *list = list_for(gate, job);
+    if (list == &gate->alone)
+        insert_by_crashes(list, job);
+    else
+        job_list_append(list, job);
+}
+
+size_t gate_n_waiting(const struct gate *gate)
+{
+    return gate->many.n_jobs + gate->few.n_jobs + gate->alone.n_jobs;
+}
+
+static size_t choose(const struct job_list *list, size_t n_max, struct job **group)
+{
+    size_t n = 0;
+    for (struct job *job = list->first; job && n < n_max; job = job->next)
+        group[n++] = job;
+    return n;
+}
+
+size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max, enum start *how)
+{
+    *how = START_ALONE;
+    if (gate->alone_engine)
+        return 0;
+    if (gate->alone.n_jobs)
+        return gate->n_engine == 0 && settled ? choose(&gate->alone, 1, group) : 0;
+    *how = START_AMONG_MANY;
+    if (gate->many.n_jobs)
+        return choose(&gate->many, n_max, group);
+    *how = START_AMONG_FEW;
+    // Half of them are back before others follow: each group costs a commit.
+    if (gate->n_few_engine > GATE_FEW / 2)
+        return 0;
+    size_t room = (size_t)(GATE_FEW - gate->n_few_engine);
+    return choose(&gate->few, room < n_max ? room : n_max, group);
+}
+
+void gate_pass(struct gate *gate, size_t n_jobs, enum start how, struct job_list *list)
+{
+    struct job_list *from = how == START_ALONE ? &gate->alone : how == START_AMONG_FEW ? &gate->few : &gate->many;
+    assert(n_jobs <= from->n_jobs);
+    gate->n_engine += (int32_t)n_jobs;
+    if (how == START_AMONG_FEW)
+        gate->n_few_engine += (int32_t)n_jobs;
+    if (how == START_ALONE)
+        gate->alone_engine = from->first;
+    while (n_jobs-- > 0)
+        job_list_append(list, job_list_take(from));
+}
+
+void gate_left(struct gate *gate, const struct job *job)
+{
+    assert(gate->n_engine > 0);
+    gate->n_engine--;
+    gate->n_few_engine -= job->source.crashes > 0 && job->source.crashes < GATE_ALONE_CRASHES;
+}
+
+void gate_settled(struct gate *gate, const struct job *job)
+{
+    if (gate->alone_engine == job)
+        gate->alone_engine = NULL;
+}
+
+void gate_empty(struct gate *gate, struct job_list *list)
+{
+    struct job_list *lists[] = {&gate->many, &gate->few, &gate->alone};
+    for (int i = 0; i < 3; i++)
+        for (struct job *job; (job = job_list_take(lists[i]));)
+            job_list_append(list, job);
+}
+
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, struct job_list *list)
+{
+    struct job_list waiting = {0};
+    struct error error;
+    (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+    gate_empty(gate, &waiting);
+    for (struct job *job; (job = job_list_take(&waiting));) {
+        if (text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id))) {
+            job_fail(job, &error);
+            job_list_append(list, job);
+        } else {
+            gate_add(gate, job);
+        }
+    }
+}

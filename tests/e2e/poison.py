@@ -1,0 +1,144 @@
+"""A job that kills its worker, really: `sheaf-faults` dies of a prompt with "ZZ". It ends alone, as one dead letter, and nothing
+else is harmed. On the embedded queue and over a real broker."""
+import json
+import os
+import signal
+
+import kafka
+from session import Skip, case, text_of
+from tiny_model import TOKENS
+
+POISON = "ZZ"
+LIMIT = 3  # crashes, unless --crash-limit says otherwise
+
+
+def faulty(test):
+    """The program that dies; the same one without the order to."""
+    program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
+    if not os.path.exists(program):
+        raise Skip("there is no sheaf-faults beside the program")
+    test.sheaf = program
+    test.environment["SHEAF_FAULT"] = f"token:{TOKENS.index('Z')}:kill"
+
+
+def jobs(n, poison):
+    return [{"custom_id": f"line {i}", "prompt": f"{POISON} {i}" if i in poison else text_of(i, 6), "max_tokens": 4,
+             "seed": i} for i in range(n)]
+
+
+def work_until_it_lives(test, start, crashes_max):
+    """Starts workers, as a service manager would, until one ends by itself. How many died."""
+    for n_crashes in range(crashes_max + 1):
+        finished = test.wait(start())
+        if finished.status == 0:
+            return n_crashes
+        assert finished.status == -signal.SIGKILL, finished
+    raise AssertionError(f"{crashes_max} workers died and it goes on")
+
+
+@case
+def a_job_that_kills_its_worker_is_found_and_fails_alone_on_the_embedded_queue(test):
+    faulty(test)
+    test.write("in.jsonl", jobs(60, {17}))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    n_crashes = work_until_it_lives(
+        test, lambda: test.start("work", "--model", test.model, "--exit-when-idle", "0", "--max-batch", "8"), 6)
+    assert n_crashes == LIMIT, n_crashes
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    answers = test.answers()
+    failed = [answer for answer in answers if answer["error"]]
+    assert [answer["custom_id"] for answer in failed] == ["line 17"], failed
+    assert failed[0]["error"]["code"] == "crashed" and "3 workers died" in failed[0]["error"]["message"], failed
+    # The others' answers are those of a life without it.
+    test.environment.pop("SHEAF_FAULT")
+    test.run_file("in.jsonl", "calm.jsonl")
+    calm = {answer["custom_id"]: answer["response"] for answer in test.answers("calm.jsonl")}
+    for answer in answers:
+        if answer["custom_id"] != "line 17":
+            body = answer["response"]["body"]
+            assert [choice["text"] for choice in body["choices"]] == \
+                [choice["text"] for choice in calm[answer["custom_id"]]["body"]["choices"]], answer
+
+
+@case
+def three_such_jobs_are_found_one_after_the_other(test):
+    faulty(test)
+    test.write("in.jsonl", jobs(40, {3, 4, 35}))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    n_crashes = work_until_it_lives(
+        test, lambda: test.start("work", "--model", test.model, "--exit-when-idle", "0", "--max-batch", "8"), 9)
+    assert 5 <= n_crashes <= 9, n_crashes
+    assert test.query("SELECT custom_id FROM jobs WHERE error_code = 'crashed' ORDER BY position") == \
+        [("line 3",), ("line 4",), ("line 35",)]
+    assert test.query("SELECT n_done, n_failed FROM datasets") == [(37, 3)]
+
+
+@case
+def without_a_limit_the_job_runs_again_each_time(test):
+    faulty(test)
+    test.write("in.jsonl", jobs(5, {2}))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    for _ in range(5):
+        test.run("work", "--model", test.model, "--exit-when-idle", "0", "--crash-limit", "0", status=-signal.SIGKILL)
+    assert test.query("SELECT n_done, n_failed FROM datasets") == [(4, 0)]
+    assert test.query("SELECT crashes >= 4 FROM queue") == [(1,)]
+
+
+@case
+def on_kafka_the_count_follows_the_partition_to_workers_that_share_no_disk(test):
+    faulty(test)
+    topics = kafka.Topics(test)
+    lines = jobs(60, {17})
+    topics.produce(lines)
+    n_started = 0
+
+    def start():
+        nonlocal n_started
+        n_started += 1
+        folder = f"machine-{n_started}"
+        os.mkdir(test.path(folder))
+        return topics.work("--store", os.path.join(folder, "sheaf.db"), "--exit-when-idle", "1", "--max-batch", "8",
+                           "-X", "session.timeout.ms=6000")
+
+    n_crashes = work_until_it_lives(test, start, 6)
+    assert n_crashes == LIMIT, n_crashes
+    results = topics.results()
+    assert len(results) == 60
+    assert [name for name, result in results.items() if result["status"] != "done"] == ["line 17"]
+    assert results["line 17"]["error"]["code"] == "crashed", results["line 17"]
+    (letter,) = topics.read("dead")
+    headers = dict(zip(letter["headers"][::2], letter["headers"][1::2]))
+    assert json.loads(letter["payload"]) == lines[17], letter
+    assert headers["__sheaf.errors.code"] == "crashed" and headers["__sheaf.errors.attempts"] == str(LIMIT), headers
+    assert headers["__sheaf.errors.stage"] == "compute", headers
+
+
+@case
+def on_kafka_a_worker_that_is_stopped_leaves_no_suspects(test):
+    faulty(test)
+    topics = kafka.Topics(test, 1)
+    topics.produce(jobs(200, set()))
+    for _ in range(4):
+        worker = topics.work("--max-batch", "2", "--engine-test", "fixed:5")
+        test.wait_until("some results", lambda: len(topics.read("results")) > 0)
+        worker.terminate()
+        assert test.wait(worker).status == 0
+    topics.work_to_the_end("--engine-test", "instant", "--crash-limit", "1")  # the first suspect would fail
+    assert {result["status"] for result in topics.results().values()} == {"done"}
+    assert len(topics.results()) == 200
+
+
+@case
+def a_topic_of_something_else_ends_the_worker_with_one_message(test):
+    topics = kafka.Topics(test, 1)
+    topics.produce(["not a job at all"] * 300)
+    finished = test.wait(topics.work())
+    assert finished.status == 1 and "of the last" in finished.err and "--dead-share" in finished.err, finished
+    assert topics.read("dead") == [] and topics.read("results") == []
+    # Told to, it answers them all.
+    topics.work_to_the_end("--dead-share", "100")
+    assert len(topics.read("dead")) == 300
+
+
+def finish():
+    kafka.finish()
