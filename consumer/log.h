@@ -4,13 +4,20 @@
 
 #include "schemas/error.h"
 
+#include <stdbool.h>
+
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 
 struct log_settings {
     enum log_level level;
     int json;
+    const char *path; // NULL: standard error. Lines in a file have the time
 };
 
-void log_configure(const struct log_settings *settings);
+// STATUS_REFUSE: the file can't be opened.
+enum status log_configure(const struct log_settings *settings, struct error *error) WARN_UNUSED;
+bool log_has_file(void);
+// Opens the file anew, where somebody moved it away. Where that fails the old one stays.
+void log_reopen(void);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 void log_error(const struct error *error); // its text, at the level its status deserves

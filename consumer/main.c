@@ -55,10 +55,12 @@ int main(int argc, char **argv)
         settings_finish(&settings);
         return fail(&error);
     }
-    log_configure(&(struct log_settings){
-        settings.quiet ? LOG_ERROR : settings.verbose ? LOG_DEBUG : LOG_INFO, settings.log_json});
+    struct log_settings logs = {settings.quiet ? LOG_ERROR : settings.verbose ? LOG_DEBUG : LOG_INFO, settings.log_json,
+                                settings.log};
     int exit_status = 0;
-    if (settings.help)
+    if (log_configure(&logs, &error) != STATUS_OK)
+        exit_status = fail(&error);
+    else if (settings.help)
         options_print_help(settings.command);
     else
         exit_status = run(&settings);

@@ -22,6 +22,7 @@ struct settings {
     int n_properties;
     bool create_topics, ignore_offset_map;
     // the model and the machine
+    char *metrics, *log; // where figures are served, and messages go
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory;

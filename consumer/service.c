@@ -1,5 +1,6 @@
 #include "consumer/service.h"
 
+#include "consumer/exporter.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/local.h"
 #include "consumer/progress_line.h"
@@ -35,19 +36,36 @@ static enum status open_transport(struct transport **transport, struct kafka_set
     return status == STATUS_OK ? kafka_transport_open(transport, &kafka->config, error) : status;
 }
 
+static void attach_exporter(struct exporter *exporter, struct transport *transport, const struct service *service,
+                            const struct kafka_settings *kafka, const struct runtime *runtime)
+{
+    snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
+    struct metrics_view view = {.version = SHEAF_VERSION,
+                                .model = exporter->model,
+                                .backend = runtime->backend->impl->name,
+                                .transport = transport->impl->name,
+                                .group = kafka->config.group,
+                                .store = service->store};
+    exporter_attach(exporter, transport, &view);
+}
+
 enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
                         struct error *error)
 {
     struct runtime runtime = {0};
     struct kafka_settings kafka = {0};
     struct transport *transport = NULL;
+    struct exporter *exporter = NULL;
     int stop_fd = stop_fd_open(); // before any thread
-    enum status status = runtime_open(&runtime, settings, settings->model, error);
+    enum status status = exporter_open(&exporter, settings->metrics, error); // before a model is loaded for nothing
+    if (status == STATUS_OK)
+        status = runtime_open(&runtime, settings, settings->model, error);
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
         status = open_transport(&transport, &kafka, service, settings, error);
     if (status == STATUS_OK) {
+        attach_exporter(exporter, transport, service, &kafka, &runtime);
         struct worker_config config = {.transport = transport,
                                        .store = service->store,
                                        .batcher = runtime.batcher,
@@ -58,7 +76,10 @@ enum status service_run(const struct service *service, const struct settings *se
                                        .crash_limit = (int32_t)settings->crash_limit,
                                        .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
                                        .retain_s = settings->retain,
+                                       .on_terminal = isatty(STDERR_FILENO),
                                        .stop_fd = stop_fd,
+                                       .metrics = &exporter->metrics,
+                                       .http = exporter->http,
                                        .progress = service->line ? progress_line_show : NULL,
                                        .progress_context = service->line};
         status = worker_run(&config, progress, error);
@@ -68,6 +89,7 @@ enum status service_run(const struct service *service, const struct settings *se
     }
     if (service->line)
         progress_line_clear(service->line);
+    exporter_close(exporter);
     if (transport)
         transport->impl->close(transport);
     kafka_settings_finish(&kafka);

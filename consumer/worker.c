@@ -2,11 +2,14 @@
 
 #include "consumer/fault.h"
 #include "consumer/gate.h"
+#include "consumer/http.h"
 #include "consumer/intake.h"
 #include "consumer/log.h"
+#include "consumer/stop.h"
 
 #include <assert.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,7 +39,7 @@ struct worker {
     bool has_prefixes, paused, engine_ended, out_of_memory;
     bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
-    int64_t fold_at_ms;
+    int64_t fold_at_ms, served_ms;
     int32_t n_recent, n_recent_dead; // records, and those that are dead letters
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     // Apart: a commit or a store that has to wait must not keep the group waiting.
@@ -60,6 +63,7 @@ static void back_off(struct worker *worker, struct retry *retry, const struct er
     if (strcmp(worker->last_warning, error->text) != 0)
         log_write(LOG_WARNING, "%s; trying again", error->text);
     memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
+    memcpy(worker->config->metrics->trouble, error->text, sizeof worker->config->metrics->trouble);
     retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
     if (retry->delay_ms > WORKER_RETRY_MS_MAX)
         retry->delay_ms = WORKER_RETRY_MS_MAX;
@@ -70,7 +74,7 @@ static void recovered(struct worker *worker)
 {
     if (worker->last_warning[0])
         log_write(LOG_INFO, "working again");
-    worker->last_warning[0] = '\0';
+    worker->last_warning[0] = worker->config->metrics->trouble[0] = '\0';
     worker->polling = worker->committing = worker->recording = (struct retry){0};
 }
 
@@ -128,6 +132,8 @@ static void receive(void *context, const struct record *record)
     }
     worker->n_in_flight++;
     worker->idle_since_ms = 0;
+    job->source.received_s = metrics_second();
+    metrics_received(worker->config->metrics, job);
     count_record(worker, job);
     cancel_if_asked(worker->config->transport, job);
     struct job_list one = {0};
@@ -226,11 +232,12 @@ static void append_list(struct job_list *to, struct job_list *from)
 static void take_figures(struct worker *worker, const struct round *round)
 {
     if (round->prefixes) {
-        worker->prefixes = *round->prefixes;
+        worker->config->metrics->prefixes = worker->prefixes = *round->prefixes;
         worker->has_prefixes = true;
     }
     if (round->figures.n_rows == 0)
         return;
+    metrics_step(worker->config->metrics, &round->figures);
     worker->totals->generated_tokens += round->figures.n_generated;
     worker->totals->prefill_tokens += round->figures.prefill_tokens;
     // A store that is away for long costs the oldest figures, never a job.
@@ -310,15 +317,20 @@ static enum status commit(struct worker *worker, struct error *error)
     for (struct job *job = worker->finished.first; job && n < (size_t)config->n_jobs_max; job = job->next)
         worker->group[n++] = job;
     memset(worker->committed, 0, n * sizeof *worker->committed);
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
     enum status status =
         config->transport->impl->commit(config->transport, worker->group, n, worker->committed, error);
     if (status != STATUS_OK)
         return status;
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    metrics_commit(config->metrics, (after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000);
     size_t n_committed = 0;
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->finished);
         assert(job == worker->group[i]);
         gate_settled(&worker->gate, job);
+        metrics_settled(config->metrics, job, worker->committed[i]);
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
         worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
         if (worker->committed[i])
@@ -358,8 +370,11 @@ static enum status give_back(struct worker *worker, struct error *error)
         enum status status = impl->release(worker->config->transport, worker->group, n, error);
         if (status != STATUS_OK)
             return status;
-        for (size_t i = 0; i < n; i++)
-            job_destroy(job_list_take(&worker->released));
+        for (size_t i = 0; i < n; i++) {
+            struct job *job = job_list_take(&worker->released);
+            metrics_settled(worker->config->metrics, job, false);
+            job_destroy(job);
+        }
         worker->n_in_flight -= (int32_t)n;
     }
     return STATUS_OK;
@@ -412,14 +427,30 @@ static void wait_for_news(struct worker *worker)
     int transport_fd = worker->paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
     struct pollfd fds[] = {{worker->engine_ended ? -1 : queue_fd(engine_thread_outbox(worker->engine)), POLLIN, 0},
                            {transport_fd, POLLIN, 0},
-                           {worker->config->stop_fd, POLLIN, 0}};
-    poll(fds, 3, (int)timeout);
+                           {worker->config->stop_fd, POLLIN, 0},
+                           {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
+    poll(fds, 4, (int)timeout);
+    if (fds[3].revents)
+        worker->served_ms = 0;
 }
 
+// When something came, and now and then, for connections that are silent too long.
+static void serve(struct worker *worker)
+{
+    if (!worker->config->http || now_ms() - worker->served_ms < BEAT_MS)
+        return;
+    http_serve(worker->config->http);
+    worker->served_ms = now_ms();
+}
+
+// SIGHUP is for the log's file; on a terminal without one it says that the terminal went away.
 static void hear_signals(struct worker *worker)
 {
-    char info[128]; // one struct signalfd_siginfo
-    while (worker->config->stop_fd >= 0 && read(worker->config->stop_fd, info, sizeof info) > 0) {
+    for (int signal; (signal = stop_fd_read(worker->config->stop_fd)) != 0;) {
+        if (signal == SIGHUP && log_has_file())
+            log_reopen();
+        if (signal == SIGHUP && (log_has_file() || !worker->config->on_terminal))
+            continue;
         bool second = worker->mode >= LEAVING;
         log_write(LOG_INFO, second ? "stopping now: running jobs are given back"
                                    : "stopping: waiting jobs are given back, running ones are finished");
@@ -489,6 +520,7 @@ static enum status turn(struct worker *worker, struct error *error)
         now_ms() >= worker->recording.at_ms && record(worker, NULL, 0, &projection) != STATUS_OK)
         back_off(worker, &worker->recording, &projection);
     fold_old_rows(worker);
+    serve(worker);
     leave_when_idle(worker);
     show_progress(worker, false);
     return status;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "batching/engine_thread.h"
+#include "consumer/metrics.h"
 #include "consumer/transport.h"
 #include "store/store.h"
 
@@ -29,7 +30,10 @@ struct worker_config {
     int32_t crash_limit;      // a job that was computed at so many crashes is not computed again; 0: none
     int32_t dead_share_max;   // percent: more dead letters among the records end the worker; 0: no limit
     int64_t retain_s;         // older rows of the store become sums; 0: never
+    bool on_terminal;         // SIGHUP means that it went away, where no log file is to be opened anew
     int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
+    struct metrics *metrics;  // figures are kept here
+    struct http *http;        // served beside everything else; NULL: none
     void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
     void *progress_context;
 };

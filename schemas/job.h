@@ -135,6 +135,7 @@ struct job_source {
     int64_t offset;            // Kafka offset, or the row id of the embedded queue
     struct text key;           // record key; data NULL: none
     int32_t crashes;           // of workers, while it may have been computed
+    int64_t received_s;        // monotonic, for the figures only
     struct header *headers;    // [n_headers]
     int32_t n_headers;
     struct text record;        // original bytes when the record could not be decoded, else empty

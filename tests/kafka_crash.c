@@ -176,7 +176,7 @@ static void a_worker_killed_at_any_instant_of_a_commit_publishes_once(void **sta
     fill(&member, 2, n_jobs);
     fault = kill_myself;
     for (int i = 0; i < 12; i++) {
-        fault_at = (enum fault_point)(i % 4);
+        fault_at = (enum fault_point)(FAULT_BEGUN + i % 4);
         fault_countdown = 1 + i / 4 % 2;
         assert_false(wait_for_worker(start_worker(&member, 1000 + (uint32_t)i, 2)));
     }

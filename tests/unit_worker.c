@@ -205,7 +205,8 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
                                           .n_jobs_max = n_jobs_max,
                                           .model_name = TEXT("fake"),
                                           .exit_when_idle_s = 0,
-                                          .stop_fd = -1};
+                                          .stop_fd = -1,
+                                          .metrics = calloc(1, sizeof(struct metrics))};
     return stage;
 }
 
@@ -219,6 +220,7 @@ static void stage_close(struct stage *stage)
     batcher_destroy(stage->batcher);
     pool_destroy(stage->pool);
     fake_model_destroy(stage->model);
+    free(stage->config.metrics);
     free(stage->script);
 }
 
@@ -404,7 +406,9 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
 
 int main(void)
 {
-    log_configure(&(struct log_settings){.level = LOG_ERROR});
+    struct error error;
+    if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_job_is_committed_once_in_groups_and_out_of_order),
         cmocka_unit_test(a_full_window_pauses_the_source_and_room_resumes_it),

@@ -1,0 +1,173 @@
+#include "consumer/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct http {
+    struct MHD_Daemon *daemon;
+    http_handler *handler;
+    void *context;
+    int file;
+    char address[NI_MAXHOST + 16];
+};
+
+// ---- requests ----
+
+static enum MHD_Result respond(struct MHD_Connection *connection, struct http_answer *answer)
+{
+    bool failed = answer->body.failed;
+    struct MHD_Response *response = MHD_create_response_from_buffer(failed ? 0 : answer->body.size,
+                                                                    failed ? "" : answer->body.data, MHD_RESPMEM_MUST_COPY);
+    buffer_finish(&answer->body);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+    if (answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
+    enum MHD_Result result =
+        MHD_queue_response(connection, failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : (unsigned)answer->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+// libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call answers, so that no
+// body is ever read.
+static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                                      const char *version, const char *upload_data, size_t *upload_data_size,
+                                      void **connection_context)
+{
+    (void)version, (void)upload_data, (void)upload_data_size, (void)connection_context;
+    const struct http *http = context;
+    struct http_answer answer = {.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8"};
+    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
+        http->handler(http->context, url, &answer);
+    } else {
+        answer.status = MHD_HTTP_METHOD_NOT_ALLOWED;
+        buffer_add_string(&answer.body, "GET alone\n");
+    }
+    return respond(connection, &answer);
+}
+
+// ---- the address ----
+
+struct parts {
+    char host[NI_MAXHOST], port[8];
+};
+
+static bool is_port(const char *text)
+{
+    return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) <= 5 && atoi(text) <= 65535;
+}
+
+static bool split_address(const char *address, struct parts *parts)
+{
+    const char *colon = strrchr(address, ':');
+    const char *port = colon ? colon + 1 : address;
+    size_t size = colon ? (size_t)(colon - address) : 0;
+    bool brackets = size >= 2 && address[0] == '[' && address[size - 1] == ']';
+    if (!is_port(port) || (colon && size == 0) || size >= sizeof parts->host)
+        return false;
+    snprintf(parts->port, sizeof parts->port, "%s", port);
+    if (!colon)
+        strcpy(parts->host, "127.0.0.1");
+    else
+        snprintf(parts->host, sizeof parts->host, "%.*s", (int)size - 2 * brackets, address + brackets);
+    return brackets || !strchr(parts->host, ':');
+}
+
+static enum status fail(struct error *error, const char *address, const char *why)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--metrics %s: %s", address, why);
+}
+
+static enum status bind_socket(struct http *http, const char *address, struct error *error)
+{
+    struct parts parts;
+    if (!split_address(address, &parts))
+        return fail(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    int code = getaddrinfo(parts.host, parts.port, &hints, &found);
+    if (code != 0)
+        return fail(error, address, gai_strerror(code));
+    http->file = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int one = 1;
+    bool bound = http->file >= 0 && setsockopt(http->file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+                 bind(http->file, found->ai_addr, found->ai_addrlen) == 0 && listen(http->file, HTTP_CONNECTIONS_MAX) == 0;
+    int bind_error = errno;
+    freeaddrinfo(found);
+    return bound ? STATUS_OK : fail(error, address, strerror(bind_error));
+}
+
+static void read_address(struct http *http)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+    if (getsockname(http->file, (struct sockaddr *)&address, &size) == 0)
+        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    bool is_v6 = strchr(host, ':') != NULL;
+    snprintf(http->address, sizeof http->address, "%s%.1024s%s:%.10s", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
+}
+
+// ---- life ----
+
+enum status http_open(struct http **http, const char *address, http_handler *handler, void *context, struct error *error)
+{
+    struct http *h = calloc(1, sizeof *h);
+    if (!h)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
+    *h = (struct http){.handler = handler, .context = context, .file = -1};
+    enum status status = bind_socket(h, address, error);
+    if (status == STATUS_OK) {
+        read_address(h);
+        h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h, MHD_OPTION_LISTEN_SOCKET, h->file,
+                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_REQUEST_BYTES_MAX,
+                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
+        if (!h->daemon)
+            status = fail(error, address, "the server could not be started");
+    }
+    if (status != STATUS_OK) {
+        http_close(h);
+        return status;
+    }
+    *http = h;
+    return STATUS_OK;
+}
+
+const char *http_address(const struct http *http)
+{
+    return http->address;
+}
+
+int http_fd(const struct http *http)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    return info ? info->epoll_fd : -1;
+}
+
+void http_serve(struct http *http)
+{
+    MHD_run(http->daemon);
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    if (http->daemon)
+        MHD_stop_daemon(http->daemon); // closes the socket
+    else if (http->file >= 0)
+        close(http->file);
+    free(http);
+}

@@ -1,0 +1,217 @@
+"""What a worker serves over HTTP: figures, a page, health; and the names that dashboards and alerts may use. SIGHUP and the log."""
+import json
+import os
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+
+import kafka
+from session import case, text_of
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Of one line of the format: prometheus.io/docs/instrumenting/exposition_formats.
+SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? ([-+0-9.eInfNa]+)$')
+
+
+def jobs(n, **more):
+    return [dict({"prompt": text_of(i, 5), "max_tokens": 6, "seed": i}, **more) for i in range(n)]
+
+
+def served_at(test, worker):
+    found = []
+
+    def look():
+        found[:] = re.findall(r"figures at http://(\S+)/", test.told_by(worker))
+        return found or worker.poll() is not None
+    test.wait_until("the address", look)
+    assert found, test.told_by(worker)
+    return found[0]
+
+
+def start(test, *options):
+    worker = test.start("work", "--model", test.model, "--metrics", "127.0.0.1:0", *options)
+    address = served_at(test, worker)
+    test.wait_until("health", lambda: get(address, "/healthz")[0] == 200)
+    return worker, address
+
+
+def get(address, path, method="GET", data=None):
+    request = urllib.request.Request(f"http://{address}{path}", method=method, data=data)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, dict(response.headers), response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read().decode()
+
+
+def samples(text):
+    """{name with labels: value}, after a look at each line, and that a histogram's buckets add up."""
+    values, typed = {}, set()
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            typed.add(line.split()[2])
+        if line.startswith("#"):
+            continue
+        match = SAMPLE.match(line)
+        assert match, line
+        name, labels, value = match.groups()
+        assert name in typed or re.sub("_(bucket|sum|count)$", "", name) in typed, line
+        assert name + (labels or "") not in values, line
+        values[name + (labels or "")] = float(value)
+    for name, value in values.items():
+        if name.endswith('le="+Inf"}'):
+            count = name.replace("_bucket", "_count").replace('le="+Inf"', "").replace(",}", "}").replace("{}", "")
+            assert values[count] == value, name
+    return values
+
+
+@case
+def the_figures_are_prometheus_text_and_add_up(test):
+    test.write("in.jsonl", jobs(40) + ["no job"])
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    worker, address = start(test)
+    test.wait_until("the answers", lambda: test.query("SELECT n_done + n_failed FROM datasets") == [(41,)])
+    status, headers, text = get(address, "/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers
+    values = samples(text)
+    assert values['sheaf_jobs_total{status="done"}'] == 40 and values['sheaf_jobs_total{status="failed"}'] == 1, text
+    assert values['sheaf_job_errors_total{code="invalid_encoding"}'] == 1
+    assert values["sheaf_jobs_inflight"] == 0 and values["sheaf_oldest_unfinished_seconds"] == 0
+    (told,) = test.query("SELECT generated_tokens, prefill_tokens, n_steps FROM workers")
+    assert values['sheaf_tokens_total{kind="generated"}'] == told[0], (text, told)
+    assert values['sheaf_tokens_total{kind="prefill"}'] == told[1]
+    assert values["sheaf_steps_total"] == told[2] == values['sheaf_step_seconds_count{phase="compute"}']
+    assert values["sheaf_ready"] == 1 and values["process_resident_memory_bytes"] > 1e6
+    assert any(name.startswith('sheaf_build_info{version="') and 'transport="store"' in name for name in values)
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+@case
+def the_page_shows_progress_needs_no_script_and_escapes_names(test):
+    test.write("in.jsonl", jobs(3))
+    test.run("submit", "in.jsonl", "--dataset", "<script>alert(1)</script>")
+    worker, address = start(test)
+    test.wait_until("the answers", lambda: test.query("SELECT n_done FROM datasets") == [(3,)])
+    status, headers, page = get(address, "/")
+    assert status == 200 and "<progress" in page and "&lt;script&gt;" in page and "<script" not in page, page
+    assert "default-src 'none'" in headers["Content-Security-Policy"] and "http://" not in page, headers
+    worker.terminate()
+    test.wait(worker)
+
+
+@case
+def only_small_gets_are_answered(test):
+    worker, address = start(test)
+    assert get(address, "/nothing")[0] == 404
+    status, headers, _ = get(address, "/metrics", "POST", b"x" * 100000)
+    assert status == 405 and headers["Allow"] == "GET", headers
+    assert get(address, "/metrics", "DELETE")[0] == 405
+    host, port = address.split(":")
+    for hostile in (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+                    b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % i for i in range(20000)) + b"\r\n",
+                    b"\x00\xff" * 1000, b"GET / HTTP/9.9\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            try:
+                connection.sendall(hostile)
+                connection.shutdown(socket.SHUT_WR)
+                answer = connection.recv(100)
+            except ConnectionError:
+                answer = b""
+            assert not answer.startswith(b"HTTP/1.1 200"), (hostile[:40], answer)
+    # Many that say nothing take no place for ever, and the worker goes on.
+    silent = [socket.create_connection((host, int(port)), timeout=30) for _ in range(20)]
+    assert get(address, "/healthz") [0] == 200
+    for connection in silent:
+        connection.close()
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+@case
+def an_address_that_is_wrong_or_taken_is_told_before_the_model_is_loaded(test):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = test.run("work", "--model", test.model, "--metrics", str(port), status=2)
+        assert f"--metrics {port}: Address already in use" in refused.err and "batch:" not in refused.err, refused
+    for address in ("70000", "host", "127.0.0.1:", ":80", "1:2:3:4", "-1"):
+        refused = test.run("work", "--model", test.model, f"--metrics={address}", status=2)
+        assert f"--metrics {address}: expected HOST:PORT" in refused.err, refused
+
+
+@case
+def kafka_s_figures_are_there_and_readiness_follows_the_broker(test):
+    topics = kafka.Topics(test, 2)
+    topics.produce(jobs(30, custom_id="x"))
+    worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant")
+    address = served_at(test, worker)
+    test.wait_until("the results", lambda: get(address, "/readyz")[0] == 200
+                    and samples(get(address, "/metrics")[2])['sheaf_jobs_total{status="done"}'] == 30)
+    values = samples(get(address, "/metrics")[2])
+    assert values['sheaf_txn_total{outcome="committed"}'] >= 1 and values["sheaf_rebalances_total"] >= 1
+    assert 0 < values["sheaf_offset_map_bytes"] <= 4096
+    lags = [value for name, value in values.items() if name.startswith("kafka_consumergroup_lag{")]
+    assert len(lags) == 2, values
+    test.wait_until("no lag", lambda: sum(value for name, value in samples(get(address, "/metrics")[2]).items()
+                                          if name.startswith("kafka_consumergroup_lag{")) == 0)
+    assert "Partitions" in get(address, "/")[2]
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+@case
+def dashboard_and_alerts_use_names_that_are_served(test):
+    """Each name in an expression is one of the exporter's table, a histogram's with its endings."""
+    with open(os.path.join(ROOT, "consumer", "metrics.c"), encoding="utf-8") as file:
+        rows = re.findall(r'\{"([a-z_]+)", (COUNTER|GAUGE|HISTOGRAM), ', file.read())
+    assert len(rows) > 30
+    served = {name for name, _ in rows} | {name + end for name, kind in rows if kind == "HISTOGRAM"
+                                           for end in ("_bucket", "_sum", "_count")}
+    served.add("up")  # Prometheus' own
+    with open(os.path.join(ROOT, "ops", "grafana.json"), encoding="utf-8") as file:
+        dashboard = json.load(file)
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    with open(os.path.join(ROOT, "ops", "alerts.yaml"), encoding="utf-8") as file:
+        alerts = re.findall(r"^\s+expr: (.+)$", file.read(), re.M)
+    assert len(expressions) > 10 and len(alerts) > 5
+    used = set()
+    for expression in expressions + alerts:
+        bare = re.sub(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(by|on|ignoring|without) ?\([^)]*\)', " ", expression)
+        used |= set(re.findall(r"\b(?:sheaf|kafka|process|up)(?:_[a-z_]+)?\b", bare))
+    assert used <= served, used - served
+    assert {"sheaf_jobs_total", "kafka_consumergroup_lag", "sheaf_oldest_unfinished_seconds"} <= used
+
+
+@case
+def sighup_opens_the_log_anew(test):
+    worker = test.start("work", "--model", test.model, "--log", "sheaf.log")
+    test.wait_until("the log", lambda: test.exists("sheaf.log") and b"batch:" in test.read("sheaf.log"))
+    os.rename(test.path("sheaf.log"), test.path("sheaf.log.1"))
+    worker.send_signal(signal.SIGHUP)
+    test.wait_until("a new log", lambda: test.exists("sheaf.log"))
+    worker.terminate()
+    finished = test.wait(worker)
+    assert finished.status == 0 and finished.err == "", finished
+    assert b"stopping" in test.read("sheaf.log") and b"stopping" not in test.read("sheaf.log.1")
+    assert re.match(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", test.read("sheaf.log")), test.read("sheaf.log")
+    assert os.stat(test.path("sheaf.log")).st_mode & 0o777 == 0o600
+    refused = test.run("work", "--model", test.model, "--log", "/nonexistent/sheaf.log", status=1)
+    assert "--log /nonexistent/sheaf.log: No such file" in refused.err, refused
+
+
+@case
+def without_a_log_file_and_a_terminal_sighup_changes_nothing(test):
+    test.write("in.jsonl", jobs(3))
+    worker = test.start("work", "--model", test.model, "--store", "sheaf.db")
+    test.wait_until("a start", lambda: "batch:" in test.told_by(worker))
+    worker.send_signal(signal.SIGHUP)
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.wait_until("the answers", lambda: test.query("SELECT n_done FROM datasets") == [(3,)])
+    worker.terminate()
+    assert test.wait(worker).status == 0
+
+
+def finish():
+    kafka.finish()
