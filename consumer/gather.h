@@ -1,4 +1,5 @@
-// A dataset's results gathered from the results topic, in input order. They are held in memory until all are read.
+// A dataset's results gathered from the results topic, in input order. On their way they stand in a temporary file, so that
+// memory stays bounded.
 // Thread: main.
 #pragma once
 

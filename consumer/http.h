@@ -8,7 +8,7 @@
 enum {
     HTTP_CONNECTIONS_MAX = 32,
     HTTP_REQUEST_BYTES_MAX = 16384, // of a connection, its answer's head included; larger requests are refused
-    HTTP_IDLE_SECONDS = 30, // longer than the main loop may be held up by a broker
+    HTTP_IDLE_SECONDS = 15, // longer than the main loop may be held up by a broker
 };
 
 struct http_answer {

@@ -113,7 +113,7 @@ def only_small_gets_are_answered(test):
     for hostile in (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
                     b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % i for i in range(20000)) + b"\r\n",
                     b"\x00\xff" * 1000, b"GET / HTTP/9.9\r\n\r\n"):
-        with socket.create_connection((host, int(port)), timeout=30) as connection:
+        with socket.create_connection((host, int(port)), timeout=90) as connection:
             try:
                 connection.sendall(hostile)
                 connection.shutdown(socket.SHUT_WR)

@@ -1,0 +1,116 @@
+#include "store/gathering.h"
+
+#include "store/database.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gathering {
+    struct database database;
+};
+
+static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+                             "CREATE TABLE results (arrival INTEGER PRIMARY KEY, job_id TEXT NOT NULL UNIQUE,"
+                             " position INTEGER NOT NULL, record BLOB NOT NULL) STRICT;"
+                             "CREATE INDEX results_order ON results (position, arrival);";
+
+static enum status prepare(struct database *database, int cache_kib, struct error *error)
+{
+    // An empty name is a file of SQLite's own, deleted as soon as it is made; without a journal, for nobody reads it again.
+    if (sqlite3_open_v2("", &database->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK)
+        return database_error(database, "opening", error);
+    char cache[48];
+    snprintf(cache, sizeof cache, "PRAGMA cache_size = -%d", cache_kib);
+    const char *const steps[] = {"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", cache, schema, "BEGIN"};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof steps / sizeof steps[0]; i++)
+        status = database_execute(database, steps[i], error);
+    return status;
+}
+
+enum status gathering_open(struct gathering **gathering, int cache_kib, struct error *error)
+{
+    struct gathering *g = calloc(1, sizeof *g);
+    if (g)
+        g->database.path = strdup("the temporary file for collecting (in TMPDIR)");
+    enum status status = g && g->database.path ? prepare(&g->database, cache_kib, error)
+                                               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting: out of memory");
+    if (status != STATUS_OK) {
+        gathering_close(g);
+        return status;
+    }
+    *gathering = g;
+    return STATUS_OK;
+}
+
+void gathering_close(struct gathering *gathering)
+{
+    if (!gathering)
+        return;
+    database_close(&gathering->database);
+    free(gathering);
+}
+
+enum status gathering_add_job(struct gathering *gathering, struct text job_id, struct error *error)
+{
+    sqlite3_stmt *insert =
+        database_statement(&gathering->database, "INSERT INTO jobs (job_id) VALUES (?) ON CONFLICT DO NOTHING", error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job_id);
+    return database_run(&gathering->database, insert, error);
+}
+
+enum status gathering_add_result(struct gathering *gathering, struct text job_id, int64_t index, struct text record,
+                                 struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(
+        &gathering->database, "INSERT INTO results (job_id, position, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, job_id);
+    sqlite3_bind_int64(insert, 2, index < 0 ? INT64_MAX : index);
+    bind_blob(insert, 3, record);
+    return database_run(&gathering->database, insert, error);
+}
+
+enum status gathering_count(struct gathering *gathering, int64_t *n_jobs, int64_t *n_results, int64_t *n_missing,
+                            struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &gathering->database,
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results),"
+        " (SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM results WHERE results.job_id = jobs.job_id))",
+        error);
+    if (!select)
+        return error->status;
+    int code = sqlite3_step(select);
+    if (code == SQLITE_ROW) {
+        *n_jobs = sqlite3_column_int64(select, 0);
+        *n_results = sqlite3_column_int64(select, 1);
+        *n_missing = sqlite3_column_int64(select, 2);
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&gathering->database, "counting", error);
+}
+
+enum status gathering_read(struct gathering *gathering,
+                           enum status (*receive)(void *context, struct text record, struct error *error), void *context,
+                           struct error *error)
+{
+    // By the index: sorting the records themselves would write all of them again.
+    sqlite3_stmt *select = database_statement(
+        &gathering->database, "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival", error);
+    if (!select)
+        return error->status;
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
+        status = receive(context, column_blob(select, 0), error);
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        status = database_error(&gathering->database, "reading", error);
+    return status;
+}
