@@ -299,6 +299,15 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--store", store)
     assert [answer["custom_id"] for answer in test.answers()] == [f"{i}" for i in range(400)]
     assert all(answer["error"] is None for answer in test.answers())
+    # When the disk had room again the work went on, and no figure is missing or counted twice.
+    assert "working again" in finished.err, finished
+    totals, = test.query("SELECT n_submitted, n_done, n_failed, completion_tokens, (SELECT count(*) FROM results),"
+                         " (SELECT sum(completion_tokens) FROM jobs), (SELECT count(*) FROM queue) FROM datasets", "disk/s.db")
+    assert totals == (400, 400, 0, totals[5], 400, totals[5], 0), totals
+    (told, counted, n_jobs), = test.query("SELECT generated_tokens, (SELECT sum(generated) FROM batches),"
+                                          " (SELECT sum(done) FROM jobs_by_hour) FROM workers", "disk/s.db")
+    assert told == counted >= totals[3] and n_jobs == 400, (told, counted, totals)
+    assert test.query("PRAGMA integrity_check", "disk/s.db") == [("ok",)]
 
 
 @case
