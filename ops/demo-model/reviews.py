@@ -3,6 +3,7 @@
 
   reviews.py --jobs 1000 --seed 7 -o reviews.jsonl --labels labels.jsonl   the held-out jobs of the demo
   reviews.py --show 20 --split train                                       a look at what training sees
+  reviews.py --check                                                       is what is held out really new?
 
 reviews.jsonl beside this script was written by the first command and is part of the demo; running it again gives the
 same bytes (every review has its own generator, seeded by "seed/split/index"). The jobs are chat requests in
@@ -20,10 +21,11 @@ import re
 
 import grammar
 import patterns
+import topics
 
 SENTIMENTS = ['positive', 'negative', 'neutral', 'mixed']
 SENTIMENT_WEIGHTS = [30, 30, 20, 20]
-TOPIC_NAMES = sorted(grammar.TOPICS)
+TOPIC_NAMES = sorted(topics.TOPICS)
 
 SYSTEM = ('You label product reviews. Read the review and decide which aspect of the product it judges, and how. '
           'The topic is one of battery, delivery, price, quality, screen, size, sound, support. '
@@ -125,23 +127,64 @@ class Writer:
         template = self.pick(patterns.PLAIN_CLAUSES if self.chance(0.6) else patterns.CLAUSES)
         return template if good else mirror(template)
 
+    def choose(self, template):
+        """Settles the choices (a|b|) of a template, innermost first."""
+        while '(' in template:
+            template = re.sub(r'\(([^()]*)\)', lambda match: self.pick(match.group(1).split('|')), template, count=1)
+        return template
+
+    def loosen(self, template):
+        """In training some of a template's own words give way to invented ones or vanish: they must not matter."""
+        words = []
+        for word in template.split(' '):
+            draw = 1 if '{' in word else self.rng.random()
+            words += [self.invent()] if draw < 0.12 else [] if draw < 0.2 else [word]
+        return ' '.join(words)
+
+    def scatter(self, template):
+        """In training a few words without weight are put between the others."""
+        words = template.split(' ')
+        for _ in range(self.pick([1, 1, 2, 3])):
+            word = self.pick(patterns.LOOSE_WORDS) if self.chance(0.6) else self.invent()
+            words.insert(int(self.rng.random() * (len(words) + 1)), word)
+        return ' '.join(words)
+
+    def jumble(self):
+        """A training statement without grammar: subject, judgement and words without weight in any order."""
+        parts = [self.pick(['{S}', '{S}', '{N}']), self.pick(['{P}', '{p}', '{PV}', '{like}'])]
+        parts += [self.pick(patterns.LOOSE_WORDS) for _ in range(int(self.rng.random() * 5))]
+        order = sorted((self.rng.random(), part) for part in parts)
+        return ' '.join(part for _, part in order)
+
     def fill(self, template, topic):
         self.named = False
-        while '{' in template:
+        while '{' in template or '(' in template:
+            template = self.choose(template)
             template = re.sub(r'\{(\w+)\}', lambda match: self.slot(match.group(1), topic), template, count=1)
         return re.sub(r'\b([Aa]) (?=[aeiou])(?!use|eu|uni|one)', r'\1n ', template)
+
+    def plain_template(self):
+        template = self.choose(self.pick(patterns.SIMPLE))
+        if self.split == 'train':
+            draw = self.rng.random()
+            template = self.jumble() if draw < 0.1 else self.loosen(template) if draw < 0.4 else template
+        return template
 
     def judgement(self, sentiment, topic):
         """The sentence that decides the label."""
         one_sided = sentiment in ('positive', 'negative')
         self.good = sentiment == 'positive' if one_sided else self.chance(0.5)
         if one_sided and self.chance(0.25):
-            return self.fill(self.pick(topic.said_good if self.good else topic.said_bad), topic)
+            said = self.choose(self.pick(topic.said_good if self.good else topic.said_bad))
+            return self.fill(self.scatter(said) if self.split == 'train' and self.chance(0.2) else said, topic)
         if one_sided and self.chance(0.8):
-            template = self.pick(patterns.TWISTED if self.chance(0.35) else patterns.SIMPLE)
-            text = self.fill(template if self.good else mirror(template), topic)
+            template = self.plain_template() if self.chance(0.65) else self.choose(self.pick(patterns.TWISTED))
+            template = template if self.good else mirror(template)
         else:
-            text = self.fill(self.pick(patterns.JUDGEMENTS[sentiment]), topic)
+            template = self.choose(self.pick(patterns.JUDGEMENTS[sentiment]))
+        if self.split == 'train' and self.chance(0.15):
+            template = self.scatter(template)
+        text = re.sub(r'\s+([,;.:?])', r'\1', self.fill(template, topic)).strip(' ,;:')
         if self.chance(0.15):
             lead = self.fill(self.pick(patterns.LEADS), topic)
             return lead + (text if text.startswith('I ') else text[0].lower() + text[1:])
@@ -151,9 +194,12 @@ class Writer:
 
     def aside(self, topic):
         """A sentence on another aspect that judges nothing."""
-        name = self.pick([other for other in TOPIC_NAMES if grammar.TOPICS[other] is not topic])
-        other = grammar.TOPICS[name]
-        return self.fill(self.pick(patterns.MENTIONS) if self.chance(0.25) else self.pick(other.facts), other)
+        name = self.pick([other for other in TOPIC_NAMES if topics.TOPICS[other] is not topic])
+        other = topics.TOPICS[name]
+        template = self.choose(self.pick(patterns.MENTIONS) if self.chance(0.3) else self.pick(other.facts))
+        if self.split == 'train' and self.chance(0.3):
+            template = self.loosen(template) if self.chance(0.5) else self.scatter(template)
+        return self.fill(template, other)
 
     def sentences(self, sentiment, topic):
         before, after = [], []
@@ -186,6 +232,7 @@ class Writer:
     def review(self, sentiment, topic, plain=False):
         text = ''
         for sentence in [self.judgement(sentiment, topic)] if plain else self.sentences(sentiment, topic):
+            sentence = re.sub(r' +', ' ', sentence.strip())
             sentence = re.sub(r'(^|[.?] )([a-z])', lambda match: match.group(1) + match.group(2).upper(), sentence)
             end = '' if sentence[-1] in '?!' else '!' if self.chance(0.1) else '.'
             text += ('\n' if self.chance(0.03) else ' ') * bool(text) + sentence + end
@@ -207,7 +254,42 @@ def make_review(split, seed, index, plain=False):
     while draw >= SENTIMENT_WEIGHTS[sentiment]:
         draw, sentiment = draw - SENTIMENT_WEIGHTS[sentiment], sentiment + 1
     name = writer.pick(TOPIC_NAMES)
-    return writer.review(SENTIMENTS[sentiment], grammar.TOPICS[name], plain), SENTIMENTS[sentiment], name
+    return writer.review(SENTIMENTS[sentiment], topics.TOPICS[name], plain), SENTIMENTS[sentiment], name
+
+
+def split_lists(value):
+    """Every Split in the modules' data."""
+    if isinstance(value, grammar.Split):
+        yield value
+    elif isinstance(value, topics.Topic):
+        yield from split_lists(vars(value))
+    elif isinstance(value, dict):
+        for entry in value.values():
+            yield from split_lists(entry)
+
+
+def expand(template):
+    """All texts that the choices (a|b|) of a template allow, in small letters."""
+    choice = re.search(r'\(([^()]*)\)', template)
+    if not choice:
+        yield re.sub(r'\s+', ' ', template).strip(' ,;:').lower()
+        return
+    for option in choice.group(1).split('|'):
+        yield from expand(template[:choice.start()] + option + template[choice.end():])
+
+
+def check_split():
+    """Fails if training can make a held-out template or contains a held-out filler; prints what is held out."""
+    lists = {id(part): part for module in (grammar, topics, patterns) for part in split_lists(vars(module))}.values()
+    trained = {text for part in lists for entry in part.train for text in expand(entry)}
+    held_out = {text for part in lists for entry in part.test for text in expand(entry)}
+    assert not trained & held_out, trained & held_out
+    words = ' ; '.join(trained)
+    for part in [*grammar.FILLERS.values(), grammar.INTENSIFIERS]:
+        inside = [entry for entry in part.test if re.search(r'\b' + re.escape(entry.lower()) + r'\b', words)]
+        assert not inside, inside
+    print(f'{sum(len(part.train) for part in lists)} entries for training ({len(trained)} with their choices), '
+          f'{sum(len(part.test) for part in lists)} held out ({len(held_out)})')
 
 
 def make_job(custom_id, text):
@@ -238,8 +320,11 @@ def main():
     parser.add_argument('-o', default='reviews.jsonl', help='the jobs')
     parser.add_argument('--labels', default='labels.jsonl', help='their labels')
     parser.add_argument('--show', type=int, default=0, help='print this many reviews instead')
+    parser.add_argument('--check', action='store_true', help='compare the two splits')
     parser.add_argument('--split', choices=['train', 'test'], default='test')
     options = parser.parse_args()
+    if options.check:
+        check_split()
     if options.jobs:
         write_jobs(options.jobs, options.seed, options.o, options.labels)
     for index in range(options.show):

@@ -36,9 +36,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CONTEXT, EMBED, LAYERS, HEADS, HEADS_KV, HEAD_DIM, FFN = 1024, 192, 5, 6, 2, 32, 512
 N_TOKENS = 1536
 ROPE_BASE, NORM_EPS = 10000.0, 1e-5
-INSTRUCTION_WEIGHTS = [0.72, 0.08, 0.06, 0.06, 0.08]  # of reviews.INSTRUCTIONS
+INSTRUCTION_WEIGHTS = [0.25, 0.06, 0.05, 0.05, 0.59]  # of reviews.INSTRUCTIONS
 PLAIN, READING, HELPING = 0.08, 0.5, 0.8  # shares of the training time at which these stages end
+FADING = 0.35  # share of the training time, the last, over which the rate falls
+SHORT = 0.6  # share of reviews that are the judgement alone
 NO_INSTRUCTION = 4
+SORTED, LONG = 32, 90  # batches that are sorted by length together; longer reviews are left out
 LABELS = len(reviews.SENTIMENTS), len(reviews.TOPIC_NAMES)
 TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' "
             "+ '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
@@ -133,27 +136,42 @@ def ungroup(y, length):
 
 
 @functools.lru_cache(maxsize=None)
-def causal(length):
+def causal(length, n_before):
+    """Which keys a query may not see: none of the n_before first, of the rest those behind it."""
     mask = torch.full((length, length), float('-inf')).triu(1)
-    return mask.repeat(HEADS // HEADS_KV, 1)
+    return torch.cat([torch.zeros(length, n_before), mask], 1).repeat(HEADS // HEADS_KV, 1)
 
 
 def attend(q, k, v, n_prefix, n, length):
     """The prefix attends to itself; each of the n reviews to the prefix and to itself. q is scaled already."""
-    pk, pv = k[:n_prefix].transpose(0, 1), v[:n_prefix].transpose(0, 1)  # [HEADS_KV, n_prefix, D]
-    pq = by_group(q[:n_prefix], 1)[0]
-    prefix = ungroup((pq @ pk.transpose(1, 2) + causal(n_prefix)).softmax(-1).matmul(pv)[None], n_prefix)
-    q = by_group(q[n_prefix:], n)
-    k = k[n_prefix:].view(n, length, HEADS_KV, HEAD_DIM).transpose(1, 2)
-    v = v[n_prefix:].view(n, length, HEADS_KV, HEAD_DIM).transpose(1, 2)
-    rows = q.shape[2]
-    flat = q.transpose(0, 1).reshape(HEADS_KV, n * rows, HEAD_DIM)
-    to_prefix = (flat @ pk.transpose(1, 2)).view(HEADS_KV, n, rows, n_prefix).transpose(0, 1)
-    to_self = q @ k.transpose(2, 3) + causal(length)
-    shares = torch.cat([to_prefix, to_self], -1).softmax(-1)
-    from_prefix = shares[..., :n_prefix].transpose(0, 1).reshape(HEADS_KV, n * rows, n_prefix) @ pv
-    y = from_prefix.view(HEADS_KV, n, rows, HEAD_DIM).transpose(0, 1) + shares[..., n_prefix:] @ v
-    return torch.cat([prefix, ungroup(y, length)])
+    def by_row(x):
+        before, rows = x.split([n_prefix, n * length])
+        before = before.transpose(0, 1)[None]  # [1, HEADS_KV, n_prefix, D]
+        return before, torch.cat([before.expand(n, -1, -1, -1), rows.view(n, length, HEADS_KV, HEAD_DIM).transpose(1, 2)], 2)
+
+    q_prefix, q = q.split([n_prefix, n * length])
+    (k_prefix, k), (v_prefix, v) = by_row(k), by_row(v)
+    scores = by_group(q_prefix, 1) @ k_prefix.transpose(2, 3)
+    prefix = scores.add_(causal(n_prefix, 0)).softmax(-1) @ v_prefix
+    scores = by_group(q, n) @ k.transpose(2, 3)
+    rows = scores.add_(causal(length, n_prefix)).softmax(-1) @ v
+    return torch.cat([ungroup(prefix, n_prefix), ungroup(rows, length)])
+
+
+class Gate(torch.autograd.Function):
+    """silu(gate) * up, with little kept for the way back."""
+
+    @staticmethod
+    def forward(ctx, gate, up):
+        share = torch.sigmoid(gate)
+        ctx.save_for_backward(gate, up, share)
+        return gate * share * up
+
+    @staticmethod
+    def backward(ctx, grad):
+        gate, up, share = ctx.saved_tensors
+        slope = grad * share
+        return slope * up * torch.addcmul(gate + 1, gate, share, value=-1), slope * gate
 
 
 def forward(weights, prefix, batch):
@@ -173,7 +191,7 @@ def forward(weights, prefix, batch):
         h = attend(q, k, v, n_prefix, n, length) @ w['attn_output'].T
         x = x + h
         h = norm(x, w['ffn_norm'])
-        h = (F.silu(h @ w['ffn_gate'].T) * (h @ w['ffn_up'].T)) @ w['ffn_down'].T
+        h = Gate.apply(h @ w['ffn_gate'].T, h @ w['ffn_up'].T) @ w['ffn_down'].T
         x = x + h
     return norm(x[n_prefix:], weights['output_norm.weight']).view(n, length, EMBED)
 
@@ -187,7 +205,8 @@ class Examples:
         self.plain = self.reading = False
 
     def encode(self, instruction, index):
-        text, sentiment, topic = reviews.make_review(self.split, self.seed, index, self.plain)
+        short = self.plain or self.split == 'train' and self.rng.random() < SHORT
+        text, sentiment, topic = reviews.make_review(self.split, self.seed, index, short)
         prompt = self.vocabulary.encode(prompt_parts(None, text)[1])
         answer = self.vocabulary.encode(reviews.answer_text(sentiment, topic, instruction[1])) + [self.vocabulary.end]
         answer = answer[:1] if self.reading else answer
@@ -209,9 +228,9 @@ class Examples:
         for _ in range(self.pool):
             number = int(self.rng.choice(len(reviews.INSTRUCTIONS), p=INSTRUCTION_WEIGHTS))
             number = NO_INSTRUCTION if self.reading else number
-            rows = [self.encode(reviews.INSTRUCTIONS[number], self.index + row) for row in range(8 * self.n_rows)]
+            rows = [self.encode(reviews.INSTRUCTIONS[number], self.index + row) for row in range(SORTED * self.n_rows)]
             self.index += len(rows)
-            rows.sort(key=lambda row: len(row[0]))
+            rows = sorted((row for row in rows if len(row[0]) < LONG), key=lambda row: len(row[0]))
             self.ready += [self.batch(number, rows[at:at + self.n_rows]) for at in range(0, len(rows), self.n_rows)]
         self.rng.shuffle(self.ready)
 
@@ -316,18 +335,20 @@ def train(weights, vocabulary, options):
     muon = Muon(blocks) if options.muon else None
     optimizer = torch.optim.AdamW(others + ([] if muon else blocks), lr=options.rate, betas=(0.9, 0.98), weight_decay=options.decay)
     start, wall, step, average, n_rows, shown = time.process_time(), time.time(), 0, None, 0, 0
+    helper = 0.3 if options.resume else 1.0
     while True:
-        done = (time.process_time() - start) / (60 * options.minutes)
-        if done >= options.stop:
+        done = max((time.process_time() - start) / (60 * options.minutes), (time.time() - wall) / (60 * options.wall_minutes))
+        if done >= 1:
             return
-        factor = min(1.0, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        factor = min(1.0, (step + 1) / 100) * max(0.02, min(1.0, (1 - done) / FADING))
         for group in optimizer.param_groups:
             group['lr'] = options.rate * factor
-        stage = done < PLAIN, done < READING
+        stage = (False, False) if options.resume else (done < PLAIN, done < READING)
         if (examples.plain, examples.reading) != stage:
             (examples.plain, examples.reading), examples.ready, average = stage, [], None
         batch = examples.next()
-        loss, shown_loss = loss_of(weights, batch, reader, 1.0 if stage[1] else max(0.0, 1 - done / HELPING), stage[1])
+        with torch.autocast('cpu', torch.bfloat16):
+            loss, shown_loss = loss_of(weights, batch, reader, helper if stage[1] else helper * max(0.0, 1 - done / HELPING), stage[1])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
@@ -357,13 +378,13 @@ def report(weights, vocabulary, n_reviews):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('-o', default=os.path.join(HERE, 'annotator.gguf'))
-    parser.add_argument('--minutes', type=float, default=30)
+    parser.add_argument('--minutes', type=float, default=30, help='processor time')
+    parser.add_argument('--wall-minutes', type=float, default=1e6, help='and no longer than this by the clock')
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--rows', type=int, default=64, help='reviews per step')
     parser.add_argument('--rate', type=float, default=2e-3)
     parser.add_argument('--decay', type=float, default=0.05)
     parser.add_argument('--muon', type=float, default=0.0)
-    parser.add_argument('--stop', type=float, default=1.0)
     parser.add_argument('--checks', type=int, default=6, help='measurements and checkpoints on the way')
     parser.add_argument('--seed', default='annotator')
     parser.add_argument('--work', default='.', help='where the vocabulary and the checkpoint are kept')
