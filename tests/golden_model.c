@@ -160,6 +160,7 @@ static struct golden goldens[] = {
      KV_F32,
      EXACT},
     {"a latent of deepseek2 cut by head", {.family = "deepseek2", .seed = 3, .split = true}, KV_F32, EXACT},
+    {"a latent of deepseek2 in Q8_0", {.family = "deepseek2", .seed = 3, .type = TENSOR_Q8_0}, KV_F32, INT8},
     {"a latent of deepseek2 in BF16", {.family = "deepseek2", .seed = 3, .type = TENSOR_BF16}, KV_F32, 5e-4},
     {"pages in half precision", {.seed = 3}, KV_F16, 1e-5},
     {"an output matrix tied to the embedding", {.seed = 3, .tied = true}, KV_F32, EXACT},

@@ -90,7 +90,7 @@ static int32_t expert_width(const struct maker *maker)
 
 enum {
     MADE_ROPE_DIMS = 8,
-    MADE_LATENT = 24,
+    MADE_LATENT = 32,
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 }; // latent attention
