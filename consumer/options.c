@@ -50,7 +50,8 @@ static const struct command commands[] = {
 
 enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
 
-enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, CRASH_LIMIT_DEFAULT = 3, DEAD_SHARE_DEFAULT = 50 };
+enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
+       killed from outside is no proof */, DEAD_SHARE_DEFAULT = 50 };
 
 struct option {
     const char *name;
@@ -99,7 +100,7 @@ static const struct option options[] = {
     {"metrics", 0, TEXT_VALUE, WORK | RUN, AT(metrics), 0, 0, "HOST:PORT",
      "serve figures for Prometheus and a page; a port alone: on the loopback"},
     {"crash-limit", 0, INTEGER, WORK | RUN, AT(crash_limit), 0, 60, "N",
-     "a job that was computed at so many crashes fails instead of running again (3; 0: never)"},
+     "a job that was computed at so many crashes fails instead of running again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",
      "more dead letters than that among Kafka's records end the worker (50)"},
     {"retain", 0, DURATION, WORK | RUN, AT(retain), 0, 0, "TIME",
