@@ -5,6 +5,8 @@
 #include "engine/forward.h"
 
 struct limits_wanted { // 0: derive
+    struct backend *backend; // asked what weights and steps take; NULL: as much as in the file
+    bool device;             // a GPU: larger steps, and its memory is there for this alone
     int32_t n_sequences_max;
     int32_t n_rows_max;
     int32_t n_jobs_max;
@@ -14,7 +16,7 @@ struct limits_wanted { // 0: derive
 struct limits_plan {
     struct batch_limits batch;
     struct forward_limits forward;
-    uint64_t weight_bytes, matrix_bytes, page_bytes; // page_bytes: of all pages
+    uint64_t weight_bytes, matrix_bytes, page_bytes; // matrix_bytes: with what else steps need; page_bytes: of all pages
 };
 
 enum {

@@ -33,7 +33,8 @@ struct kv_shape {
     int32_t n_layers, n_kv_heads, key_dim, value_dim;
     int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
     int32_t n_pages;
-    enum kv_type type;
+    enum kv_type type; // a GPU keeps binary16 whatever is asked
+    int32_t n_heads;   // of queries; 0: not known
 };
 
 // A run of rows of one sequence: a chunk of its prompt, or its newest token.
@@ -147,6 +148,9 @@ struct backend_impl {
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
     // Bytes a weight takes of them. NULL: as many as in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
+    // Bytes it takes besides for steps of so many rows. NULL: too few to count.
+    uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
+                              int32_t n_outputs_max);
     // From now on end writes each step's times here, measured on the device; NULL: no more.
     void (*trace)(struct backend *backend, struct step_times *times);
 

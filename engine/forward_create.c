@@ -113,7 +113,7 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
 {
     uint64_t (*bytes)(struct backend *, const struct tensor *, enum weight_role) = backend->impl->weight_bytes;
     if (!bytes)
-        return model_weight_bytes(model);
+        return model_held_bytes(model);
     uint64_t sum = 0;
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++) {
         const struct tensor *tensor = tensor_at(model, global_weights[i].tensor);
@@ -264,7 +264,8 @@ static enum status create_parts(struct loading *loading)
                           .value_dim = shape->value_dim,
                           .page_positions = forward->limits.page_positions,
                           .n_pages = forward->limits.n_pages,
-                          .type = forward->limits.kv_type};
+                          .type = forward->limits.kv_type,
+                          .n_heads = shape->n_heads};
     enum status status = STATUS_OK;
     if (shape->latent_dim && !forward->backend->impl->head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
