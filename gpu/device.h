@@ -53,6 +53,8 @@ void device_download(struct device *device, void *to, const void *from, size_t s
 // Rows that stand `stride_bytes` apart on the device, one after the other on the host, whose memory need not be pinned.
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                           size_t stride_bytes);
+void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                        size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
 

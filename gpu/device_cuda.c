@@ -163,6 +163,15 @@ void device_download_rows(struct device *device, void *to, const void *from, siz
               "a download");
 }
 
+void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                        size_t stride_bytes)
+{
+    if (n_rows)
+        check(device,
+              cudaMemcpy2DAsync(to, stride_bytes, from, row_bytes, row_bytes, n_rows, cudaMemcpyHostToDevice, device->stream),
+              "an upload");
+}
+
 void device_zero(struct device *device, void *memory, size_t size_bytes)
 {
     if (size_bytes)

@@ -2,6 +2,7 @@
 // items.
 #include "gpu/kernels_rows.h"
 
+#include "engine/backend.h"
 #include "gpu/kernel.h"
 
 #include <math.h>
@@ -210,6 +211,9 @@ static __device__ float activation(float x, enum activation_kind kind)
         return gelu_tanh(x);
     case ACTIVATION_RELU_SQUARED:
         return x < 0.0f ? 0.0f : x * x;
+    case ACTIVATION_SWIGLU_CLAMPED:
+        x = fminf(x, 7.0f);
+        return x / (1.0f + expf(-1.702f * x));
     default: // ACTIVATION_GELU_HALF
         return x < -10.0f ? 0.0f : x > 10.0f ? x : round_to_half(gelu_tanh(round_to_half(x)));
     }
@@ -221,7 +225,10 @@ static __global__ void activate(struct device_matrix out, struct device_matrix g
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
         float y = activation(gate.items[row * gate.stride + col], kind);
-        out.items[row * out.stride + col] = up.items ? y * up.items[row * up.stride + col] : y;
+        float u = up.items ? up.items[row * up.stride + col] : 1.0f;
+        if (kind == ACTIVATION_SWIGLU_CLAMPED && up.items)
+            u = fminf(fmaxf(u, -7.0f), 7.0f) + 1.0f;
+        out.items[row * out.stride + col] = y * u;
     }
 }
 
@@ -260,62 +267,129 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 
 // --- Experts ---
 
-// The better of two picks: larger, then lower; -1 is none.
-static __device__ bool picks_other(float mine, int my_expert, float other, int other_expert)
+// What a row's warp shares.
+struct routing {
+    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX]; // choice NaN: taken, or not to be had
+    float ranks[ROUTE_GROUPS_MAX];
+    int picked[MODEL_EXPERTS_USED_MAX];
+};
+
+static __device__ float warp_max(float x)
 {
-    if (my_expert < 0 || other_expert < 0)
-        return my_expert < 0;
-    return other > mine || (other == mine && other_expert < my_expert);
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, offset));
+    return x;
+}
+
+static __device__ void make_probabilities(struct routing *shared, const struct route_launch &a, const float *logits)
+{
+    int lane = (int)threadIdx.x;
+    float largest = -INFINITY, sum = 0.0f;
+    for (int i = lane; i < a.n_experts; i += WARP)
+        largest = fmaxf(largest, logits[i]);
+    largest = warp_max(largest);
+    for (int i = lane; i < a.n_experts; i += WARP) {
+        shared->probabilities[i] = a.sigmoid ? 1.0f / (1.0f + expf(-logits[i])) : expf(logits[i] - largest);
+        sum += shared->probabilities[i];
+    }
+    sum = a.sigmoid ? 1.0f : warp_sum(sum);
+    for (int i = lane; i < a.n_experts; i += WARP) {
+        shared->probabilities[i] /= sum;
+        shared->choice[i] = a.pick_bias ? shared->probabilities[i] + a.pick_bias[i] : shared->probabilities[i];
+    }
+    __syncwarp();
+}
+
+// One lane a group ranks it; the first lane, groups being few, strikes out those that are not among the best.
+static __device__ void keep_groups(struct routing *shared, const struct route_launch &a)
+{
+    int n = a.n_experts / a.n_groups;
+    for (int group = (int)threadIdx.x; group < a.n_groups; group += WARP) {
+        float first = -INFINITY, second = -INFINITY;
+        for (int i = group * n; i < (group + 1) * n; i++) {
+            float value = shared->choice[i];
+            second = value > first ? first : value > second ? value : second;
+            first = value > first ? value : first;
+        }
+        shared->ranks[group] = a.sigmoid && n > 1 ? first + second : first;
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        uint64_t kept = 0;
+        for (int place = 0; place < a.n_groups_used; place++) {
+            int best = -1;
+            for (int group = 0; group < a.n_groups; group++)
+                if (!(kept >> group & 1) && (best < 0 || shared->ranks[group] > shared->ranks[best]))
+                    best = group;
+            kept |= 1ull << best;
+        }
+        for (int i = 0; i < a.n_experts; i++)
+            if (!(kept >> (i / n) & 1))
+                shared->choice[i] = NAN;
+    }
+    __syncwarp();
+}
+
+// The expert with the largest choice value, the lowest of equal ones; -1: there is none left.
+static __device__ int pick(const struct routing *shared, int n_experts)
+{
+    int best = -1;
+    float value = 0.0f;
+    for (int i = (int)threadIdx.x; i < n_experts; i += WARP)
+        if (!isnan(shared->choice[i]) && (best < 0 || shared->choice[i] > value)) {
+            best = i;
+            value = shared->choice[i];
+        }
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        int other = __shfl_xor_sync(0xFFFFFFFFu, best, offset);
+        float other_value = __shfl_xor_sync(0xFFFFFFFFu, value, offset);
+        bool better = other_value > value || (other_value == value && other < best);
+        if (other >= 0 && (best < 0 || better)) {
+            best = other;
+            value = other_value;
+        }
+    }
+    return best;
+}
+
+// With nothing left (the logits were NaNs): the first one not yet picked.
+static __device__ int first_unpicked(const struct routing *shared, int n)
+{
+    for (int expert = 0;; expert++) {
+        int place = 0;
+        while (place < n && shared->picked[place] != expert)
+            place++;
+        if (place == n)
+            return expert;
+    }
 }
 
 // One warp a row.
 static __global__ void route_pick(struct route_launch a)
 {
-    __shared__ float probabilities[MODEL_EXPERTS_MAX];
-    int lane = (int)threadIdx.x;
+    __shared__ struct routing shared;
     int64_t row = blockIdx.x;
-    const float *logits = a.logits.items + row * a.logits.stride;
-    float largest = -INFINITY, sum = 0.0f, picked = 0.0f;
-    for (int i = lane; i < a.n_experts; i += WARP)
-        largest = fmaxf(largest, logits[i]);
-    for (int offset = WARP / 2; offset > 0; offset /= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
-    for (int i = lane; i < a.n_experts; i += WARP) {
-        probabilities[i] = expf(logits[i] - largest);
-        sum += probabilities[i];
-    }
-    sum = warp_sum(sum);
-    for (int i = lane; i < a.n_experts; i += WARP)
-        probabilities[i] /= sum;
+    make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
+    if (a.n_groups > 1)
+        keep_groups(&shared, a);
+    float sum = 1e-20f; // of sigmoids that all vanish
     for (int place = 0; place < a.n_used; place++) {
+        int best = pick(&shared, a.n_experts);
+        if (best < 0)
+            best = first_unpicked(&shared, place);
+        sum += shared.probabilities[best];
         __syncwarp();
-        int best = -1; // the lowest of equal ones; with NaNs, whatever was not taken yet
-        float best_probability = 0.0f;
-        for (int i = lane; i < a.n_experts; i += WARP)
-            if (probabilities[i] != -1.0f && (best < 0 || probabilities[i] > best_probability)) {
-                best = i;
-                best_probability = probabilities[i];
-            }
-        for (int offset = WARP / 2; offset > 0; offset /= 2) {
-            int other = __shfl_down_sync(0xFFFFFFFFu, best, offset);
-            float other_probability = __shfl_down_sync(0xFFFFFFFFu, best_probability, offset);
-            if (picks_other(best_probability, best, other_probability, other)) {
-                best = other;
-                best_probability = other_probability;
-            }
+        if (threadIdx.x == 0) {
+            shared.picked[place] = best;
+            shared.choice[best] = NAN;
         }
-        best = __shfl_sync(0xFFFFFFFFu, best, 0);
-        best_probability = __shfl_sync(0xFFFFFFFFu, best_probability, 0);
-        picked += best_probability;
-        if (lane == 0) {
-            a.experts[row * a.n_used + place] = best;
-            a.weights[row * a.n_used + place] = best_probability;
-            probabilities[best] = -1.0f;
-        }
+        __syncwarp();
     }
-    __syncwarp();
-    for (int place = lane; a.normalised && place < a.n_used; place += WARP)
-        a.weights[row * a.n_used + place] /= picked;
+    for (int place = (int)threadIdx.x; place < a.n_used; place += WARP) {
+        float weight = shared.probabilities[shared.picked[place]];
+        a.experts[row * a.n_used + place] = shared.picked[place];
+        a.weights[row * a.n_used + place] = (a.normalised ? weight / sum : weight) * a.scale;
+    }
 }
 
 // How many of the block's flags before this thread's are set; `total` gets all of them.

@@ -1,0 +1,434 @@
+#include "gpu/state.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+// --- Memory ---
+
+// Of the rest the runtime itself, graphs and fragmentation take some.
+static const uint64_t memory_unused_bytes = 256ull << 20;
+
+static uint64_t memory_available(struct backend *base)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    uint64_t bytes = device_memory_free(backend->device);
+    bytes = bytes > memory_unused_bytes ? bytes - memory_unused_bytes : 0;
+    uint64_t wanted = backend->options.memory_bytes;
+    if (wanted)
+        wanted = wanted > backend->used_bytes ? wanted - backend->used_bytes : 0;
+    return wanted && wanted < bytes ? wanted : bytes;
+}
+
+void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
+{
+    if (backend->options.memory_bytes && backend->used_bytes + size_bytes > backend->options.memory_bytes)
+        return NULL;
+    void *memory = device_allocate(backend->device, size_bytes);
+    if (memory)
+        backend->used_bytes += size_bytes;
+    return memory;
+}
+
+void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes)
+{
+    if (memory)
+        backend->used_bytes -= size_bytes;
+    device_free(backend->device, memory);
+}
+
+enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
+                                const char *what, struct error *error)
+{
+    if (size_bytes <= scratch->size_bytes)
+        return STATUS_OK;
+    gpu_free(backend, scratch->memory, scratch->size_bytes);
+    *scratch = (struct scratch){.memory = gpu_allocate(backend, size_bytes)};
+    if (!scratch->memory)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s: %.1f MB wanted, %.1f MB left",
+                         what, (double)size_bytes / 1e6, (double)device_memory_free(backend->device) / 1e6);
+    scratch->size_bytes = size_bytes;
+    return STATUS_OK;
+}
+
+static void scratch_finish(struct gpu_backend *backend, struct scratch *scratch)
+{
+    gpu_free(backend, scratch->memory, scratch->size_bytes);
+    *scratch = (struct scratch){0};
+}
+
+// --- Matrices ---
+
+enum { ROW_ALIGNMENT = 32 }; // floats: rows begin at 128 bytes
+
+static void matrix_destroy(struct backend *base, struct matrix *matrix)
+{
+    if (!matrix)
+        return;
+    gpu_free(gpu_backend_of(base), matrix->device.items, matrix->size_bytes);
+    free(matrix);
+}
+
+static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
+                                 struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    assert(n_rows_max > 0 && n_cols > 0);
+    *out = NULL;
+    struct matrix *matrix = calloc(1, sizeof *matrix);
+    int64_t stride = ((int64_t)n_cols + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
+    size_t bytes = (size_t)n_rows_max;
+    if (matrix && !__builtin_mul_overflow(bytes, (size_t)stride * sizeof(float), &bytes))
+        matrix->device.items = gpu_allocate(backend, bytes);
+    if (!matrix || !matrix->device.items) {
+        free(matrix);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %d rows of %d items",
+                         n_rows_max, n_cols);
+    }
+    matrix->device.stride = stride;
+    matrix->size_bytes = bytes;
+    matrix->n_rows_max = n_rows_max;
+    matrix->n_cols = n_cols;
+    backend->n_rows_max = larger(backend->n_rows_max, n_rows_max);
+    backend->n_rows_least = backend->n_rows_least && backend->n_rows_least < n_rows_max ? backend->n_rows_least : n_rows_max;
+    backend->n_cols_max = larger(backend->n_cols_max, n_cols);
+    *out = matrix;
+    return STATUS_OK;
+}
+
+// --- A step ---
+
+// Operands, sampling's notes, and a step's input and outcome; attention's and experts' besides are small.
+uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
+                           int32_t n_outputs_max)
+{
+    (void)base;
+    int32_t widest = larger(larger(shape->n_embd, shape->n_ff), shape->n_heads * larger(shape->key_dim, shape->value_dim));
+    widest = larger(widest, larger(shape->n_ff_shared, shape->n_ff_expert));
+    int32_t n_pairs = n_rows_max * larger(shape->n_experts_used, 1);
+    uint64_t step = (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
+    return operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
+           (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
+           gpu_outcome_bytes(n_outputs_max);
+}
+
+// Takes what the largest step may need. All is there after the first step.
+static enum status reserve(struct gpu_backend *backend, struct error *error)
+{
+    if (backend->reserved)
+        return STATUS_OK;
+    staging_finish(&backend->staging);
+    uint64_t rows = (uint64_t)backend->n_rows_max, outputs = (uint64_t)backend->n_rows_least;
+    uint64_t experts = (uint64_t)backend->n_experts_max, vocabulary = (uint64_t)backend->n_cols_max;
+    struct {
+        struct scratch *scratch;
+        uint64_t size_bytes;
+        const char *what;
+    } wanted[] = {
+        {&backend->operand_items, operand_items_bytes(backend->n_rows_max, backend->n_inputs_max), "operands"},
+        {&backend->operand_scales, rows * sizeof(float), "operands"},
+        {&backend->attention, gpu_attention_scratch_bytes(backend), "attention"},
+        {&backend->counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
+        {&backend->states, outputs * sizeof(struct sample_state), "sampling"},
+        {&backend->pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
+        {&backend->pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
+        {&backend->pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
+        {&backend->expert_first, experts ? (experts + 1) * sizeof(int32_t) : 0, "experts"},
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && status == STATUS_OK; i++)
+        status = gpu_scratch_reserve(backend, wanted[i].scratch, wanted[i].size_bytes, wanted[i].what, error);
+    if (status != STATUS_OK)
+        return status;
+    device_zero(backend->device, backend->counts.memory, backend->counts.size_bytes);
+    backend->reserved = true;
+    return STATUS_OK;
+}
+
+// The step's input: pinned memory, and its copy on the device, both with room to spare so that they seldom grow.
+static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes, struct error *error)
+{
+    if (size_bytes <= backend->upload.size_bytes)
+        return STATUS_OK;
+    size_t room = size_bytes + size_bytes / 2;
+    graphs_clear(&backend->graphs, backend->device);
+    device_unpin(backend->device, backend->upload_host);
+    backend->upload_host = device_pin(backend->device, room);
+    if (!backend->upload_host)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for a step's %zu bytes", room);
+    enum status status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
+    size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
+    return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->given, given, "sampling", error) : status;
+}
+
+static enum status outcome_reserve(struct gpu_backend *backend, struct error *error)
+{
+    size_t size_bytes = gpu_outcome_bytes(backend->n_rows_least);
+    if (size_bytes <= backend->outcome.size_bytes)
+        return STATUS_OK;
+    device_unpin(backend->device, backend->outcome_host);
+    backend->outcome_host = device_pin(backend->device, size_bytes);
+    if (!backend->outcome_host)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for a step's outcome");
+    return gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error);
+}
+
+// Decoding alone, with every row's token drawn.
+static bool is_decoding(const struct gpu_backend *backend, const struct step *step)
+{
+    return !backend->options.eager && step->samples && step->n_outputs == step->n_rows &&
+           step->n_sequences == step->n_rows && step->n_rows <= GRAPH_ROWS_MAX;
+}
+
+static void choose_way(struct gpu_backend *backend, const struct step *step)
+{
+    int32_t n_positions = 0;
+    backend->n_rows_most = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++) {
+        n_positions = larger(n_positions, step->sequences[i].position + step->sequences[i].n_rows);
+        backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_rows);
+    }
+    backend->way = STEP_EAGER;
+    backend->entry = NULL;
+    backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs};
+    backend->n_positions_padded = n_positions;
+    if (!is_decoding(backend, step))
+        return;
+    int32_t n_rows = graph_rows(step->n_rows), positions = graph_positions(n_positions);
+    n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
+    backend->entry = graphs_choose(&backend->graphs, n_rows, positions, &backend->way);
+    if (backend->way == STEP_EAGER)
+        return;
+    backend->padded = (struct upload_counts){n_rows, n_rows, n_rows};
+    backend->n_positions_padded = positions;
+}
+
+static enum status prepare(struct gpu_backend *backend, const struct step *step, struct error *error)
+{
+    enum status status = reserve(backend, error);
+    if (status == STATUS_OK)
+        status = outcome_reserve(backend, error);
+    if (status != STATUS_OK)
+        return status;
+    choose_way(backend, step);
+    int32_t page_positions = backend->kv.page_positions;
+    backend->layout = upload_layout(step, &backend->padded, page_positions);
+    if (backend->layout.total > backend->upload.size_bytes) {
+        status = upload_reserve(backend, backend->layout.total, error); // forgets the graphs
+        if (status != STATUS_OK)
+            return status;
+        choose_way(backend, step);
+        backend->layout = upload_layout(step, &backend->padded, page_positions);
+    }
+    upload_fill(backend->upload_host, &backend->layout, step, &backend->padded, page_positions, backend->n_cols_max);
+    return STATUS_OK;
+}
+
+static void mark(struct gpu_backend *backend, struct phases *phases, enum step_phase phase)
+{
+    if (backend->times)
+        phases_mark(phases, backend->device, phase);
+}
+
+static void mark_end(struct gpu_backend *backend, struct phases *phases)
+{
+    if (backend->times)
+        phases_end(phases, backend->device);
+}
+
+// Where this step's operations are marked: a graph keeps its own, for its replays.
+static struct phases *phases_of(struct gpu_backend *backend)
+{
+    return backend->way == STEP_EAGER ? &backend->phases : &backend->entry->phases;
+}
+
+static void phase(struct backend *base, enum step_phase next)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!backend->failed && backend->way != STEP_REPLAYS)
+        mark(backend, phases_of(backend), next);
+}
+
+static void trace(struct backend *base, struct step_times *times)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    assert(!backend->step);
+    if (!backend->times != !times)
+        graphs_clear(&backend->graphs, backend->device); // the events are part of them, or are not
+    backend->times = times;
+}
+
+static void take_times(struct gpu_backend *backend)
+{
+    if (!backend->times)
+        return;
+    *backend->times = (struct step_times){0};
+    phases_add(&backend->phases, backend->times);
+    if (backend->way != STEP_EAGER)
+        phases_add(&backend->entry->phases, backend->times);
+    phases_add(&backend->outcome_phases, backend->times);
+}
+
+static void begin(struct backend *base, const struct step *step)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    assert(!backend->step && step->n_rows <= backend->n_rows_max);
+    backend->step = step;
+    backend->pending = (struct pending_add){0};
+    backend->drawn = false;
+    backend->failed = prepare(backend, step, &backend->error) != STATUS_OK;
+    if (backend->failed)
+        return;
+    backend->figures.n_steps++;
+    backend->phases.n = backend->outcome_phases.n = 0;
+    mark(backend, &backend->phases, PHASE_UPLOAD);
+    device_upload(backend->device, backend->upload.memory, backend->upload_host, backend->layout.total);
+    if (backend->way != STEP_EAGER)
+        mark_end(backend, &backend->phases);
+    if (backend->way == STEP_REPLAYS) {
+        device_graph_launch(backend->device, backend->entry->graph);
+        backend->figures.n_replayed++;
+    } else if (backend->way == STEP_CAPTURES) {
+        device_graph_begin(backend->device); // a failure is latched
+    }
+}
+
+static void finish_capture(struct gpu_backend *backend)
+{
+    mark_end(backend, &backend->entry->phases);
+    backend->entry->graph = device_graph_end(backend->device);
+    if (!backend->entry->graph)
+        return;
+    device_graph_launch(backend->device, backend->entry->graph);
+    backend->figures.n_graphs++;
+}
+
+static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    const struct step *step = backend->step;
+    assert(step);
+    gpu_enqueues(backend); // what still waits
+    backend->step = NULL;
+    if (backend->failed) {
+        *error = backend->error;
+        return error->status;
+    }
+    if (backend->way == STEP_CAPTURES)
+        finish_capture(backend);
+    else if (backend->way == STEP_EAGER)
+        mark_end(backend, &backend->phases);
+    mark(backend, &backend->outcome_phases, PHASE_DOWNLOAD);
+    bool wanted = results && backend->drawn && step->n_outputs > 0;
+    if (wanted)
+        device_download(backend->device, backend->outcome_host, backend->outcome.memory,
+                        gpu_outcome_wanted_bytes(backend, step));
+    mark_end(backend, &backend->outcome_phases);
+    enum status status = device_wait(backend->device, error);
+    if (status != STATUS_OK)
+        return status;
+    if (wanted)
+        gpu_take_outcomes(backend, step, results);
+    take_times(backend);
+    return STATUS_OK;
+}
+
+// --- The backend ---
+
+static void destroy(struct backend *base)
+{
+    if (!base)
+        return;
+    struct gpu_backend *backend = gpu_backend_of(base);
+    graphs_clear(&backend->graphs, backend->device);
+    phases_finish(&backend->phases, backend->device);
+    phases_finish(&backend->outcome_phases, backend->device);
+    staging_finish(&backend->staging);
+    struct scratch *all[] = {&backend->pages,         &backend->upload,       &backend->outcome,
+                             &backend->operand_items, &backend->operand_scales, &backend->attention,
+                             &backend->given,         &backend->counts,       &backend->states,
+                             &backend->pair_experts,  &backend->pair_weights, &backend->pair_order,
+                             &backend->expert_first};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        scratch_finish(backend, all[i]);
+    device_unpin(backend->device, backend->upload_host);
+    device_unpin(backend->device, backend->outcome_host);
+    device_close(backend->device);
+    free(backend);
+}
+
+static const struct backend_impl impl_cuda = {.name = "cuda",
+                                              .destroy = destroy,
+                                              .weight_create = gpu_weight_create,
+                                              .weight_destroy = gpu_weight_destroy,
+                                              .matrix_create = matrix_create,
+                                              .matrix_destroy = matrix_destroy,
+                                              .kv_create = gpu_kv_create,
+                                              .memory_available = memory_available,
+                                              .weight_bytes = gpu_weight_bytes,
+                                              .scratch_bytes = gpu_scratch_bytes,
+                                              .trace = trace,
+                                              .begin = begin,
+                                              .phase = phase,
+                                              .embed = gpu_embed,
+                                              .norm = gpu_norm,
+                                              .products = gpu_products,
+                                              .rope = gpu_rope,
+                                              .kv_store = gpu_kv_store,
+                                              .attend = gpu_attend,
+                                              .activate = gpu_activate,
+                                              .add = gpu_add,
+                                              .scale = gpu_scale,
+                                              .gather = gpu_gather,
+                                              .route = gpu_route,
+                                              .expert_products = gpu_expert_products,
+                                              .expert_sum = gpu_expert_sum,
+                                              .gate_rows = gpu_gate_rows,
+                                              .sample = gpu_sample,
+                                              .write = gpu_write,
+                                              .read = gpu_read,
+                                              .end = end};
+
+enum status gpu_backend_create(struct backend **out, const struct gpu_options *options, struct error *error)
+{
+    *out = NULL;
+    struct gpu_backend *backend = calloc(1, sizeof *backend);
+    if (!backend)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the CUDA backend");
+    backend->base.impl = &impl_cuda;
+    backend->options = *options;
+    struct device_options device = {.index = options->index,
+                                    .memory_bytes = options->emulated_memory_bytes,
+                                    .failing_work = options->failing_work};
+    enum status status = device_open(&backend->device, &device, error);
+    if (status == STATUS_OK)
+        status = staging_init(&backend->staging, backend->device, error);
+    if (status != STATUS_OK) {
+        if (backend->device)
+            device_close(backend->device);
+        free(backend);
+        return status;
+    }
+    backend->stream = device_stream(backend->device);
+    *out = &backend->base;
+    return STATUS_OK;
+}
+
+void gpu_backend_describe(const struct backend *base, char *text, size_t size)
+{
+    const struct gpu_backend *backend = (const struct gpu_backend *)(const void *)base;
+    const struct device_facts *facts = device_facts(backend->device);
+    snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors", facts->name, facts->capability_major,
+             facts->capability_minor, facts->n_multiprocessors);
+}
+
+struct gpu_counts gpu_backend_counts(const struct backend *base)
+{
+    return ((const struct gpu_backend *)(const void *)base)->figures;
+}

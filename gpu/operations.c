@@ -1,0 +1,188 @@
+#include "gpu/state.h"
+
+#include <assert.h>
+
+static void flush(struct gpu_backend *backend)
+{
+    struct pending_add *pending = &backend->pending;
+    if (pending->x)
+        launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows, pending->x->n_cols,
+                   pending->scale);
+    pending->x = NULL;
+}
+
+bool gpu_enqueues(struct gpu_backend *backend)
+{
+    if (backend->failed || backend->way == STEP_REPLAYS)
+        return false;
+    flush(backend);
+    return true;
+}
+
+// Rows, or rows of pairs: as many times the step's rows as before.
+int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
+{
+    if (backend->way == STEP_EAGER)
+        return n_rows;
+    assert(n_rows % backend->step->n_rows == 0);
+    return n_rows / backend->step->n_rows * backend->padded.n_rows;
+}
+
+void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+               const struct weight *positions_table)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
+    assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
+    struct device_table none = {0};
+    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_rows), out->n_cols, table->table,
+                 uploaded(backend, backend->layout.tokens), scale, positions_table ? positions_table->table : none,
+                 uploaded(backend, backend->layout.positions));
+}
+
+void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+              const struct norm_parameters *parameters)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    struct pending_add pending = backend->pending;
+    bool taken = pending.x == in && parameters->n_groups == 1 && pending.n_rows == gpu_rows(backend, n_rows);
+    if (taken)
+        backend->pending.x = NULL;
+    if (!gpu_enqueues(backend))
+        return;
+    assert(in->n_cols == out->n_cols && in->n_cols % parameters->n_groups == 0);
+    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    struct norm_launch norm = {.out = out->device,
+                               .in = in->device,
+                               .n_rows = gpu_rows(backend, n_rows),
+                               .n_groups = parameters->n_groups,
+                               .n = in->n_cols / parameters->n_groups,
+                               .rms = parameters->kind == NORM_RMS,
+                               .own_weights = parameters->own_weights,
+                               .weight = parameters->weight->items,
+                               .bias = parameters->bias && parameters->kind != NORM_RMS ? parameters->bias->items : NULL,
+                               .epsilon = parameters->epsilon};
+    if (taken) {
+        norm.addend = pending.y->device;
+        norm.scale = pending.scale;
+    }
+    launch_norm(backend->stream, &norm);
+}
+
+void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+              int32_t n_rope_dims, enum rope_style style, int table)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend) || style == ROPE_NONE)
+        return;
+    assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols && backend->step->rope[table]);
+    assert(n_rope_dims == backend->step->n_rope_dims);
+    launch_rope(backend->stream, x->device, gpu_rows(backend, n_rows), n_heads, head_dim, n_rope_dims,
+                style == ROPE_HALVES, uploaded(backend, backend->layout.rope[table]));
+}
+
+void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
+                  int32_t n_rows, enum activation_kind kind)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(out->n_cols == gate->n_cols && (!up || up->n_cols == gate->n_cols));
+    struct device_matrix none = {0};
+    launch_activate(backend->stream, out->device, gate->device, up ? up->device : none, gpu_rows(backend, n_rows),
+                    gate->n_cols, kind);
+}
+
+void gpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(x->n_cols == y->n_cols && n_rows <= x->n_rows_max && n_rows <= y->n_rows_max);
+    backend->pending = (struct pending_add){x, y, gpu_rows(backend, n_rows), scale};
+}
+
+void gpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (gpu_enqueues(backend))
+        launch_scale(backend->stream, x->device, gpu_rows(backend, n_rows), x->n_cols, scale, cap);
+}
+
+void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *in)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(out->n_cols == in->n_cols && backend->step->n_outputs <= out->n_rows_max);
+    launch_gather(backend->stream, out->device, in->device, uploaded(backend, backend->layout.output_rows),
+                  backend->padded.n_outputs, in->n_cols);
+}
+
+void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (gpu_enqueues(backend))
+        launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols);
+}
+
+void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
+               const struct route_parameters *parameters)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    int32_t n_used = parameters->n_used, n_groups = parameters->n_groups;
+    assert(n_used > 0 && n_used <= MODEL_EXPERTS_USED_MAX && n_used <= logits->n_cols);
+    assert(logits->n_cols <= backend->n_experts_max);
+    assert(n_groups <= 1 || (n_groups <= ROUTE_GROUPS_MAX && logits->n_cols % n_groups == 0 &&
+                             n_used <= logits->n_cols / n_groups * parameters->n_groups_used));
+    backend->route = (struct route_launch){.logits = logits->device,
+                                           .n_rows = gpu_rows(backend, n_rows),
+                                           .n_used = n_used,
+                                           .n_experts = logits->n_cols,
+                                           .sigmoid = parameters->kind == ROUTE_SIGMOID,
+                                           .normalised = parameters->normalised,
+                                           .scale = parameters->scale,
+                                           .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
+                                           .n_groups = n_groups,
+                                           .n_groups_used = parameters->n_groups_used,
+                                           .experts = backend->pair_experts.memory,
+                                           .order = backend->pair_order.memory,
+                                           .first = backend->expert_first.memory,
+                                           .weights = backend->pair_weights.memory};
+    assert((int64_t)backend->route.n_rows * n_used <= backend->n_rows_max);
+    launch_route(backend->stream, &backend->route);
+}
+
+void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(gpu_rows(backend, n_rows) == backend->route.n_rows && out->n_cols == y->n_cols);
+    launch_expert_sum(backend->stream, out->device, y->device, backend->route.weights, backend->route.n_rows,
+                      backend->route.n_used, out->n_cols);
+}
+
+void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(n_rows <= matrix->n_rows_max && backend->way == STEP_EAGER);
+    device_upload_rows(backend->device, matrix->device.items, rows, (size_t)n_rows,
+                       (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
+}
+
+void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(n_rows <= matrix->n_rows_max && backend->way == STEP_EAGER);
+    device_download_rows(backend->device, rows, matrix->device.items, (size_t)n_rows,
+                         (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
+}

@@ -1,0 +1,107 @@
+#include "gpu/state.h"
+
+#include <assert.h>
+
+// x as the products of one weight type read it; made anew only when the last one will not do.
+static struct operand make_operand(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
+                                   enum operand_form form, const int32_t *rows, int32_t rows_divisor)
+{
+    struct operand operand = {.form = form,
+                              .n_rows = n_rows,
+                              .n_inputs = x->n_cols,
+                              .items = backend->operand_items.memory,
+                              .scales = backend->operand_scales.memory};
+    assert(operand_items_bytes(n_rows, x->n_cols) <= backend->operand_items.size_bytes);
+    struct operand_launch launch = {.out = operand,
+                                    .x = x->device.items,
+                                    .x_stride = x->device.stride,
+                                    .rows = rows,
+                                    .rows_divisor = rows_divisor};
+    launch_operand(backend->stream, &launch);
+    return operand;
+}
+
+static enum operand_form form_of(enum tensor_type tiles)
+{
+    return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
+}
+
+static void check(const struct product *product, const struct matrix *x, int32_t n_rows, int64_t n_matrices)
+{
+    const struct weight *weight = product->weight;
+    assert(weight->role == WEIGHT_PRODUCT && weight->n_matrices == n_matrices);
+    assert(weight->tensor.dims[0] == (uint64_t)x->n_cols && weight->tensor.dims[1] == (uint64_t)product->y->n_cols);
+    assert(n_rows <= product->y->n_rows_max);
+    assert(!product->bias || product->bias->n_items == n_matrices * product->y->n_cols);
+    (void)weight;
+}
+
+// All products whose weights are of one type in one launch, type after type. `call` has what they share.
+static void run(struct gpu_backend *backend, const struct product *products, int n, const struct matrix *x,
+                struct product_launch call)
+{
+    bool done[PRODUCTS_MAX] = {false}, have_operand = false;
+    for (int i = 0; i < n; i++) {
+        if (done[i])
+            continue;
+        call.type = products[i].weight->tiles;
+        call.n_parts = 0;
+        for (int j = i; j < n; j++) {
+            if (products[j].weight->tiles != call.type)
+                continue;
+            done[j] = true;
+            const struct matrix *y = products[j].y;
+            call.parts[call.n_parts++] = (struct product_part){.tiles = products[j].weight->memory,
+                                                               .bias = products[j].bias ? products[j].bias->items : NULL,
+                                                               .y = y->device.items,
+                                                               .y_stride = y->device.stride,
+                                                               .n_outputs = y->n_cols};
+        }
+        enum operand_form form = form_of(call.type);
+        if (call.type != TENSOR_F32 && (!have_operand || call.x.form != form)) {
+            call.x = make_operand(backend, x, call.x.n_rows, form, call.rows, call.rows_divisor);
+            have_operand = true;
+        }
+        launch_product(backend->stream, &call);
+    }
+}
+
+_Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
+
+void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend) || n_rows == 0)
+        return;
+    assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
+    for (int i = 0; i < n; i++)
+        check(&products[i], x, n_rows, 1);
+    struct product_launch call = {.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
+                                  .floats = x->device.items,
+                                  .floats_stride = x->device.stride,
+                                  .rows_divisor = 1};
+    run(backend, products, n, x, call);
+}
+
+void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                         int32_t n_rows, bool x_per_pair)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    const struct route_launch *route = &backend->route;
+    int32_t n_pairs = route->n_rows * route->n_used;
+    assert(gpu_rows(backend, n_rows) == route->n_rows && n > 0 && n <= PRODUCTS_MAX);
+    assert((x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
+    for (int i = 0; i < n; i++)
+        check(&products[i], x, n_pairs, route->n_experts);
+    struct product_launch call = {.x = {.n_rows = n_pairs, .n_inputs = x->n_cols},
+                                  .floats = x->device.items,
+                                  .floats_stride = x->device.stride,
+                                  .rows = route->order,
+                                  .rows_divisor = x_per_pair ? 1 : route->n_used,
+                                  .n_experts = route->n_experts,
+                                  .expert_first = route->first,
+                                  .expert_order = route->order};
+    run(backend, products, n, x, call);
+}

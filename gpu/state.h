@@ -1,0 +1,153 @@
+// What the CUDA backend's sources share: its state, and the operations that backend.c puts into the table.
+#pragma once
+
+#include "gpu/backend.h"
+#include "gpu/device.h"
+#include "gpu/graphs.h"
+#include "gpu/kernels.h"
+#include "gpu/kernels_rows.h"
+#include "gpu/kernels_sample.h"
+#include "gpu/staging.h"
+#include "gpu/tiles.h"
+#include "gpu/upload.h"
+
+#include <stddef.h>
+
+struct matrix {
+    struct device_matrix device;
+    int32_t n_rows_max, n_cols;
+    size_t size_bytes;
+};
+
+struct weight {
+    enum weight_role role;
+    struct tensor tensor; // its data is not read after loading
+    unsigned char *memory;
+    size_t size_bytes;
+    struct device_table table; // WEIGHT_TABLE
+    float *items;              // WEIGHT_VECTOR
+    int64_t n_items;
+    enum tensor_type tiles;    // WEIGHT_PRODUCT: gpu/tiles.h, matrix after matrix
+    int64_t n_matrices;
+};
+
+// A block of device memory that steps need, as large as the largest step may want it.
+struct scratch {
+    void *memory;
+    size_t size_bytes;
+};
+
+// A sum that waits: a norm of the same matrix that follows at once takes it along.
+struct pending_add {
+    struct matrix *x; // NULL: none
+    const struct matrix *y;
+    int32_t n_rows;
+    float scale;
+};
+
+struct gpu_backend {
+    struct backend base;
+    struct gpu_options options;
+    struct device *device;
+    void *stream;
+    struct staging staging; // until the first step
+    uint64_t used_bytes;    // of device memory
+
+    struct kv_shape kv;
+    struct scratch pages;
+
+    // The step's input and outcome, in pinned memory and on the device.
+    struct scratch upload, outcome;
+    unsigned char *upload_host, *outcome_host;
+    struct scratch operand_items, operand_scales, attention;
+    struct scratch given, counts, states; // sampling
+    struct scratch pair_experts, pair_weights, pair_order, expert_first;
+
+    // The largest that was created: what the memory above must hold.
+    int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
+    bool reserved;
+
+    struct graphs graphs;
+    const struct step *step; // between begin and end
+    enum step_way way;
+    struct graph_entry *entry; // of a step that is captured or replayed
+    struct upload_counts padded;
+    int32_t n_positions_padded; // of the longest sequence
+    int32_t n_rows_most;        // of one sequence
+    struct upload_layout layout;
+    struct pending_add pending;
+    struct route_launch route; // the last one
+    bool drawn;
+    struct gpu_counts figures;
+
+    struct step_times *times;      // NULL: not traced
+    struct phases phases, outcome_phases; // of the upload and an eager step's operations; of the download
+
+    bool failed; // `error` is latched: operations do nothing until end
+    struct error error;
+};
+
+static inline struct gpu_backend *gpu_backend_of(struct backend *backend)
+{
+    return (struct gpu_backend *)(void *)backend;
+}
+
+static inline const void *uploaded(const struct gpu_backend *backend, size_t offset)
+{
+    return (const unsigned char *)backend->upload.memory + offset;
+}
+
+// Device memory by the plan; NULL: it would be more than the options allow or than there is.
+void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
+enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
+                                const char *what, struct error *error) WARN_UNUSED;
+void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
+
+// weights.c
+enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
+                              struct weight **weight, struct error *error) WARN_UNUSED;
+void gpu_weight_destroy(struct backend *base, struct weight *weight);
+uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
+
+// backend.c: see engine/backend.h
+uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
+                           int32_t n_outputs_max);
+
+// attention.c
+enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
+uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
+void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
+void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
+                const struct attention_parameters *parameters);
+
+// operations.c
+bool gpu_enqueues(struct gpu_backend *backend);   // false: an operation has nothing to do; else what waited is flushed
+int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // as padded in this step
+void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+               const struct weight *positions_table);
+void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+              const struct norm_parameters *parameters);
+void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+              int32_t n_rope_dims, enum rope_style style, int table);
+void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
+                  int32_t n_rows, enum activation_kind kind);
+void gpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
+void gpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
+void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
+void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
+               const struct route_parameters *parameters);
+void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows);
+void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
+void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// products.c
+void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows);
+void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                         int32_t n_rows, bool x_per_pair);
+
+// sampling.c
+size_t gpu_outcome_bytes(int32_t n_outputs);
+size_t gpu_outcome_wanted_bytes(const struct gpu_backend *backend, const struct step *step);
+void gpu_sample(struct backend *base, struct matrix *logits);
+void gpu_take_outcomes(const struct gpu_backend *backend, const struct step *step, struct sample_result *results);

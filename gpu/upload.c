@@ -1,0 +1,168 @@
+#include "gpu/upload.h"
+
+#include <assert.h>
+#include <string.h>
+
+static size_t take(size_t *total, size_t n_items, size_t item_bytes)
+{
+    size_t at = *total;
+    *total = (at + n_items * item_bytes + 15) / 16 * 16;
+    return at;
+}
+
+static int32_t n_pages_of(const struct step_sequence *sequence, int32_t page_positions)
+{
+    return page_positions ? (sequence->position + sequence->n_rows - 1) / page_positions + 1 : 0;
+}
+
+static bool has_penalties(const struct sampling *sampling)
+{
+    return sampling->repetition_penalty != 1.0f || sampling->presence_penalty != 0.0f ||
+           sampling->frequency_penalty != 0.0f;
+}
+
+static size_t history_of(const struct sample_request *request)
+{
+    return has_penalties(request->sampling) ? (size_t)request->n_prompt + (size_t)request->n_generated : 0;
+}
+
+struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions)
+{
+    struct upload_layout layout = {0};
+    size_t total = 0, n_rows = (size_t)counts->n_rows;
+    layout.tokens = take(&total, n_rows, sizeof(int32_t));
+    layout.positions = take(&total, n_rows, sizeof(int32_t));
+    layout.row_sequences = take(&total, n_rows, sizeof(int32_t));
+    layout.output_rows = take(&total, (size_t)counts->n_outputs, sizeof(int32_t));
+    layout.sequences = take(&total, (size_t)counts->n_sequences, sizeof(struct device_sequence));
+    layout.settings = take(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
+    for (int table = 0; table < 2; table++)
+        layout.rope[table] =
+            take(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
+    size_t n_pages = 0, n_biases = 0, n_history = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++)
+        n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
+    for (int32_t i = 0; step->samples && i < step->n_outputs; i++) {
+        n_biases += (size_t)step->samples[i].sampling->n_logit_bias;
+        n_history += history_of(&step->samples[i]);
+    }
+    layout.pages = take(&total, n_pages, sizeof(int32_t));
+    layout.biases = take(&total, n_biases, sizeof(struct sample_bias));
+    layout.history = take(&total, n_history, sizeof(int32_t));
+    layout.total = total;
+    return layout;
+}
+
+static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                      const struct upload_counts *counts)
+{
+    size_t n = (size_t)step->n_rows, padding = (size_t)(counts->n_rows - step->n_rows);
+    int32_t *row_sequences = (int32_t *)(void *)(bytes + layout->row_sequences);
+    int32_t *output_rows = (int32_t *)(void *)(bytes + layout->output_rows);
+    memcpy(bytes + layout->tokens, step->tokens, n * sizeof(int32_t));
+    memset(bytes + layout->tokens + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
+    memcpy(bytes + layout->positions, step->positions, n * sizeof(int32_t));
+    memset(bytes + layout->positions + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
+    int32_t row = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++)
+        for (int32_t end = row + step->sequences[i].n_rows; row < end; row++)
+            row_sequences[row] = i;
+    for (; row < counts->n_rows; row++)
+        row_sequences[row] = -1;
+    for (int32_t i = 0; i < counts->n_outputs; i++)
+        output_rows[i] = i < step->n_outputs ? step->output_rows[i] : -1;
+    for (int table = 0; table < 2; table++) {
+        if (!step->rope[table])
+            continue;
+        size_t row_bytes = (size_t)step->n_rope_dims * sizeof(float);
+        memcpy(bytes + layout->rope[table], step->rope[table], n * row_bytes);
+        memset(bytes + layout->rope[table] + n * row_bytes, 0, padding * row_bytes);
+    }
+}
+
+static void fill_sequences(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                           const struct upload_counts *counts, int32_t page_positions)
+{
+    struct device_sequence *sequences = (struct device_sequence *)(void *)(bytes + layout->sequences);
+    int32_t *all = (int32_t *)(void *)bytes;
+    int32_t at = (int32_t)(layout->pages / sizeof(int32_t));
+    for (int32_t i = 0; i < counts->n_sequences; i++) {
+        if (i >= step->n_sequences) {
+            sequences[i] = (struct device_sequence){0};
+            continue;
+        }
+        const struct step_sequence *sequence = &step->sequences[i];
+        int32_t n_pages = n_pages_of(sequence, page_positions);
+        sequences[i] =
+            (struct device_sequence){sequence->first_row, sequence->n_rows, sequence->position, at};
+        if (n_pages)
+            memcpy(all + at, sequence->pages, (size_t)n_pages * sizeof *all);
+        at += n_pages;
+    }
+}
+
+static int32_t copy_tokens(int32_t *to, const int32_t *from, int32_t n, int32_t n_vocab)
+{
+    for (int32_t i = 0; i < n; i++) {
+        assert(from[i] >= 0 && from[i] < n_vocab);
+        to[i] = from[i];
+    }
+    return n;
+}
+
+static void fill_samples(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                         const struct upload_counts *counts, int32_t n_vocab)
+{
+    struct sample_settings *all = (struct sample_settings *)(void *)(bytes + layout->settings);
+    struct sample_bias *biases = (struct sample_bias *)(void *)bytes;
+    int32_t *history = (int32_t *)(void *)bytes;
+    int32_t bias = (int32_t)(layout->biases / sizeof *biases), token = (int32_t)(layout->history / sizeof *history);
+    for (int32_t i = 0; i < counts->n_outputs; i++) {
+        all[i] = (struct sample_settings){0};
+        if (i >= step->n_outputs)
+            continue;
+        const struct sample_request *request = &step->samples[i];
+        const struct sampling *sampling = request->sampling;
+        struct sample_settings *settings = &all[i];
+        *settings = (struct sample_settings){.seed = sampling->seed,
+                                             .index = request->index,
+                                             .choice = request->choice,
+                                             .temperature = sampling->temperature,
+                                             .top_p = sampling->top_p,
+                                             .min_p = sampling->min_p,
+                                             .presence_penalty = sampling->presence_penalty,
+                                             .frequency_penalty = sampling->frequency_penalty,
+                                             .repetition_penalty = sampling->repetition_penalty,
+                                             .top_k = sampling->top_k,
+                                             .flags = SAMPLE_WANTED | (sampling->logprobs ? SAMPLE_LOGPROBS : 0),
+                                             .first_bias = bias,
+                                             .n_biases = sampling->n_logit_bias,
+                                             .first_token = token};
+        if (sampling->logprobs)
+            settings->n_top =
+                sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
+        for (int32_t j = 0; j < sampling->n_logit_bias; j++, bias++) {
+            assert(sampling->logit_bias[j].token >= 0 && sampling->logit_bias[j].token < n_vocab);
+            biases[bias] = (struct sample_bias){sampling->logit_bias[j].token, sampling->logit_bias[j].bias};
+        }
+        if (has_penalties(sampling)) {
+            settings->n_prompt = copy_tokens(history + token, request->prompt, request->n_prompt, n_vocab);
+            token += request->n_prompt;
+            settings->n_generated = copy_tokens(history + token, request->generated, request->n_generated, n_vocab);
+            token += request->n_generated;
+        }
+        if (sampling->n_logit_bias > 0 || has_penalties(sampling))
+            settings->flags |= SAMPLE_ADJUSTS;
+    }
+}
+
+void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                 const struct upload_counts *counts, int32_t page_positions, int32_t n_vocab)
+{
+    assert(counts->n_rows >= step->n_rows && counts->n_sequences >= step->n_sequences &&
+           counts->n_outputs >= step->n_outputs && layout->total <= (size_t)INT32_MAX);
+    fill_rows(bytes, layout, step, counts);
+    fill_sequences(bytes, layout, step, counts, page_positions);
+    if (step->samples)
+        fill_samples(bytes, layout, step, counts, n_vocab);
+}

@@ -1,0 +1,206 @@
+// Weights go to the device once, in the file's quantised form: products' as tiles (gpu/tiles.h), tables' as they are in the
+// file, vectors as float32. Types without tiles or table kernels are dequantised on the way.
+#include "gpu/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum status no_memory(const struct gpu_backend *backend, const struct tensor *tensor, uint64_t size_bytes,
+                             struct error *error)
+{
+    char shape[64];
+    tensor_shape_text(tensor, shape);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s items: %.1f MB wanted, %.1f MB left",
+                     shape, (double)size_bytes / 1e6, (double)device_memory_free(backend->device) / 1e6);
+}
+
+static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes, struct error *error)
+{
+    weight->memory = gpu_allocate(backend, size_bytes);
+    if (!weight->memory)
+        return no_memory(backend, &weight->tensor, size_bytes, error);
+    weight->size_bytes = size_bytes;
+    return STATUS_OK;
+}
+
+// --- Products ---
+
+// Panels being packed into a staging buffer, in runs of a few for each thread.
+struct packing {
+    struct tensor rows; // the panels' rows of one matrix
+    enum tensor_type type;
+    unsigned char *out;
+    uint64_t panel_bytes;
+    int64_t n_panels, run;
+};
+
+static void pack_run(void *context, int index, int thread)
+{
+    const struct packing *packing = context;
+    int64_t begin = index * packing->run;
+    int64_t end = packing->n_panels - begin < packing->run ? packing->n_panels : begin + packing->run;
+    tiles_pack(packing->out, packing->type, &packing->rows, 0, begin, end);
+}
+
+enum { RUNS_A_BUFFER = 64 };
+
+// A matrix in pieces of as many panels as a staging buffer holds.
+static void send_matrix(struct gpu_backend *backend, struct weight *weight, int64_t matrix, uint64_t matrix_bytes)
+{
+    const struct tensor *tensor = &weight->tensor;
+    int64_t n_outputs = (int64_t)tensor->dims[1], n_panels = tiles_panels(n_outputs);
+    uint64_t row_bytes = tensor_row_bytes(tensor);
+    struct packing packing = {.rows = *tensor, .type = weight->tiles};
+    packing.panel_bytes = tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]);
+    packing.rows.dims[2] = packing.rows.dims[3] = 1;
+    int64_t fits = (int64_t)(backend->staging.size_bytes / packing.panel_bytes);
+    for (int64_t first = 0; first < n_panels; first += packing.n_panels) {
+        packing.n_panels = n_panels - first < fits ? n_panels - first : fits;
+        int64_t row = first * TILE_OUTPUTS;
+        int64_t rows_left = n_outputs - row, rows_fit = packing.n_panels * TILE_OUTPUTS;
+        packing.rows.dims[1] = (uint64_t)(rows_left < rows_fit ? rows_left : rows_fit);
+        packing.rows.size_bytes = row_bytes * packing.rows.dims[1];
+        packing.rows.data = (const unsigned char *)tensor->data +
+                            row_bytes * ((uint64_t)matrix * tensor->dims[1] + (uint64_t)row);
+        packing.out = staging_take(&backend->staging);
+        packing.run = (packing.n_panels + RUNS_A_BUFFER - 1) / RUNS_A_BUFFER;
+        int n_runs = (int)((packing.n_panels + packing.run - 1) / packing.run);
+        if (backend->options.pool)
+            pool_run(backend->options.pool, n_runs, pack_run, &packing);
+        else
+            for (int i = 0; i < n_runs; i++)
+                pack_run(&packing, i, 0);
+        uint64_t bytes = tiles_bytes(weight->tiles, (int64_t)packing.rows.dims[1], (int64_t)tensor->dims[0]);
+        staging_send(&backend->staging,
+                     weight->memory + (uint64_t)matrix * matrix_bytes + (uint64_t)first * packing.panel_bytes, bytes);
+    }
+}
+
+static enum status product_create(struct gpu_backend *backend, struct weight *weight, struct error *error)
+{
+    const struct tensor *tensor = &weight->tensor;
+    uint64_t n_matrices = tensor->dims[2] * tensor->dims[3];
+    if (tensor->dims[0] > INT32_MAX / 2 || tensor->dims[1] > INT32_MAX / 2 || n_matrices > MODEL_EXPERTS_MAX) {
+        char shape[64];
+        tensor_shape_text(tensor, shape);
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "a matrix of %s is too large", shape);
+    }
+    weight->tiles = tiles_type(tensor);
+    weight->n_matrices = (int64_t)n_matrices;
+    uint64_t matrix_bytes = tiles_bytes(weight->tiles, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]);
+    enum status status = allocate(backend, weight, matrix_bytes * n_matrices, error);
+    if (status == STATUS_OK)
+        status = staging_reserve(&backend->staging,
+                                 tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]), error);
+    if (status != STATUS_OK)
+        return status;
+    for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
+        send_matrix(backend, weight, matrix, matrix_bytes);
+    int32_t n_inputs = (int32_t)tensor->dims[0];
+    backend->n_inputs_max = n_inputs > backend->n_inputs_max ? n_inputs : backend->n_inputs_max;
+    if (tensor->n_dims > 2 && weight->n_matrices > backend->n_experts_max)
+        backend->n_experts_max = (int32_t)n_matrices;
+    return STATUS_OK;
+}
+
+// --- Tables and vectors ---
+
+// Dequantised on the way, a staging buffer at a time.
+static void send_floats(struct gpu_backend *backend, void *to, const struct tensor *tensor, uint64_t n_items)
+{
+    const struct tensor_traits *traits = tensor_traits(tensor->type);
+    uint64_t fits = backend->staging.size_bytes / sizeof(float) / traits->block_items * traits->block_items;
+    for (uint64_t done = 0; done < n_items;) {
+        uint64_t n = n_items - done < fits ? n_items - done : fits;
+        float *items = (float *)(void *)staging_take(&backend->staging);
+        traits->dequantise((const unsigned char *)tensor->data + done / traits->block_items * traits->block_bytes, items, n);
+        staging_send(&backend->staging, (float *)to + done, n * sizeof(float));
+        done += n;
+    }
+}
+
+static enum status table_create(struct gpu_backend *backend, struct weight *weight, struct error *error)
+{
+    const struct tensor *tensor = &weight->tensor;
+    bool known = launch_embed_knows((int32_t)tensor->type);
+    uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+    enum status status = allocate(backend, weight, known ? tensor->size_bytes : n_items * sizeof(float), error);
+    if (status != STATUS_OK)
+        return status;
+    weight->table = (struct device_table){
+        .rows = weight->memory,
+        .row_bytes = known ? (int64_t)tensor_row_bytes(tensor) : (int64_t)(tensor->dims[0] * sizeof(float)),
+        .type = known ? (int32_t)tensor->type : TENSOR_F32};
+    if (known)
+        staging_copy(&backend->staging, weight->memory, tensor->data, tensor->size_bytes);
+    else
+        send_floats(backend, weight->memory, tensor, n_items);
+    return STATUS_OK;
+}
+
+static enum status vector_create(struct gpu_backend *backend, struct weight *weight, struct error *error)
+{
+    uint64_t n_items = weight->tensor.dims[0] * tensor_n_rows(&weight->tensor);
+    if (n_items > INT32_MAX)
+        return no_memory(backend, &weight->tensor, n_items * sizeof(float), error);
+    enum status status = allocate(backend, weight, n_items * sizeof(float), error);
+    if (status != STATUS_OK)
+        return status;
+    weight->items = (float *)(void *)weight->memory;
+    weight->n_items = (int64_t)n_items;
+    send_floats(backend, weight->memory, &weight->tensor, n_items);
+    return STATUS_OK;
+}
+
+// --- Life ---
+
+enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
+                              struct weight **out, struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    *out = NULL;
+    assert(!backend->reserved); // the staging buffers are gone with the first step
+    const struct tensor_traits *traits = tensor_traits(tensor->type);
+    if (!traits->dequantise)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
+                         traits->name ? traits->name : "unknown");
+    struct weight *weight = calloc(1, sizeof *weight);
+    if (!weight)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
+    weight->role = role;
+    weight->tensor = *tensor;
+    enum status status = role == WEIGHT_PRODUCT ? product_create(backend, weight, error)
+                         : role == WEIGHT_TABLE ? table_create(backend, weight, error)
+                                                : vector_create(backend, weight, error);
+    if (status != STATUS_OK) {
+        gpu_weight_destroy(base, weight);
+        return status;
+    }
+    *out = weight;
+    return STATUS_OK;
+}
+
+void gpu_weight_destroy(struct backend *base, struct weight *weight)
+{
+    if (!weight)
+        return;
+    gpu_free(gpu_backend_of(base), weight->memory, weight->size_bytes);
+    free(weight);
+}
+
+// Of a tensor whose data need not be there yet.
+uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role)
+{
+    uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+    if (role == WEIGHT_VECTOR)
+        return n_items * sizeof(float);
+    if (role == WEIGHT_TABLE)
+        return launch_embed_knows((int32_t)tensor->type) ? tensor->size_bytes : n_items * sizeof(float);
+    struct tensor unseen = *tensor; // without blocks to look at, the type decides alone
+    unseen.size_bytes = 0;
+    enum tensor_type type = tiles_type(&unseen);
+    if (type == TENSOR_TYPE_COUNT)
+        return tensor->size_bytes; // refused when it is loaded, by its name
+    return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] * tensor->dims[3];
+}

@@ -1,0 +1,310 @@
+// Sampling on the device draws what engine/sampler.c draws from the same logits: the same tokens, logprobs and
+// alternatives, bit for bit, for all settings, shapes of logits and neighbours in the batch.
+#include "engine/philox.h"
+#include "engine/sampler.h"
+#include "gpu/state.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_VOCAB = 3001, N_OUTPUTS = 40, HISTORY = 300 }; // not a multiple of any block
+
+static uint64_t random_state;
+
+static uint32_t random_word(void)
+{
+    struct philox words = philox4x32((struct philox){{(uint32_t)random_state++, 1, 2, 3}}, 20);
+    return words.words[0];
+}
+
+static float random_float(float low, float high)
+{
+    return low + (high - low) * (float)(random_word() >> 8) * 0x1p-24f;
+}
+
+// --- The two samplers ---
+
+static struct backend *backend_open(int32_t n_vocab, struct matrix **logits)
+{
+    struct error error = {0};
+    struct backend *backend;
+    if (gpu_backend_create(&backend, &(struct gpu_options){.eager = true}, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    if (backend->impl->matrix_create(backend, N_OUTPUTS, n_vocab, logits, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return backend;
+}
+
+static void draw_on_device(struct backend *base, struct matrix *matrix, const float *logits, int32_t n_outputs,
+                           const struct sample_request *requests, struct sample_result *results)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    struct error error = {0};
+    int32_t tokens[N_OUTPUTS] = {0}, positions[N_OUTPUTS] = {0}, outputs[N_OUTPUTS];
+    struct step_sequence sequences[N_OUTPUTS];
+    for (int32_t i = 0; i < n_outputs; i++) {
+        outputs[i] = i;
+        sequences[i] = (struct step_sequence){.first_row = i, .n_rows = 1};
+    }
+    struct step step = {.n_rows = n_outputs,
+                        .tokens = tokens,
+                        .positions = positions,
+                        .n_sequences = n_outputs,
+                        .sequences = sequences,
+                        .n_outputs = n_outputs,
+                        .output_rows = outputs,
+                        .samples = requests};
+    base->impl->begin(base, &step);
+    for (int32_t i = 0; i < n_outputs; i++)
+        device_upload(backend->device, matrix->device.items + i * matrix->device.stride,
+                      logits + (size_t)i * (size_t)matrix->n_cols, (size_t)matrix->n_cols * sizeof(float));
+    base->impl->sample(base, matrix);
+    if (base->impl->end(base, results, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void draw_on_cpu(const float *logits, int32_t n_vocab, int32_t n_outputs, const struct sample_request *requests,
+                        struct sample_result *results)
+{
+    struct error error = {0};
+    struct sampler *sampler;
+    assert_int_equal(sampler_create(&sampler, n_vocab, &error), STATUS_OK);
+    float *copy = malloc((size_t)n_vocab * sizeof *copy);
+    for (int32_t i = 0; i < n_outputs; i++) {
+        memcpy(copy, logits + (size_t)i * (size_t)n_vocab, (size_t)n_vocab * sizeof *copy);
+        sampler_draw(sampler, copy, &requests[i], &results[i]);
+    }
+    free(copy);
+    sampler_destroy(sampler);
+}
+
+static void assert_same_results(const struct sample_result *got, const struct sample_result *expected, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (got[i].token != expected[i].token)
+            fail_msg("output %d: token %d, expected %d", i, got[i].token, expected[i].token);
+        assert_memory_equal(&got[i].logprob, &expected[i].logprob, sizeof(float));
+        assert_int_equal(got[i].n_top, expected[i].n_top);
+        for (int32_t j = 0; j < got[i].n_top; j++) {
+            assert_int_equal(got[i].top[j].token, expected[i].top[j].token);
+            assert_memory_equal(&got[i].top[j].logprob, &expected[i].top[j].logprob, sizeof(float));
+        }
+    }
+}
+
+// All outputs at once on the device, one by one on the CPU.
+static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs, const struct sample_request *requests)
+{
+    static struct sample_result got[N_OUTPUTS], expected[N_OUTPUTS];
+    struct matrix *matrix;
+    struct backend *backend = backend_open(n_vocab, &matrix);
+    draw_on_device(backend, matrix, logits, n_outputs, requests, got);
+    draw_on_cpu(logits, n_vocab, n_outputs, requests, expected);
+    assert_same_results(got, expected, n_outputs);
+    backend->impl->matrix_destroy(backend, matrix);
+    backend->impl->destroy(backend);
+}
+
+// --- Settings and logits ---
+
+static struct sampling plain(float temperature)
+{
+    return (struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
+}
+
+struct drawn_settings {
+    struct sampling sampling;
+    struct logit_bias biases[40];
+    int32_t prompt[HISTORY], generated[HISTORY];
+};
+
+static struct sample_request random_request(struct drawn_settings *settings, int32_t n_vocab, uint32_t index)
+{
+    static const float temperatures[] = {0.0f, 0.2f, 0.7f, 1.0f, 2.0f};
+    struct sampling *sampling = &settings->sampling;
+    *sampling = plain(temperatures[random_word() % 5]);
+    sampling->seed = (uint64_t)random_word() << 32 | random_word();
+    if (random_word() % 2)
+        sampling->top_k = (int32_t)(random_word() % 3 ? 1 + random_word() % 60 : 1 + random_word() % 4000);
+    if (random_word() % 2)
+        sampling->top_p = random_float(0.01f, 0.999f);
+    if (random_word() % 3 == 0)
+        sampling->min_p = random_float(0.0f, 0.3f);
+    if (random_word() % 3 == 0)
+        sampling->repetition_penalty = random_float(0.5f, 2.0f);
+    if (random_word() % 3 == 0)
+        sampling->presence_penalty = random_float(-2.0f, 2.0f);
+    if (random_word() % 3 == 0)
+        sampling->frequency_penalty = random_float(-2.0f, 2.0f);
+    if (random_word() % 3 == 0) {
+        sampling->n_logit_bias = 1 + (int32_t)(random_word() % 40);
+        sampling->logit_bias = settings->biases;
+        for (int32_t i = 0; i < sampling->n_logit_bias; i++)
+            settings->biases[i] = (struct logit_bias){(int32_t)(random_word() % 60), random_float(-9.0f, 9.0f)};
+    }
+    sampling->logprobs = random_word() % 2;
+    sampling->top_logprobs = sampling->logprobs ? (int32_t)(random_word() % 21) : 0;
+    struct sample_request request = {.sampling = sampling, .index = index, .choice = random_word() % 4};
+    request.prompt = settings->prompt;
+    request.generated = settings->generated;
+    request.n_prompt = (int32_t)(random_word() % HISTORY);
+    request.n_generated = (int32_t)(random_word() % HISTORY);
+    for (int32_t i = 0; i < HISTORY; i++) { // often the same ones
+        settings->prompt[i] = (int32_t)(random_word() % (i % 2 ? 50u : (uint32_t)n_vocab));
+        settings->generated[i] = (int32_t)(random_word() % (i % 2 ? 50u : (uint32_t)n_vocab));
+    }
+    return request;
+}
+
+enum shape { FLAT, PEAKED, TIED, LEVELS, MASKED, HUGE_SPREAD, N_SHAPES };
+
+static void fill_logits(float *logits, int32_t n, enum shape shape)
+{
+    for (int32_t i = 0; i < n; i++) {
+        float x = random_float(-1.0f, 1.0f);
+        logits[i] = shape == FLAT     ? x
+                    : shape == PEAKED ? 20.0f * x * x * x
+                    : shape == TIED   ? 1.5f
+                    : shape == LEVELS ? (float)(random_word() % 7) - 3.0f
+                    : shape == MASKED ? (random_word() % 50 ? -INFINITY : 3.0f * x)
+                                      : x * FLT_MAX;
+        if (shape == LEVELS && random_word() % 5 == 0)
+            logits[i] = -0.0f;
+    }
+    if (shape == MASKED)
+        logits[n / 2] = 0.5f;
+}
+
+static void draws_of_all_settings_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    static float logits[N_OUTPUTS * N_VOCAB];
+    static struct drawn_settings settings[N_OUTPUTS];
+    struct sample_request requests[N_OUTPUTS];
+    print_message("random numbers from word %llu\n", (unsigned long long)random_state);
+    for (int shape = 0; shape < N_SHAPES; shape++) {
+        for (int32_t i = 0; i < N_OUTPUTS; i++) {
+            fill_logits(logits + i * N_VOCAB, N_VOCAB, (enum shape)shape);
+            requests[i] = random_request(&settings[i], N_VOCAB, (uint32_t)i);
+        }
+        compare(logits, N_VOCAB, N_OUTPUTS, requests);
+    }
+}
+
+static void small_vocabularies_are_drawn_from_whole(void **state)
+{
+    (void)state;
+    static const int32_t sizes[] = {1, 2, 15, 16, 17, 31, 511, 513, 1024, 1025, 2048, 2049};
+    static float logits[8 * 2049];
+    static struct drawn_settings settings[8];
+    struct sample_request requests[8];
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (int32_t i = 0; i < 8; i++) {
+            fill_logits(logits + i * sizes[s], sizes[s], i % 2 ? FLAT : PEAKED);
+            requests[i] = random_request(&settings[i], sizes[s], (uint32_t)i);
+            requests[i].n_prompt = requests[i].n_generated = 0;
+            settings[i].sampling.n_logit_bias = 0;
+        }
+        compare(logits, sizes[s], 8, requests);
+    }
+}
+
+// Flat logits and a uniform number near 1: candidates of many chunks are passed one by one.
+static void a_draw_far_down_the_ranking_finds_its_token(void **state)
+{
+    (void)state;
+    static float logits[4 * N_VOCAB];
+    struct sampling sampling = plain(2.0f);
+    struct sample_request requests[4];
+    for (int32_t i = 0; i < 4; i++) {
+        fill_logits(logits + i * N_VOCAB, N_VOCAB, i % 2 ? TIED : FLAT);
+        requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)(i * 97)};
+    }
+    compare(logits, N_VOCAB, 4, requests);
+    sampling.top_p = 0.97f;
+    compare(logits, N_VOCAB, 4, requests);
+    sampling.top_k = 2500;
+    compare(logits, N_VOCAB, 4, requests);
+}
+
+static void bad_logits_fail_their_own_row_alone(void **state)
+{
+    (void)state;
+    static float logits[5 * N_VOCAB];
+    struct sampling sampling = plain(0.0f), drawing = plain(1.0f);
+    drawing.repetition_penalty = 1.3f;
+    drawing.logprobs = true;
+    drawing.top_logprobs = 3;
+    int32_t prompt[] = {5, 7, 5};
+    struct sample_request requests[5];
+    for (int32_t i = 0; i < 5; i++) {
+        fill_logits(logits + i * N_VOCAB, N_VOCAB, PEAKED);
+        requests[i] = (struct sample_request){
+            .sampling = i % 2 ? &drawing : &sampling, .prompt = prompt, .n_prompt = 3, .index = 9};
+    }
+    logits[0 * N_VOCAB + N_VOCAB - 1] = NAN;
+    logits[1 * N_VOCAB + 7] = INFINITY;
+    for (int32_t i = 0; i < N_VOCAB; i++)
+        logits[3 * N_VOCAB + i] = -INFINITY;
+    compare(logits, N_VOCAB, 5, requests);
+    logits[4 * N_VOCAB + 5] = 900.0f; // ties at the top: the lowest id
+    logits[4 * N_VOCAB + 900] = 900.0f;
+    compare(logits, N_VOCAB, 5, requests);
+}
+
+static void a_row_draws_the_same_alone(void **state)
+{
+    (void)state;
+    static float logits[N_OUTPUTS * N_VOCAB];
+    static struct drawn_settings settings[N_OUTPUTS];
+    static struct sample_result together[N_OUTPUTS], alone[N_OUTPUTS];
+    struct sample_request requests[N_OUTPUTS];
+    for (int32_t i = 0; i < N_OUTPUTS; i++) {
+        fill_logits(logits + i * N_VOCAB, N_VOCAB, PEAKED);
+        requests[i] = random_request(&settings[i], N_VOCAB, (uint32_t)i);
+    }
+    struct matrix *matrix;
+    struct backend *backend = backend_open(N_VOCAB, &matrix);
+    draw_on_device(backend, matrix, logits, N_OUTPUTS, requests, together);
+    for (int32_t i = 0; i < N_OUTPUTS; i += 7)
+        draw_on_device(backend, matrix, logits + i * N_VOCAB, 1, &requests[i], &alone[i]);
+    for (int32_t i = 0; i < N_OUTPUTS; i += 7)
+        assert_same_results(&alone[i], &together[i], 1);
+    backend->impl->matrix_destroy(backend, matrix);
+    backend->impl->destroy(backend);
+}
+
+// 77: skipped.
+static int device_missing(void)
+{
+    struct error error;
+    struct backend *backend;
+    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
+        return 77;
+    }
+    backend->impl->destroy(backend);
+    return 0;
+}
+
+int main(void)
+{
+    if (device_missing())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_of_all_settings_are_those_of_the_cpu),
+        cmocka_unit_test(small_vocabularies_are_drawn_from_whole),
+        cmocka_unit_test(a_draw_far_down_the_ranking_finds_its_token),
+        cmocka_unit_test(bad_logits_fail_their_own_row_alone),
+        cmocka_unit_test(a_row_draws_the_same_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
