@@ -25,7 +25,9 @@ struct settings {
     char *metrics, *log; // where figures are served, and messages go
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
-    uint64_t kv_memory;
+    uint64_t kv_memory, gpu_memory;
+    int64_t gpu_device;
+    char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever
     int64_t crash_limit, dead_share;

@@ -3,9 +3,11 @@
 #include "consumer/fault.h"
 #include "consumer/log.h"
 #include "consumer/test_engine.h"
+#include "consumer/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/gguf_quantise.h"
 #include "engine/model_folder.h"
+#include "gpu/backend.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -118,33 +120,60 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
 
 // ---- machine ----
 
-static enum status parse_backend(const char *name, enum cpu_level *level, struct error *error)
+// "cpu:NAME" holds the kernels back.
+static bool parse_level(const char *name, enum cpu_level *level)
 {
-    *level = CPU_AVX512;
-    if (!name || strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "cpu:avx512") == 0)
-        return STATUS_OK;
-    if (strcmp(name, "cpu:avx2") == 0) {
-        *level = CPU_AVX2;
-        return STATUS_OK;
-    }
-    if (strcmp(name, "cpu:plain") == 0) {
-        *level = CPU_PLAIN;
-        return STATUS_OK;
-    }
-    if (strcmp(name, "cuda") == 0)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--backend cuda: this version has no CUDA backend");
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"", name);
+    static const struct {
+        const char *name;
+        enum cpu_level level;
+    } names[] = {{"auto", CPU_AVX512},
+                 {"cuda", CPU_AVX512},
+                 {"cpu", CPU_AVX512},
+                 {"cpu:avx512", CPU_AVX512},
+                 {"cpu:avx2", CPU_AVX2},
+                 {"cpu:plain", CPU_PLAIN}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i].name) == 0) {
+            *level = names[i].level;
+            return true;
+        }
+    return false;
+}
+
+static enum status open_gpu(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    struct gpu_options options = {.index = (int)settings->gpu_device,
+                                  .memory_bytes = settings->gpu_memory,
+                                  .pool = runtime->pool};
+    enum status status = gpu_backend_create(&runtime->backend, &options, error);
+    if (status != STATUS_OK)
+        return status;
+    runtime->on_gpu = true;
+    char device[128];
+    gpu_backend_describe(runtime->backend, device, sizeof device);
+    log_write(LOG_INFO, "GPU: %s", device);
+    return STATUS_OK;
 }
 
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
+    const char *name = settings->backend ? settings->backend : "auto";
     enum cpu_level level;
-    enum status status = parse_backend(settings->backend, &level, error);
-    if (status == STATUS_OK)
-        status = open_pool(runtime, settings, error);
-    if (status == STATUS_OK)
-        status = cpu_backend_create(&runtime->backend, runtime->pool, level, error);
-    return status;
+    if (!parse_level(name, &level))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"", name);
+    enum status status = open_pool(runtime, settings, error);
+    bool wanted = strcmp(name, "cuda") == 0;
+    if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
+        struct error absent = {0};
+        if (open_gpu(runtime, settings, &absent) == STATUS_OK)
+            return STATUS_OK;
+        if (wanted) {
+            *error = absent;
+            return error_prefix(error, "--backend cuda");
+        }
+        log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
+    }
+    return status == STATUS_OK ? cpu_backend_create(&runtime->backend, runtime->pool, level, error) : status;
 }
 
 struct loading {
@@ -179,8 +208,12 @@ static void say_plan(const struct runtime *runtime)
 
 static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
+    struct runtime *runtime = context;
     fault_step(step);
-    return forward_step(context, step, results, NULL, error);
+    enum status status = forward_step(runtime->forward, step, results, NULL, error);
+    if (status == STATUS_OK && runtime->trace)
+        trace_write(runtime->trace, step);
+    return status;
 }
 
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
@@ -194,6 +227,8 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
                                         show_loading, &loading, error);
     if (loading.shown)
         fputs("\r\033[K", stderr);
+    if (status == STATUS_OK && settings->trace_steps)
+        status = trace_open(&runtime->trace, settings->trace_steps, runtime->backend, error);
     return status;
 }
 
@@ -207,7 +242,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
         .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
-                                       : (struct engine){runtime->forward, compute_step},
+                                       : (struct engine){runtime, compute_step},
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
@@ -232,6 +267,8 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
+    wanted.backend = runtime->backend;
+    wanted.device = runtime->on_gpu;
     if (status == STATUS_OK)
         status = limits_derive(&runtime->plan, runtime->model,
                                runtime->backend->impl->memory_available(runtime->backend), &wanted, error);
@@ -247,6 +284,7 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
 void runtime_close(struct runtime *runtime)
 {
     batcher_destroy(runtime->batcher);
+    trace_close(runtime->trace);
     forward_destroy(runtime->forward);
     test_engine_destroy(runtime->test_engine);
     if (runtime->backend)

@@ -12,6 +12,8 @@ struct runtime {
     struct template *chat_template; // NULL: none
     struct pool *pool;
     struct backend *backend;
+    bool on_gpu;
+    struct trace *trace; // NULL: none
     struct forward *forward;         // NULL when test_engine stands in its place
     struct test_engine *test_engine; // --engine-test, else NULL
     struct batcher *batcher;
