@@ -310,7 +310,7 @@ static void claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest(vo
     submit_urgent(store, "soon", 3, 1000);
     submit_urgent(store, "whenever", 3, 0);
     for (int i = 0; i < 20; i++) {
-        char id[16];
+        char id[24];
         snprintf(id, sizeof id, "plain-%d", i);
         submit_urgent(store, id, 0, 0);
     }
