@@ -209,7 +209,7 @@ static enum status measure_all(struct bench *bench, const struct settings *setti
     if (!settings->json)
         printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill", "decode",
                bench->n_prompt, bench->n_generate, (int)settings->repeat);
-    struct measurement warm = {.batch = batches[0]};
+    struct measurement warm = {.batch = 1};
     enum status status = measure(bench, &warm, 1, error);
     for (int i = 0; status == STATUS_OK && i < n; i++) {
         struct measurement measurement = {.batch = batches[i]};
