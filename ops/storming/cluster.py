@@ -1,0 +1,165 @@
+"""One Apache Kafka broker of ops/kafka, and independent clients of it: kcat, Kafka's own tools, and its protocol."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KAFKA = os.path.join(ROOT, "ops", "kafka")
+LIST_OFFSETS, CREATE_PARTITIONS = 2, 37
+LATEST, READ_UNCOMMITTED, READ_COMMITTED = -1, 0, 1
+DEADLINE_S = 120
+
+
+def load_protocol():
+    """ops/kafka/topics speaks Kafka's protocol; as a module it is called so."""
+    loader = importlib.machinery.SourceFileLoader("kafka_protocol", os.path.join(KAFKA, "topics"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("kafka_protocol", loader))
+    loader.exec_module(module)
+    return module
+
+
+protocol = load_protocol()
+
+
+class Missing(Exception):
+    """What the storm can't do without."""
+
+
+def require_tools():
+    absent = [name for name in ("java", "kcat") if not shutil.which(name)]
+    if not shutil.which("mvn") and not os.path.exists(os.path.expanduser("~/.cache/sheaf")):
+        absent.append("mvn")
+    if absent:
+        raise Missing(f"there is no {' and no '.join(absent)}")
+
+
+class Cluster:
+    """The broker, its four topics, and what others see of them. Not for two threads at once, but for kill and restart."""
+
+    def __init__(self, folder, n_partitions, proxy_port):
+        self.folder, self.proxy_port = folder, proxy_port
+        self.topics = {name: "storm-" + name for name in ("jobs", "results", "dead", "control")}
+        self.group = "storm-group"
+        self.address = self.start()
+        self.run_ops("topics", "--brokers", self.address, "--prefix", "storm-", "--partitions", str(n_partitions))
+        self.n_partitions = {"jobs": n_partitions, "results": n_partitions, "dead": 1, "control": 1}
+
+    # ---- the broker ----
+
+    @staticmethod
+    def run_ops(name, *arguments):
+        done = subprocess.run([os.path.join(KAFKA, name), *arguments], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=600, check=False)
+        if done.returncode:
+            raise Missing(f"ops/kafka/{name}: {done.stderr.strip()[-2000:]}")
+        return done.stdout.strip()
+
+    def start(self):
+        return self.run_ops("start", "--dir", self.folder, "--proxy", str(self.proxy_port))
+
+    def kill(self):
+        self.run_ops("stop", "--kill", "--dir", self.folder)
+
+    def signal(self, number):
+        with open(os.path.join(self.folder, "pid")) as file:
+            os.kill(int(file.read()), number)
+
+    def proxied_port(self):
+        with open(os.path.join(self.folder, "proxied")) as file:
+            return int(file.read())
+
+    def end(self):
+        try:
+            self.signal(signal.SIGCONT)
+        except OSError:
+            pass
+        self.run_ops("stop", "--kill", "--dir", self.folder)
+
+    # ---- what an independent client reads ----
+
+    def read(self, name):
+        """All committed records of a topic: dictionaries with partition, offset, key, payload and headers."""
+        with tempfile.TemporaryFile() as out:
+            subprocess.run(["kcat", "-b", self.address, "-C", "-t", self.topics[name], "-o", "beginning", "-e", "-q", "-J",
+                            "-X", "isolation.level=read_committed"], stdout=out, stderr=subprocess.DEVNULL, check=True,
+                           timeout=DEADLINE_S)
+            out.seek(0)
+            for line in out:
+                record = json.loads(line.decode(errors="replace"))
+                pairs = record.get("headers") or []
+                record["headers"] = dict(zip(pairs[::2], pairs[1::2]))
+                yield record
+
+    def produce(self, name, lines):
+        text = "".join(line + "\n" for line in lines)
+        subprocess.run(["kcat", "-b", self.address, "-P", "-t", self.topics[name]], input=text, text=True, check=True,
+                       timeout=DEADLINE_S, stderr=subprocess.DEVNULL)
+
+    # ---- the protocol ----
+
+    def ends(self, name, isolation=READ_COMMITTED):
+        """[end offset of each partition]; control records count."""
+        partitions = [struct.pack(">iq", i, LATEST) for i in range(self.n_partitions[name])]
+        body = struct.pack(">ib", -1, isolation) + protocol.array(
+            [protocol.string(self.topics[name]) + protocol.array(partitions)])
+        reader = protocol.Connection(self.address).request(LIST_OFFSETS, 2, body)
+        reader.take("i")  # throttle time
+
+        def partition():
+            number, code, _, offset = reader.take("i"), reader.take("h"), reader.take("q"), reader.take("q")
+            if code:
+                raise protocol.BrokerError(f"{name} {number}: error {code}")
+            return number, offset
+
+        ((_, found),) = reader.array(lambda: (reader.string(), reader.array(partition)))
+        return [offset for _, offset in sorted(found)]
+
+    def has_open_transactions(self):
+        return any(self.ends(name, READ_COMMITTED) != self.ends(name, READ_UNCOMMITTED) for name in ("results", "dead"))
+
+    def add_partitions(self, n_partitions):
+        topic = protocol.string(self.topics["jobs"]) + struct.pack(">ii", n_partitions, -1)
+        body = protocol.array([topic]) + struct.pack(">i?", DEADLINE_S * 1000, False)
+        reader = protocol.Connection(self.address).request(CREATE_PARTITIONS, 0, body)
+        reader.take("i")
+        for name, code, text in reader.array(lambda: (reader.string(), reader.take("h"), reader.string())):
+            if code:
+                raise protocol.BrokerError(f"{name}: {text or 'refused'} (error {code})")
+        self.n_partitions["jobs"] = n_partitions
+
+    def wait(self, what, condition, deadline_s=DEADLINE_S):
+        """Until the condition holds; a broker that does not answer just now is no fault."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                if condition():
+                    return
+            except (OSError, protocol.BrokerError, subprocess.SubprocessError):
+                pass
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: not within {deadline_s} s")
+            time.sleep(0.1)
+
+    # ---- Kafka's own tools ----
+
+    def reset_offsets(self, *how):
+        """kafka-consumer-groups --reset-offsets. Returns {partition: new offset}, None while the group is active."""
+        jars = os.path.join(self.run_ops("install"), "jars", "*")
+        done = subprocess.run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars,
+                               "-Dlog4j2.configurationFile=" + os.path.join(KAFKA, "log4j2.properties"),
+                               "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
+                               self.address, "--group", self.group, "--topic", self.topics["jobs"], "--reset-offsets", *how,
+                               "--execute"], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+                              stdin=subprocess.DEVNULL)
+        rows = [line.split() for line in done.stdout.splitlines()]
+        found = {int(row[2]): int(row[3]) for row in rows if len(row) >= 4 and row[0] == self.group and row[1] == self.topics["jobs"]}
+        if not found and "inactive" not in done.stdout + done.stderr:
+            raise Missing(f"kafka-consumer-groups: {(done.stdout + done.stderr)[-1000:]}")
+        return found or None
