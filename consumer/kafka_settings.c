@@ -63,6 +63,7 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
                                           .properties = kafka->properties,
                                           .n_properties = (size_t)settings->n_properties,
                                           .create_topics = settings->create_topics,
+                                          .dynamic_membership = settings->dynamic_member,
                                           .accept_unknown_map = settings->ignore_offset_map,
                                           .log = log_line};
     if (status != STATUS_OK)

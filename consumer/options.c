@@ -73,6 +73,8 @@ static const struct option options[] = {
     {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
     {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC", "compacted topic of cancels (sheaf-control)"},
     {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
+    {"dynamic-member", 0, FLAG, WORK, AT(dynamic_member), 0, 0, NULL,
+     "leave the group at exit; else its partitions wait for this worker until its session is over"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start although the group's offset map can't be read: finished jobs above the offset run again"},

@@ -20,7 +20,7 @@ struct settings {
     char *store, *dataset;
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
-    bool create_topics, ignore_offset_map;
+    bool create_topics, ignore_offset_map, dynamic_member;
     // the model and the machine
     char *metrics, *log; // where figures are served, and messages go
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;

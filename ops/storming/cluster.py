@@ -150,7 +150,7 @@ class Cluster:
     # ---- Kafka's own tools ----
 
     def reset_offsets(self, *how):
-        """kafka-consumer-groups --reset-offsets. Returns {partition: new offset}, None while the group is active."""
+        """kafka-consumer-groups --reset-offsets. Returns {partition: new offset}, or what it says against it."""
         jars = os.path.join(self.run_ops("install"), "jars", "*")
         done = subprocess.run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars,
                                "-Dlog4j2.configurationFile=" + os.path.join(KAFKA, "log4j2.properties"),
@@ -160,6 +160,5 @@ class Cluster:
                               stdin=subprocess.DEVNULL)
         rows = [line.split() for line in done.stdout.splitlines()]
         found = {int(row[2]): int(row[3]) for row in rows if len(row) >= 4 and row[0] == self.group and row[1] == self.topics["jobs"]}
-        if not found and "inactive" not in done.stdout + done.stderr:
-            raise Missing(f"kafka-consumer-groups: {(done.stdout + done.stderr)[-1000:]}")
-        return found or None
+        said = " ".join(line for line in (done.stdout + done.stderr).splitlines() if " INFO " not in line)
+        return found or said.strip()[-500:]

@@ -1,0 +1,190 @@
+"""The workers: started, killed, stopped, joined by others, and started again whenever they end."""
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+
+# Short, so that what Kafka notices after a timeout is noticed many times in a storm.
+PROPERTIES = {
+    "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 12000,
+    "transaction.timeout.ms": 8000, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 2000,
+}
+POINTS = ("claimed", "begun", "produced", "offsets", "committed", "published")
+STOP_S_MAX = 14  # beyond the session and the transaction
+QUOTA_BYTES = 1 << 20  # of a file that grows on a "full" disk
+TOLD_KEPT = 20
+
+
+class Worker:
+    """A place for one process at a time. Workers of one machine share a folder, and so the store and its slots."""
+
+    def __init__(self, number, machine, command, is_dynamic):
+        self.number, self.machine, self.command, self.is_dynamic = number, machine, command, is_dynamic
+        self.process, self.started_at, self.continue_at = None, 0, None
+        self.leaves_until = 0  # not to be started before
+        self.killed = self.asked_to_go = False
+        self.log_path = os.path.join(os.path.dirname(machine.folder), f"worker-{number}.log")
+
+    def start(self, faults):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+        if faults:
+            environment["SHEAF_FAULT"] = faults
+        with open(self.log_path, "ab") as log:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            log.write(f"==== {stamp} started, faults {faults or 'none'}\n".encode())
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=environment, cwd=self.machine.folder, preexec_fn=self.machine.limits())
+        self.started_at, self.continue_at = time.monotonic(), None
+        self.killed = self.asked_to_go = False
+
+    def is_alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def is_stopped(self):
+        """By a signal: its own, at a fault point, or ours."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
+
+    def last_words(self):
+        with open(self.log_path, "rb") as file:
+            lines = file.read()[-4000:].decode(errors="replace").splitlines()
+        line = next((line for line in reversed(lines) if line and not line.startswith("====")), "{}")
+        try:
+            return json.loads(line).get("message", "")
+        except ValueError:
+            return line
+
+
+class Machine:
+    """A folder with one store. When `has_quota`, files can't grow: what a full disk is without a file system of our own."""
+
+    def __init__(self, folder):
+        self.folder, self.store = folder, os.path.join(folder, "store.db")
+        self.has_quota = False
+
+    def limits(self):
+        return quota if self.has_quota else None
+
+
+def quota():
+    """Writing beyond it fails with EFBIG instead of ending the process."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (QUOTA_BYTES, resource.RLIM_INFINITY))
+
+
+class Fleet:
+    def __init__(self, workers, seed, fault_share, counts):
+        self.workers, self.fault_share, self.counts = workers, fault_share, counts
+        self.rng = random.Random(seed)
+        self.is_up = True  # dead workers are started again
+        self.has_faults = True
+        self.told = {}  # last words of those that ended by themselves: how often
+
+    # ---- what happens to workers ----
+
+    def order_of_faults(self):
+        """For the next process: most have one or two fault points to pass, the others none."""
+        orders = []
+        if self.has_faults and self.rng.random() < self.fault_share:
+            for _ in range(self.rng.choice((1, 1, 2))):
+                action = self.rng.choice(("kill", "kill", "kill", "stop", f"wait={self.rng.randrange(20, 9000)}"))
+                orders.append(f"{self.rng.choice(POINTS)}:{self.rng.randrange(1, 9)}:{action}")
+        if self.has_faults and self.rng.random() < 0.3:
+            orders.append(f"poll:{self.rng.randrange(20, 400)}:again")
+            self.counts["workers told to fetch again"] += 1
+        return ",".join(orders)
+
+    def supervise(self):
+        """To be called often: starts what ended, continues what was stopped for long enough."""
+        now = time.monotonic()
+        for worker in self.workers:
+            if worker.is_alive():
+                self.look_at(worker, now)
+                continue
+            if worker.process is not None:
+                self.take_note(worker)
+                worker.process = None
+            if self.is_up and now >= worker.leaves_until:
+                worker.start(self.order_of_faults())
+                self.counts["workers started"] += 1
+
+    def look_at(self, worker, now):
+        if worker.continue_at is None and worker.is_stopped():
+            self.counts["workers stopped at a fault point"] += 1
+            worker.continue_at = now + self.rng.uniform(0.05, STOP_S_MAX)
+        if worker.continue_at is not None and now >= worker.continue_at:
+            worker.continue_at = None
+            worker.process.send_signal(signal.SIGCONT)
+
+    def take_note(self, worker):
+        status = worker.process.returncode
+        if worker.killed:
+            return
+        if status == -signal.SIGKILL:
+            self.counts["workers killed at a fault point"] += 1
+        elif status == 0 and worker.asked_to_go:
+            pass
+        else:
+            self.counts[f"workers ended by themselves with status {status}"] += 1
+            words = "".join("N" if letter.isdigit() else letter for letter in worker.last_words())[:200]
+            if len(self.told) < TOLD_KEPT or words in self.told:
+                self.told[words] = self.told.get(words, 0) + 1
+            worker.leaves_until = time.monotonic() + 0.5  # as a supervisor would wait
+
+    def living(self):
+        return [worker for worker in self.workers if worker.is_alive() and not worker.killed]
+
+    def kill(self, worker):
+        worker.process.kill()
+        worker.killed = True
+        self.counts["workers killed at random"] += 1
+
+    def stop(self, worker, seconds):
+        worker.process.send_signal(signal.SIGSTOP)
+        worker.continue_at = time.monotonic() + seconds
+        self.counts["workers stopped at random"] += 1
+
+    def leave(self, worker, seconds):
+        worker.asked_to_go = True
+        worker.process.send_signal(signal.SIGTERM)
+        worker.leaves_until = time.monotonic() + seconds
+        self.counts["workers that left and joined"] += 1
+
+    # ---- all of them ----
+
+    def calm(self):
+        """No faults from now on; who has some to pass yet is started anew."""
+        self.has_faults = False
+        for worker in self.living():
+            worker.killed = True
+            worker.process.kill()
+            worker.process.wait()
+
+    def end(self, number, deadline_s=60):
+        """Ends all of them and returns the statuses of those that lived."""
+        self.is_up = False
+        lived = self.living()
+        for worker in lived:
+            worker.asked_to_go, worker.killed = True, number == signal.SIGKILL
+            worker.process.send_signal(signal.SIGCONT)
+            worker.process.send_signal(number)
+        statuses = []
+        for worker in self.workers:
+            if worker.process is None:
+                continue
+            try:
+                status = worker.process.wait(deadline_s)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                status = worker.process.wait()
+                self.counts["workers that did not leave in time"] += 1
+            if worker in lived:
+                statuses.append(status)
+            worker.process = None
+        return statuses

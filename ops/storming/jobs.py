@@ -1,0 +1,94 @@
+"""Datasets of jobs from a seed, submitted while the storm blows, and what an undisturbed run answers to them."""
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import threading
+
+WORDS = ("the", "river", "of", "seven", "winters", "carries", "old", "stones", "and", "a", "song", "towards", "the", "sea")
+RUBBISH = "no job, but record {} of dataset {}"
+SUBMIT_TRIES = 100
+
+
+def dataset_name(number):
+    return f"storm-{number:03d}"
+
+
+def make_jobs(number, n_jobs, seed):
+    """Short prompts, answers of 1 to 24 tokens in one or two choices: they end in another order than they began."""
+    rng = random.Random(f"{seed}-{number}")
+    jobs = []
+    for i in range(n_jobs):
+        job = {"custom_id": f"{dataset_name(number)}/{i}", "prompt": " ".join(rng.choices(WORDS, k=rng.randrange(1, 9))),
+               "max_tokens": rng.choice((1, 2, 4, 8, 24)), "seed": rng.randrange(1 << 31), "temperature": 1.0}
+        if rng.random() < 0.1:
+            job["n"] = 2
+        if rng.random() < 0.02:
+            job["max_tokens"] = -1  # decodes, and is refused: an error result
+        jobs.append(job)
+    return jobs
+
+
+class Submission(threading.Thread):
+    """Submits the datasets one after the other with `sheaf submit`, some twice, and rubbish between them with kcat."""
+
+    def __init__(self, sheaf, cluster, folder, n_datasets, n_jobs, seconds, seed, counts):
+        super().__init__(daemon=True)
+        self.sheaf, self.cluster, self.folder, self.counts = sheaf, cluster, folder, counts
+        self.n_datasets, self.n_jobs, self.pause_s, self.seed = n_datasets, n_jobs, seconds / n_datasets, seed
+        self.rng = random.Random(f"{seed}-submission")
+        self.ending = threading.Event()
+        self.n_submitted, self.fault = 0, None
+        for number in range(n_datasets):
+            with open(self.path(number), "w") as file:
+                file.writelines(json.dumps(job) + "\n" for job in make_jobs(number, n_jobs, seed))
+
+    def path(self, number):
+        return os.path.join(self.folder, dataset_name(number) + ".jsonl")
+
+    def run(self):
+        try:
+            for number in range(self.n_datasets):
+                self.submit(number)
+                if self.rng.random() < 0.15:
+                    self.submit(number)  # somebody is not sure that it worked
+                    self.counts["datasets submitted twice"] += 1
+                self.rubbish(number)
+                self.ending.wait(self.pause_s)
+        except Exception as fault:  # told by the storm's own thread
+            self.fault = fault
+
+    def submit(self, number):
+        command = [self.sheaf, "submit", self.path(number), "--dataset", dataset_name(number), "--brokers",
+                   self.cluster.address, "--jobs", self.cluster.topics["jobs"]]
+        for _ in range(SUBMIT_TRIES):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode == 0:
+                self.n_submitted += self.n_jobs
+                return
+            self.counts["submissions repeated"] += 1
+            self.ending.wait(0.5)
+        raise RuntimeError(f"sheaf submit: {done.stderr[-500:]}")
+
+    def rubbish(self, number):
+        for _ in range(SUBMIT_TRIES):
+            try:
+                self.cluster.produce("jobs", [RUBBISH.format(i, number) for i in range(self.rng.randrange(3))] or [])
+                return
+            except subprocess.SubprocessError:
+                self.ending.wait(0.5)
+        raise RuntimeError("kcat could not produce")
+
+
+def undisturbed(sheaf, model, engine, submission, folder):
+    """{(dataset, job_id): the result's bytes}, from one worker on the embedded queue that nothing happens to."""
+    store = os.path.join(folder, "undisturbed.db")
+    for number in range(submission.n_datasets):
+        subprocess.run([sheaf, "submit", submission.path(number), "--dataset", dataset_name(number), "--store", store],
+                       check=True, capture_output=True, timeout=300)
+    subprocess.run([sheaf, "work", "--model", model, *engine, "--threads", "1", "--store", store, "--exit-when-idle", "0"],
+                   check=True, capture_output=True, timeout=1800)
+    with sqlite3.connect(store) as connection:
+        return {(dataset, job_id): bytes(record).decode() for dataset, job_id, record in connection.execute(
+            "SELECT dataset, job_id, record FROM jobs JOIN results ON results.job = jobs.id")}
