@@ -67,6 +67,10 @@ static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault
                                                                       : OUTCOME_ABORT;
     error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
               rd_kafka_error_string(fault));
+    if (kafka_is_denial(rd_kafka_error_code(fault))) { // again would be no better
+        error->status = STATUS_REFUSE;
+        kafka_stop(kafka, error);
+    }
     if (is_namesake(kafka, fault)) {
         error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker goes by our name, %s",
                   kafka->config->brokers, what, kafka->id);

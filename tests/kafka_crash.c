@@ -57,23 +57,6 @@ static uint32_t random_next(uint32_t *seed)
     return *seed;
 }
 
-// Keys "PREFIX0".."PREFIXn-1", one record each.
-static void assert_one_record_each(const char *topic, const char *prefix, int n)
-{
-    size_t n_records;
-    struct probe_record *records = probe_read(brokers, topic, &n_records);
-    unsigned char *seen = calloc((size_t)n, 1);
-    for (struct probe_record *record = records; record; record = record->next) {
-        assert_memory_equal(record->key, prefix, strlen(prefix));
-        int number = atoi(record->key + strlen(prefix));
-        assert_in_range(number, 0, n - 1);
-        assert_int_equal(seen[number]++, 0);
-    }
-    assert_int_equal(n_records, n);
-    free(seen);
-    probe_free(records);
-}
-
 static void make_topics(struct member *member, int n_partitions)
 {
     struct error error;
@@ -182,8 +165,8 @@ static void a_worker_killed_at_any_instant_of_a_commit_publishes_once(void **sta
     }
     fault_countdown = 0;
     assert_true(wait_for_worker(start_worker(&member, 7, 2)));
-    assert_one_record_each(member.config.results, "job-", n_jobs);
-    assert_one_record_each(member.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, member.config.results, "job-", n_jobs);
+    probe_assert_one_each(brokers, member.config.dead, "rubbish-", N_RUBBISH);
     member_finish(&member);
 }
 
@@ -221,8 +204,8 @@ static void storm(const char *name, bool dynamic, uint32_t seed)
         assert_true(wait_for_worker(pids[i]));
     // What a dead member still held when the last living one was done.
     assert_true(wait_for_worker(start_worker(&members[0], random_next(&seed), 4)));
-    assert_one_record_each(members[0].config.results, "job-", n_jobs);
-    assert_one_record_each(members[0].config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, members[0].config.results, "job-", n_jobs);
+    probe_assert_one_each(brokers, members[0].config.dead, "rubbish-", N_RUBBISH);
     member_finish(&members[0]);
 }
 
@@ -330,8 +313,8 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     member_commit(&first, NULL);
     assert_true(first.n_dropped > 0 && first.n_dropped < n_moved); // those the second one had finished
     assert_int_equal(first.n_published - n_before, n_running - first.n_dropped);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
-    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
     member_finish(&first);
 }
 
@@ -355,7 +338,7 @@ static void what_is_finished_is_committed_before_partitions_go(void **state)
     assert_int_equal(first.n_revokes, 1);
     assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
     assert_int_equal(second.n_jobs, 0);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
     member_close(&second);
     member_finish(&first);
 }
@@ -389,7 +372,7 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
     member_commit(&first, NULL);
     member_drain(&second);
     member_commit(&second, NULL);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
     member_close(&second);
     member_finish(&first);
 }
@@ -423,8 +406,8 @@ static void a_member_that_stood_still_publishes_nothing_that_others_did(void **s
     assert_int_equal(first.n_published, 0);
     finish_together(2);
     assert_true(first.n_dropped > 0);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
-    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
     member_close(&second);
     member_finish(&first);
 }
@@ -452,7 +435,7 @@ static void close_namesakes(void)
 {
     member_receive(&second, 10 + N_RUBBISH);
     member_commit(&second, NULL);
-    assert_one_record_each(first.config.results, "job-", 10);
+    probe_assert_one_each(brokers, first.config.results, "job-", 10);
     member_finish(&second);
     member_finish(&first);
 }
@@ -510,7 +493,7 @@ static void outage(const char *name, const struct kafka_property *properties, si
     broker_restart();
     member_receive(&first, N_JOBS + N_RUBBISH - first.n_published);
     member_commit(&first, NULL);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
     if (member_poll(&first, 10, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     member_finish(&first);
@@ -554,12 +537,12 @@ static void interrupt_commit(const char *name, const struct kafka_property *prop
     member_commit(&first, NULL); // polls between its tries
     assert_int_equal(first.n_published, N_JOBS + N_RUBBISH);
     assert_int_equal(first.n_dropped, 0);
-    assert_one_record_each(first.config.results, "job-", N_JOBS);
-    assert_one_record_each(first.config.dead, "rubbish-", N_RUBBISH);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    probe_assert_one_each(brokers, first.config.dead, "rubbish-", N_RUBBISH);
     probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, 1);
     member_receive(&first, 1);
     member_commit(&first, NULL);
-    assert_one_record_each(first.config.results, "job-", N_JOBS + 1);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS + 1);
 }
 
 static void a_commit_in_doubt_is_cleared_up_and_told_of(void **state)

@@ -267,3 +267,62 @@ int64_t probe_committed(const char *brokers, const char *group, const char *topi
     rd_kafka_destroy(client);
     return offset < 0 ? -1 : offset;
 }
+
+void probe_assert_one_each(const char *brokers, const char *topic, const char *prefix, int n)
+{
+    size_t n_records;
+    struct probe_record *records = probe_read(brokers, topic, &n_records);
+    unsigned char *seen = calloc((size_t)n, 1);
+    for (struct probe_record *record = records; record; record = record->next) {
+        int number = atoi(record->key + strlen(prefix));
+        require(strncmp(record->key, prefix, strlen(prefix)) == 0 && number >= 0 && number < n, record->key,
+                "no record of this topic");
+        require(seen[number]++ == 0, record->key, "published twice");
+    }
+    for (int i = 0; i < n; i++)
+        require(seen[i] == 1, topic, "a record is missing");
+    free(seen);
+    probe_free(records);
+}
+
+// ---- who may do what ----
+
+static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *name, rd_kafka_AclOperation_t operation,
+                                      rd_kafka_AclPermissionType_t permission)
+{
+    static const rd_kafka_ResourceType_t types[] = {
+        [PROBE_TOPIC] = RD_KAFKA_RESOURCE_TOPIC,
+        [PROBE_GROUP] = RD_KAFKA_RESOURCE_GROUP,
+    };
+    rd_kafka_AclBinding_t *made =
+        rd_kafka_AclBinding_new(types[resource], name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:ANONYMOUS", "*",
+                                operation, permission, NULL, 0);
+    require(made, name, "no such rule");
+    return made;
+}
+
+void probe_deny(const char *brokers, enum probe_resource resource, const char *name, const char *operation)
+{
+    static const char *const settings[] = {NULL};
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    rd_kafka_AclBinding_t *bindings[] = {
+        binding(resource, name, RD_KAFKA_ACL_OPERATION_ALL, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW),
+        binding(resource, name,
+                strcmp(operation, "read") == 0 ? RD_KAFKA_ACL_OPERATION_READ : RD_KAFKA_ACL_OPERATION_WRITE,
+                RD_KAFKA_ACL_PERMISSION_TYPE_DENY)};
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_CreateAcls(client, bindings, 2, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "rules were not made");
+    size_t n_results;
+    const rd_kafka_acl_result_t **results =
+        rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n_results);
+    for (size_t i = 0; i < n_results; i++) {
+        const rd_kafka_error_t *fault = rd_kafka_acl_result_error(results[i]);
+        require(!fault, name, fault ? rd_kafka_error_string(fault) : "");
+    }
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_AclBinding_destroy_array(bindings, 2);
+    rd_kafka_destroy(client);
+}

@@ -31,6 +31,13 @@ struct probe_record {
 // All committed records of a topic, and how many.
 struct probe_record *probe_read(const char *brokers, const char *topic, size_t *n_records);
 void probe_free(struct probe_record *records);
+// The topic's committed records have the keys "PREFIX0".."PREFIXn-1", one each.
+void probe_assert_one_each(const char *brokers, const char *topic, const char *prefix, int n);
+
+enum probe_resource { PROBE_TOPIC, PROBE_GROUP };
+
+// From now on clients without a name may do all with what is called so but `operation`: "read" or "write".
+void probe_deny(const char *brokers, enum probe_resource resource, const char *name, const char *operation);
 
 void probe_commit(const char *brokers, const char *group, const char *topic, int partition, int64_t offset,
                   const char *metadata);

@@ -39,6 +39,10 @@ struct script {
     int largest_few;
     bool not_alone;               // an alone job had company
     int last_committed;
+    int n_failed_commits, n_polls;           // polls since the first of them
+    int n_polls_at_last_fault;
+    bool takes_back;                         // its partitions, once a commit failed
+    int n_commits_at_revoke;                 // during that
 };
 
 static enum status script_poll(struct transport *transport, int timeout_ms, int n_max,
@@ -49,6 +53,14 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
     if (script->held && script->n_next > script->signal_at) {
         fake_model_let_go(script->held);
         script->held = NULL;
+    }
+    script->n_polls += script->n_failed_commits > 0;
+    if (script->takes_back && script->n_failed_commits > 0) {
+        script->takes_back = false;
+        int n_before = script->n_commits;
+        script->fail_commits = 0;
+        events->revoke(events->context);
+        script->n_commits_at_revoke = script->n_commits - n_before;
     }
     if (script->paused)
         assert_int_equal(n_max, 0);
@@ -96,6 +108,8 @@ static enum status script_commit(struct transport *transport, struct job *const 
         return error_set(error, STATUS_RESTART, ERROR_BROKER, "fenced");
     if (script->fail_commits > 0) {
         script->fail_commits--;
+        script->n_failed_commits++;
+        script->n_polls_at_last_fault = script->n_polls;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
     }
     script->n_commits++;
@@ -278,6 +292,32 @@ static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void 
     stage_close(&stage);
 }
 
+// The group is served by polling: it must not wait until a commit's next try.
+static void polling_goes_on_while_commits_fail(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->fail_commits = 5; // waits of 50, 100, 200, 400 ms between them
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_failed_commits, 5);
+    assert_true(stage.script->n_polls_at_last_fault >= 8);
+    stage_close(&stage);
+}
+
+static void what_is_finished_is_committed_when_partitions_are_taken_back(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->fail_commits = 1;
+    stage.script->takes_back = true;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_commits_at_revoke, 1);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
 static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(void **state)
 {
     (void)state;
@@ -413,6 +453,8 @@ int main(void)
         cmocka_unit_test(every_job_is_committed_once_in_groups_and_out_of_order),
         cmocka_unit_test(a_full_window_pauses_the_source_and_room_resumes_it),
         cmocka_unit_test(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
+        cmocka_unit_test(polling_goes_on_while_commits_fail),
+        cmocka_unit_test(what_is_finished_is_committed_when_partitions_are_taken_back),
         cmocka_unit_test(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
         cmocka_unit_test(a_lost_device_gives_every_job_back_and_ends_the_worker),
         cmocka_unit_test(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
