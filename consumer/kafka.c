@@ -19,7 +19,6 @@ enum {
     PROBE_INTERVAL_MS = 1000, // while no broker is up
     PROBE_TIMEOUT_MS = 200,
     IDLE_COMMIT_INTERVAL_MS = 1000,
-    WATCH_INTERVAL_MS = 5000,
     WATCH_QUIET_MS = 30000, // a partition is looked at after so long without a record
     WATCH_TIMEOUT_MS = 1000,
     TOPIC_BYTES_MIN = 16384, // what an error result or a dead letter without its value can need
@@ -91,7 +90,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     if (!partition || !partition->owned)
         return 0;
     partition->moved_ms = kafka_now_ms();
-    partition->at_end = false;
+    partition->at_end = partition->was_rewound = false;
     if (partition->paused || partition->rewind) {
         partition->rewind = true; // it slipped through: it will be fetched again
         return 0;
@@ -120,6 +119,7 @@ static void reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *m
     offset_map_reach(&partition->map, message->offset);
     partition->at_end = true;
     partition->end = message->offset;
+    partition->was_rewound = false;
     partition->moved_ms = kafka_now_ms();
 }
 
@@ -185,10 +185,10 @@ static void commit_idle_positions(struct kafka_transport *kafka)
     }
 }
 
-static bool is_quiet(const struct partition *partition, int64_t now_ms)
+static bool is_quiet(const struct partition *partition, int64_t now_ms, int quiet_ms)
 {
     return partition && partition->owned && !partition->paused && partition->map.position != OFFSET_UNKNOWN &&
-           now_ms - partition->moved_ms >= WATCH_QUIET_MS;
+           now_ms - partition->moved_ms >= quiet_ms;
 }
 
 static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
@@ -198,22 +198,24 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
     for (int i = 0; i < list->cnt; i++) {
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
         partition->moved_ms = kafka_now_ms();
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR && list->elems[i].offset > partition->map.position)
-            partition->rewind = true;
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
+            continue;
+        kafka->is_stuck = kafka->is_stuck || partition->was_rewound;
+        partition->rewind = partition->was_rewound = true;
     }
 }
 
 // librdkafka has stopped fetching a partition before (its issue 5591, open). Those that are quiet for long
-// are compared with the log itself.
+// are compared with the log itself, fetched again and, if that does not help, fetched by a new consumer.
 static void watch(struct kafka_transport *kafka)
 {
     int64_t now = kafka_now_ms();
-    if (now - kafka->watched_ms < WATCH_INTERVAL_MS || kafka_is_down(kafka))
+    if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
         return;
     kafka->watched_ms = now;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (is_quiet(kafka->partitions.items[i], now))
+        if (is_quiet(kafka->partitions.items[i], now, kafka->watch_quiet_ms))
             rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
     }
     if (list->cnt > 0)
@@ -282,6 +284,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
             status = fault.status;
         commit_idle_positions(kafka);
         watch(kafka);
+        if (kafka->is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
+            status = fault.status;
     }
     kafka->events = NULL;
     if (kafka->stopped.status != STATUS_OK) {
@@ -520,6 +524,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->base.impl = &kafka_impl;
     kafka->config = config;
     kafka->slot.file = kafka->wake_file = -1;
+    kafka->watch_quiet_ms = WATCH_QUIET_MS;
     enum status status = start(kafka, error);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);

@@ -186,7 +186,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
-    partition->at_end = partition->paused = partition->rewind = partition->unsaved = partition->leaving = false;
+    partition->at_end = partition->paused = partition->rewind = partition->was_rewound = partition->unsaved = partition->leaving = false;
     if (!is_committed)
         partition->suspects = (struct suspects){0};
     partition->moved_ms = kafka_now_ms();
@@ -365,6 +365,17 @@ static void forget_group(struct kafka_transport *kafka)
     }
 }
 
+enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error)
+{
+    kafka->is_stuck = false;
+    forget_group(kafka);
+    kafka_handle_close(&kafka->consumer, kafka_now_ms() + LOCAL_TIMEOUT_MS);
+    kafka->subscribed = false;
+    kafka->figures.n_rejoins++;
+    enum status status = kafka_group_open(kafka, error);
+    return status == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+}
+
 // A static member whose session ran out while the broker was away can come back and find its name taken by
 // its own earlier attempt (librdkafka 2.0.2). A new consumer takes the name for good, unless a namesake
 // lives: it would be expelled again soon.
@@ -377,10 +388,5 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
         return kafka_stop(kafka, error);
     }
     kafka->rejoined_ms = now;
-    forget_group(kafka);
-    kafka_handle_close(&kafka->consumer, now + LOCAL_TIMEOUT_MS);
-    kafka->subscribed = false;
-    kafka->figures.n_rejoins++;
-    enum status status = kafka_group_open(kafka, error);
-    return status == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+    return kafka_group_renew(kafka, error);
 }

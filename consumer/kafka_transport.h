@@ -69,6 +69,8 @@ struct kafka_transport {
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: we own nothing
     bool subscribed, paused;
     bool is_expelled;                      // the consumer had a fatal error
+    bool is_stuck;                         // it does not fetch what is there
+    int watch_quiet_ms;                    // without a record a partition is compared with the log
     int64_t rejoined_ms;                   // 0: never
     const struct transport_events *events; // during poll
 
@@ -95,6 +97,8 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 // With a new consumer, after a fatal error of the old one, which `error` tells. STATUS_RESTART: for the
 // second time within a minute.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// The same for one that does not fetch any more.
+enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Begins with the assigned partitions: reads what the group committed of them. STATUS_RETRY: not now, call

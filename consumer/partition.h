@@ -14,6 +14,7 @@ struct partition {
     int64_t end;       // of the log as last seen; -1: not seen
     int64_t committed; // watermark as the group has it; -1: none
     int64_t moved_ms;  // when a record or the end was last seen
+    bool was_rewound; // because it was quiet, and nothing came since
     struct offset_map map;
     struct suspects suspects;
     bool unsaved;      // what is known of suspects is to be committed, whatever else is

@@ -216,6 +216,31 @@ static void a_pause_outlives_a_rebalance(void **state)
     member_finish(&first);
 }
 
+// ---- a partition that is not fetched ----
+
+// As librdkafka's issue 5591: it was paused behind our back, so a new fetch position does not help.
+static void a_partition_that_is_not_fetched_any_more_gets_a_new_consumer(void **state)
+{
+    begin("stuck", 1, N_JOBS);
+    member_open(&first);
+    member_receive(&first, 10);
+    struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, first.config.jobs, 0);
+    assert_int_equal(rd_kafka_pause_partitions(kafka->consumer.rk, list), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_destroy(list);
+    kafka->watch_quiet_ms = 600;
+    while (kafka->figures.n_rejoins == 0)
+        poll_well(&first, 1);
+    assert_true(kafka->figures.n_rewinds > 0); // the first thing that was tried
+    kafka->watch_quiet_ms = 30000;
+    member_receive(&first, N_JOBS);
+    member_commit(&first, NULL);
+    assert_int_equal(first.n_dropped, 0);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    member_finish(&first);
+}
+
 // ---- closing ----
 
 static void closing_keeps_to_its_time_without_a_broker(void **state)
@@ -322,6 +347,7 @@ int main(void)
         BROKER_TEST(a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt),
         BROKER_TEST(what_is_delivered_again_is_dropped),
         BROKER_TEST(a_pause_outlives_a_rebalance),
+        BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
         BROKER_TEST(closing_keeps_to_its_time_without_a_broker),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),

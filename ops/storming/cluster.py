@@ -12,7 +12,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KAFKA = os.path.join(ROOT, "ops", "kafka")
-LIST_OFFSETS, CREATE_PARTITIONS = 2, 37
+LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, CREATE_PARTITIONS = 2, 9, 10, 15, 37
 LATEST, READ_UNCOMMITTED, READ_COMMITTED = -1, 0, 1
 DEADLINE_S = 120
 
@@ -147,18 +147,54 @@ class Cluster:
                 raise TimeoutError(f"{what}: not within {deadline_s} s")
             time.sleep(0.1)
 
+    def coordinator(self):
+        """A group's requests go to its coordinator, which is found by asking for it; there is one broker."""
+        connection = protocol.Connection(self.address)
+        connection.request(FIND_COORDINATOR, 0, protocol.string(self.group))
+        return connection
+
+    def group_state(self):
+        reader = self.coordinator().request(DESCRIBE_GROUPS, 0, protocol.array([protocol.string(self.group)]))
+        reader.take("i")  # one group
+        code, _, state = reader.take("h"), reader.string(), reader.string()
+        if code:
+            raise protocol.BrokerError(f"group: error {code}")
+        return state
+
+    def committed(self):
+        """{partition: offset} of the jobs topic, as far as the group has committed any."""
+        partitions = protocol.array([struct.pack(">i", i) for i in range(self.n_partitions["jobs"])])
+        body = protocol.string(self.group) + protocol.array([protocol.string(self.topics["jobs"]) + partitions])
+        reader = self.coordinator().request(OFFSET_FETCH, 2, body)
+
+        def partition():
+            number, offset, _, code = reader.take("i"), reader.take("q"), reader.string(), reader.take("h")
+            if code:
+                raise protocol.BrokerError(f"partition {number}: error {code}")
+            return number, offset
+
+        ((_, found),) = reader.array(lambda: (reader.string(), reader.array(partition)))
+        return {number: offset for number, offset in found if offset >= 0}
+
     # ---- Kafka's own tools ----
 
-    def reset_offsets(self, *how):
-        """kafka-consumer-groups --reset-offsets. Returns {partition: new offset}, or what it says against it."""
+    def reset_offsets(self, n_back):
+        """kafka-consumer-groups --reset-offsets, n_back records back in each partition that has an offset. The group must
+        be empty. Returns {partition: new offset}."""
+        wanted = {number: max(0, offset - n_back) for number, offset in self.committed().items()}
+        if not wanted:
+            return {}
         jars = os.path.join(self.run_ops("install"), "jars", "*")
-        done = subprocess.run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars,
-                               "-Dlog4j2.configurationFile=" + os.path.join(KAFKA, "log4j2.properties"),
-                               "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
-                               self.address, "--group", self.group, "--topic", self.topics["jobs"], "--reset-offsets", *how,
-                               "--execute"], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-                              stdin=subprocess.DEVNULL)
-        rows = [line.split() for line in done.stdout.splitlines()]
-        found = {int(row[2]): int(row[3]) for row in rows if len(row) >= 4 and row[0] == self.group and row[1] == self.topics["jobs"]}
-        said = " ".join(line for line in (done.stdout + done.stderr).splitlines() if " INFO " not in line)
-        return found or said.strip()[-500:]
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.writelines(f"{self.topics['jobs']},{number},{offset}\n" for number, offset in wanted.items())
+            file.flush()
+            done = subprocess.run(["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars,
+                                   "-Dlog4j2.configurationFile=" + os.path.join(KAFKA, "log4j2.properties"),
+                                   "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
+                                   self.address, "--group", self.group, "--reset-offsets", "--from-file", file.name,
+                                   "--execute"], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+                                  stdin=subprocess.DEVNULL)
+        if self.committed() != wanted:
+            said = " ".join(line for line in (done.stdout + done.stderr).splitlines() if " INFO " not in line)
+            raise Missing(f"kafka-consumer-groups: {said[:300]}")
+        return wanted
