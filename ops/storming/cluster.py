@@ -49,6 +49,10 @@ class Cluster:
         self.group = "storm-group"
         self.address = self.start()
         self.run_ops("topics", "--brokers", self.address, "--prefix", "storm-", "--partitions", str(n_partitions))
+        # Where an undisturbed group answers the same jobs.
+        self.run_ops("topics", "--brokers", self.address, "--prefix", "calm-", "--partitions", "1")
+        self.calm_topics = dict(self.topics, results="calm-results", dead="calm-dead", control="calm-control")
+        self.calm_group = "calm-group"
         self.n_partitions = {"jobs": n_partitions, "results": n_partitions, "dead": 1, "control": 1}
 
     # ---- the broker ----
@@ -84,10 +88,10 @@ class Cluster:
 
     # ---- what an independent client reads ----
 
-    def read(self, name):
+    def read(self, topic):
         """All committed records of a topic: dictionaries with partition, offset, key, payload and headers."""
         with tempfile.TemporaryFile() as out:
-            subprocess.run(["kcat", "-b", self.address, "-C", "-t", self.topics[name], "-o", "beginning", "-e", "-q", "-J",
+            subprocess.run(["kcat", "-b", self.address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-J",
                             "-X", "isolation.level=read_committed"], stdout=out, stderr=subprocess.DEVNULL, check=True,
                            timeout=DEADLINE_S)
             out.seek(0)

@@ -9,8 +9,8 @@ import time
 
 # Short, so that what Kafka notices after a timeout is noticed many times in a storm.
 PROPERTIES = {
-    "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 12000,
-    "transaction.timeout.ms": 8000, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 2000,
+    "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 15000,
+    "transaction.timeout.ms": 9000, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000,
 }
 POINTS = ("claimed", "begun", "produced", "offsets", "committed", "published")
 STOP_S_MAX = 14  # beyond the session and the transaction

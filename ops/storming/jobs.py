@@ -1,8 +1,7 @@
-"""Datasets of jobs from a seed, submitted while the storm blows, and what an undisturbed run answers to them."""
+"""Datasets of jobs from a seed, submitted while the storm blows."""
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import threading
 
@@ -44,6 +43,11 @@ class Submission(threading.Thread):
             with open(self.path(number), "w") as file:
                 file.writelines(json.dumps(job) + "\n" for job in make_jobs(number, n_jobs, seed))
 
+    def names(self):
+        """The (dataset, job_id) that must be on the topic at the end."""
+        return [(dataset_name(number), f"{dataset_name(number)}-{i}") for number in range(self.n_datasets)
+                for i in range(self.n_jobs)]
+
     def path(self, number):
         return os.path.join(self.folder, dataset_name(number) + ".jsonl")
 
@@ -79,16 +83,3 @@ class Submission(threading.Thread):
             except subprocess.SubprocessError:
                 self.ending.wait(0.5)
         raise RuntimeError("kcat could not produce")
-
-
-def undisturbed(sheaf, model, engine, submission, folder):
-    """{(dataset, job_id): the result's bytes}, from one worker on the embedded queue that nothing happens to."""
-    store = os.path.join(folder, "undisturbed.db")
-    for number in range(submission.n_datasets):
-        subprocess.run([sheaf, "submit", submission.path(number), "--dataset", dataset_name(number), "--store", store],
-                       check=True, capture_output=True, timeout=300)
-    subprocess.run([sheaf, "work", "--model", model, *engine, "--threads", "1", "--store", store, "--exit-when-idle", "0"],
-                   check=True, capture_output=True, timeout=1800)
-    with sqlite3.connect(store) as connection:
-        return {(dataset, job_id): bytes(record).decode() for dataset, job_id, record in connection.execute(
-            "SELECT dataset, job_id, record FROM jobs JOIN results ON results.job = jobs.id")}
