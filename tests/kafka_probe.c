@@ -210,7 +210,10 @@ struct probe_record *probe_read(const char *brokers, const char *topic, size_t *
         rd_kafka_message_t *message = rd_kafka_consumer_poll(client, TIMEOUT_MS);
         require(message, topic, "no record and no end");
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            n_left--;
+            // Beyond it may lie a transaction whose end the broker is still writing: there will be another end.
+            int64_t low, high = 0;
+            rd_kafka_get_watermark_offsets(client, topic, message->partition, &low, &high);
+            n_left -= message->offset >= high;
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             *last = keep(message);
             last = &(*last)->next;
