@@ -72,8 +72,8 @@ class Proxy:
             finally:
                 self.connections.discard(back)
                 reset(back)
-        except OSError:
-            pass  # the broker is away
+        except (OSError, ValueError):
+            pass  # the broker is away, its port not written yet
         finally:
             self.connections.discard(writer)
             reset(writer)
