@@ -186,7 +186,8 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
-    partition->at_end = partition->paused = partition->rewind = partition->was_rewound = partition->unsaved = partition->leaving = false;
+    partition->at_end = partition->paused = partition->rewind = partition->was_rewound = false;
+    partition->unsaved = partition->leaving = false;
     if (!is_committed)
         partition->suspects = (struct suspects){0};
     partition->moved_ms = kafka_now_ms();
