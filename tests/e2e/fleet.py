@@ -76,6 +76,7 @@ def a_live_mirror_killed_at_random_counts_nothing_twice(test):
         running.send_signal(signal.SIGKILL)
         test.wait(running)
     running = mirror(test, topics)
+    test.wait_until("it hears signals", lambda: "mirroring" in test.told_by(running))
     test.wait_until("all is mirrored", lambda: test.query("SELECT total(n_done) FROM datasets", "fleet.db") == [(560.0,)])
     test.wait_until("the lag is told", lambda: test.query("SELECT total(jobs_behind) FROM lag", "fleet.db") == [(0.0,)])
     running.send_signal(signal.SIGTERM)
