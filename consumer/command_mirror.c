@@ -41,6 +41,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
                                        .kafka = &kafka.config,
                                        .until_end = settings->until_end,
                                        .stop_fd = stop_fd,
+                                       .retain_s = settings->retain,
                                        .progress = show,
                                        .progress_context = &line};
         status = mirror_run(&config, error);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     GROUP_RECORDS_MAX = 2000, // of one transaction
@@ -18,6 +19,7 @@ enum {
     CHUNK_RECORDS = 50,
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
+    FOLD_INTERVAL_MS = 60000,
 };
 
 enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
@@ -34,7 +36,7 @@ struct mirror {
     size_t n_jobs, n_results;
     struct kafka_standing *standings;
     size_t n_standings, standings_capacity;
-    int64_t looked_ms, n_jobs_stored, n_results_stored;
+    int64_t looked_ms, fold_at_ms, n_jobs_stored, n_results_stored;
 };
 
 // ---- records ----
@@ -223,6 +225,19 @@ static enum status store_group(struct mirror *mirror, struct error *error)
     return status;
 }
 
+// Old rows become sums, a bounded number a turn; what can't be folded now is folded later.
+static void fold(struct mirror *mirror)
+{
+    if (mirror->config->retain_s == 0 || clock_now_ms() < mirror->fold_at_ms)
+        return;
+    bool more = false;
+    struct error error;
+    int64_t before_us = ((int64_t)time(NULL) - mirror->config->retain_s) * 1000000;
+    if (store_fold(mirror->config->store, before_us, &more, &error) != STATUS_OK)
+        log_write(LOG_WARNING, "%s; old rows stay for now", error.text);
+    mirror->fold_at_ms = clock_now_ms() + (more ? 0 : FOLD_INTERVAL_MS);
+}
+
 // ---- the loop ----
 
 static int64_t start_at(void *context, const char *topic, int32_t partition)
@@ -258,6 +273,8 @@ static enum status turn(struct mirror *mirror, struct error *error)
         status = look_at_group(mirror, error);
     if (status == STATUS_OK)
         status = store_group(mirror, error);
+    if (status == STATUS_OK)
+        fold(mirror);
     if (status == STATUS_OK && mirror->config->progress)
         mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored, mirror->n_results_stored);
     return status;

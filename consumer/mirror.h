@@ -10,6 +10,7 @@ struct mirror_config {
     const struct kafka_config *kafka;
     bool until_end; // stop when both topics were read to their ends; else on `stop_fd`
     int stop_fd;    // readable: leave; -1: none
+    int64_t retain_s; // older rows of the store become sums; 0: never
     // After each transaction. NULL: nobody asks.
     void (*progress)(void *context, int64_t n_jobs, int64_t n_results);
     void *progress_context;

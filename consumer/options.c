@@ -108,7 +108,7 @@ static const struct option options[] = {
      "a job that was computed at so many crashes fails instead of running again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(dead_share), 1, 100, "PERCENT",
      "more dead letters than that among Kafka's records end the worker (50)"},
-    {"retain", 0, DURATION, WORK | RUN, AT(retain), 0, 0, "TIME",
+    {"retain", 0, DURATION, WORK | RUN | MIRROR, AT(retain), 0, 0, "TIME",
      "rows of the store older than this become sums, as 12h or 30d (30d; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 
 import tiny_model
-from session import case, text_of, varied_jobs
+from session import Skip, case, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -318,6 +318,20 @@ def a_reader_of_the_store_sees_whole_transactions_while_a_worker_writes(test):
     database.close()
     assert test.wait(worker).status == 0
     assert n_reads > 3
+
+
+@case
+def tokenize_gives_the_ids_of_published_vocabularies(test):
+    folder = os.path.join(os.environ.get("SHEAF_SHARED", os.path.join(os.path.dirname(ROOT), "shared")), "vocab")
+    if not os.path.exists(os.path.join(folder, "cases.json")):
+        raise Skip(f"there is no {folder}/cases.json")
+    with open(os.path.join(folder, "cases.json"), encoding="utf-8") as file:
+        cases = json.load(file)
+    texts = "".join(json.dumps({"text": text}) + "\n" for text in cases["texts"])
+    for expected, options in ((cases["ids"], []), (cases["ids_special"], ["--special"])):
+        for name, ids in expected.items():
+            out = test.run("tokenize", os.path.join(folder, f"{name}.gguf"), *options, stdin=texts).out
+            assert [json.loads(line) for line in out.splitlines()] == ids, (name, options)
 
 
 @case
