@@ -118,7 +118,9 @@ def only_small_gets_are_answered(test):
                 connection.sendall(hostile)
                 connection.shutdown(socket.SHUT_WR)
                 answer = connection.recv(100)
-            except ConnectionError:
+            except TimeoutError:
+                raise
+            except OSError:  # hung up on, before or after all was sent
                 answer = b""
             assert not answer.startswith(b"HTTP/1.1 200"), (hostile[:40], answer)
     # Many that say nothing take no place for ever, and the worker goes on.
