@@ -25,6 +25,7 @@ listener.name.mtls.ssl.client.auth=required
 listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.scram.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=false
 super.users=User:ANONYMOUS;User:CN=sheaf;User:sheaf
 """
 # Debian 12's librdkafka, as all before 2.6.1, sends a nonce that brokers from 4.0 on refuse (its issue 4895).
