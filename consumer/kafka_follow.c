@@ -19,7 +19,7 @@ enum {
 
 struct followed_partition {
     int64_t next; // to be delivered; OFFSET_UNKNOWN: from the first record on
-    bool at_end;
+    bool at_end;  // its end was reached once; more may have come
 };
 
 struct followed_topic {
@@ -198,10 +198,8 @@ static enum status hear(struct kafka_follow *follow, const rd_kafka_message_t *m
     };
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     enum status status = receive(context, &record, error);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         partition->next = message->offset + 1;
-        partition->at_end = false;
-    }
     return status;
 }
 

@@ -18,7 +18,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
 // STATUS_OK ends the call with it. STATUS_REFUSE: a broker denies us.
 enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max, kafka_receive *receive,
                               void *context, struct error *error) WARN_UNUSED;
-// Every partition was read to the end it had when that was reached.
+// Every partition was read to the end that it had at some time after the start.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
 // The offset after the last one that was delivered or skipped; OFFSET_UNKNOWN: nothing was.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);

@@ -399,15 +399,25 @@ static int device_missing(void)
     return 0;
 }
 
+// A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels' bounds, is the same
+// for all, and gpu_products and gpu_attention show it every shape.
+#ifdef __SANITIZE_ADDRESS__
+enum { STRIDE = 7 };
+#else
+enum { STRIDE = 1 };
+#endif
+
 int main(void)
 {
     if (device_missing())
         return 77;
-    enum { N = sizeof subjects / sizeof *subjects };
+    enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
     static struct CMUnitTest tests[N + 4];
-    for (int i = 0; i < N; i++)
-        tests[i] = (struct CMUnitTest){
-            subjects[i].name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL, &subjects[i]};
+    for (int i = 0; i < N; i++) {
+        struct subject *subject = &subjects[i * STRIDE];
+        tests[i] = (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL,
+                                       subject};
+    }
     tests[N] = (struct CMUnitTest){"graph, llama", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[0]};
     tests[N + 1] =
         (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[3]};

@@ -88,6 +88,18 @@ def a_live_mirror_killed_at_random_counts_nothing_twice(test):
 
 
 @case
+def a_mirror_until_the_end_ends_although_the_work_goes_on(test):
+    topics = Topics(test, 4)
+    submit(test, topics, "long", jobs_of(3000))
+    worker = topics.work("--store", "worker.db", "--engine-test", "fixed:20", "--max-batch", "2")
+    test.wait_until("some are answered", lambda: len(rows(test, "worker.db")) > 20)
+    mirror_to_the_end(test, topics)
+    (submitted, done), = test.query("SELECT n_submitted, n_done FROM datasets", "fleet.db")
+    assert submitted == 3000 and 20 < done < 3000, (submitted, done)
+    worker.kill()
+
+
+@case
 def a_store_that_was_lost_is_rebuilt_from_the_topics(test):
     topics = Topics(test, 2)
     submit(test, topics, "set", jobs_of(80) + ["{no json"])
