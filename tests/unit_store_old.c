@@ -80,7 +80,7 @@ static void assert_answer(struct store *store, const char *sql, const char *expe
 static void make_version_1(const char *more)
 {
     sqlite3 *sqlite = NULL;
-    struct buffer sql = golden_read("store_1.sql");
+    struct buffer sql = golden_read("../../schemas/store.sql");
     buffer_add_string(&sql, ";PRAGMA user_version = 1;");
     buffer_add_string(&sql, more);
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
