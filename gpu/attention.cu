@@ -52,6 +52,30 @@ template <int n_strips, int n_blocks, class F> static __device__ __forceinline__
                     function(strip, block, half, i, item_at(strip, block, half, i));
 }
 
+// Each warp turns scores into weights, a query at a time; rows without a query weigh nothing.
+template <int n_strips>
+static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call, const tile_place &place,
+                                                     int32_t segment, const tile_memory<n_strips> &memory)
+{
+    for (int32_t query = (int32_t)threadIdx.x / 32; query < n_strips * STRIP; query += TILE_WARPS) {
+        float *scores = memory.scores + query * SCORE_STRIDE;
+        if (query < place.n_queries) {
+            struct query_state state = memory.states[query];
+            merge_factors factors = weigh_query(call, place, query, segment, scores, state);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) {
+                memory.states[query] = state;
+                memory.factors[query] = factors;
+            }
+        } else {
+            for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
+                scores[i] = 0.0f;
+            if (threadIdx.x % 32 == 0)
+                memory.factors[query] = {1.0f, 0.0f, false};
+        }
+    }
+}
+
 template <int n_strips, int n_blocks>
 static __device__ __forceinline__ void attend_tile(const struct attention_arguments &arguments, const tile_place &place,
                                    int32_t only_segment)
@@ -78,23 +102,7 @@ static __device__ __forceinline__ void attend_tile(const struct attention_argume
             if (at < to && at + 32 > from)
                 score_positions<n_strips>(call, place, shape, memory, at, to);
         __syncthreads();
-        for (int32_t query = warp; query < n_strips * STRIP; query += TILE_WARPS) {
-            float *scores = memory.scores + query * SCORE_STRIDE;
-            if (query < place.n_queries) {
-                struct query_state state = memory.states[query];
-                merge_factors factors = weigh_query(call, place, query, segment, scores, state);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) {
-                    memory.states[query] = state;
-                    memory.factors[query] = factors;
-                }
-            } else {
-                for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
-                    scores[i] = 0.0f;
-                if (threadIdx.x % 32 == 0)
-                    memory.factors[query] = {1.0f, 0.0f, false};
-            }
-        }
+        weigh_queries<n_strips>(call, place, segment, memory);
         __syncthreads();
         float sums[n_strips][n_blocks][2][4] = {};
         add_values<n_strips, n_blocks>(call, place, shape, memory, from, to, sums);
