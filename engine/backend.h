@@ -76,6 +76,7 @@ struct step {
     int32_t n_outputs;
     const int32_t *output_rows;   // [n_outputs], ascending: the rows whose logits are wanted
     const struct sample_request *samples; // [n_outputs], or NULL when logits are read instead
+    bool stops;                   // matrices are read or written, or waited for, in its middle: it can't run as a graph
 };
 
 struct norm_parameters {
@@ -133,11 +134,16 @@ struct step_times {
     double us[PHASE_COUNT];
 };
 
+enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // the embedding with its norm; the output with its norm
+
 struct backend_impl {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
 
     // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
+    // Weights created from now on are of this layer: LAYER_BEFORE the first one, 0.., LAYER_AFTER the last one. NULL: it is
+    // all the same.
+    void (*layer)(struct backend *backend, int32_t layer);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
     void (*weight_destroy)(struct backend *backend, struct weight *weight);
@@ -151,6 +157,9 @@ struct backend_impl {
     // Bytes it takes besides for steps of so many rows. NULL: too few to count.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max);
+    // Host memory that matrices are read to and written from fastest. NULL: any is as fast.
+    void *(*host_allocate)(struct backend *backend, size_t size_bytes);
+    void (*host_free)(struct backend *backend, void *memory);
     // From now on end writes each step's times here, measured on the device; NULL: no more.
     void (*trace)(struct backend *backend, struct step_times *times);
 
@@ -209,6 +218,9 @@ struct backend_impl {
     void (*write)(struct backend *backend, struct matrix *matrix, int32_t n_rows, const float *rows);
     // Copies the first n_rows rows to the host; `rows` is filled when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
+    // Waits for what was enqueued so far, in a step that stops: what was read is filled, what was written may change. An
+    // error ends the step. NULL: operations have run when they return.
+    enum status (*wait)(struct backend *backend, struct error *error);
     // Waits for the step. `results` [n_outputs] when sample was called, else NULL. STATUS_RESTART: the device is lost.
     enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);
 };

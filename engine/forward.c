@@ -288,6 +288,7 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
 {
     check_step(forward, step);
     fill_rope(forward, step);
+    step->stops = logits != NULL;
     struct pass pass = {.forward = forward,
                         .impl = forward->backend->impl,
                         .backend = forward->backend,

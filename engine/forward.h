@@ -30,6 +30,8 @@ void forward_destroy(struct forward *forward);
 uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type);
 // Bytes the backend will take for the weights.
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
+// Of them those of one layer, LAYER_BEFORE or LAYER_AFTER.
+uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer);
 // Bytes of the matrices for these limits, pages not counted.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 

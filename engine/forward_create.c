@@ -80,15 +80,20 @@ static enum status load_weight(struct loading *loading, const struct tensor *ten
 static const struct {
     size_t tensor, weight; // in struct model, struct forward
     enum weight_role role;
+    int32_t layer;
 } global_weights[] = {
-#define GLOBAL_WEIGHT(field, role)                                                                           \
+#define GLOBAL_WEIGHT(field, role, layer)                                                                    \
     {                                                                                                        \
-        offsetof(struct model, field), offsetof(struct forward, field), role                                 \
+        offsetof(struct model, field), offsetof(struct forward, field), role, layer                          \
     }
-    GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE),       GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE),
-    GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR),       GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR),
-    GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR),     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR),
-    GLOBAL_WEIGHT(output, WEIGHT_PRODUCT),         GLOBAL_WEIGHT(output_bias, WEIGHT_VECTOR),
+    GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(output, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_bias, WEIGHT_VECTOR, LAYER_AFTER),
 #undef GLOBAL_WEIGHT
 };
 
@@ -99,31 +104,51 @@ static const struct tensor *tensor_at(const void *base, size_t offset)
     return (const struct tensor *)(const void *)((const char *)base + offset);
 }
 
+static void enter_layer(struct forward *forward, int32_t layer)
+{
+    if (forward->backend->impl->layer)
+        forward->backend->impl->layer(forward->backend, layer);
+}
+
 static enum status load_globals(struct loading *loading)
 {
     struct forward *forward = loading->forward;
     enum status status = STATUS_OK;
-    for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++)
+    for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
+        enter_layer(forward, global_weights[i].layer);
         status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor), global_weights[i].role,
                              (struct weight **)(void *)((char *)forward + global_weights[i].weight));
+    }
     return status;
+}
+
+static uint64_t weight_bytes(const struct tensor *tensor, struct backend *backend, enum weight_role role)
+{
+    if (!tensor->data)
+        return 0;
+    if (backend->impl->weight_bytes)
+        return backend->impl->weight_bytes(backend, tensor, role);
+    return tensor_held_bytes(tensor);
+}
+
+uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
+        if (global_weights[i].layer == layer)
+            sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
+    for (int i = 0; layer >= 0 && layer < model->shape.n_layers && i < N_LAYER_WEIGHTS; i++)
+        sum += weight_bytes(tensor_at(&model->layers[layer], layer_weights[i].tensor), backend, layer_weights[i].role);
+    return sum;
 }
 
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
 {
-    uint64_t (*bytes)(struct backend *, const struct tensor *, enum weight_role) = backend->impl->weight_bytes;
-    if (!bytes)
+    if (!backend->impl->weight_bytes)
         return model_held_bytes(model);
-    uint64_t sum = 0;
-    for (int i = 0; i < N_GLOBAL_WEIGHTS; i++) {
-        const struct tensor *tensor = tensor_at(model, global_weights[i].tensor);
-        sum += tensor->data ? bytes(backend, tensor, global_weights[i].role) : 0;
-    }
+    uint64_t sum = forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
-        for (int i = 0; i < N_LAYER_WEIGHTS; i++) {
-            const struct tensor *tensor = tensor_at(&model->layers[layer], layer_weights[i].tensor);
-            sum += tensor->data ? bytes(backend, tensor, layer_weights[i].role) : 0;
-        }
+        sum += forward_layer_bytes(model, backend, layer);
     return sum;
 }
 
@@ -142,6 +167,7 @@ static enum status load_weights(struct loading *loading)
                          model->shape.n_layers);
     enum status status = load_globals(loading);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++) {
+        enter_layer(forward, layer);
         for (int i = 0; i < N_LAYER_WEIGHTS && status == STATUS_OK; i++) {
             status = load_weight(loading, tensor_at(&model->layers[layer], layer_weights[i].tensor),
                                  layer_weights[i].role, layer_weight(&forward->layers[layer], i));

@@ -106,12 +106,8 @@ uint64_t model_weight_bytes(const struct model *model)
 uint64_t model_held_bytes(const struct model *model)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++) {
-        const struct tensor *tensor = gguf_tensor_at(model->gguf, i);
-        enum tensor_type held = tensor_held_type(tensor->type);
-        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
-        bytes += held == tensor->type ? tensor->size_bytes : n_items * tensor_traits(held)->block_bytes;
-    }
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
+        bytes += tensor_held_bytes(gguf_tensor_at(model->gguf, i));
     return bytes;
 }
 

@@ -68,6 +68,13 @@ enum tensor_type tensor_held_type(enum tensor_type type)
     }
 }
 
+uint64_t tensor_held_bytes(const struct tensor *tensor)
+{
+    enum tensor_type held = tensor_held_type(tensor->type);
+    uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+    return held == tensor->type ? tensor->size_bytes : n_items * tensor_traits(held)->block_bytes;
+}
+
 uint64_t tensor_row_bytes(const struct tensor *tensor)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);

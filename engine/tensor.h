@@ -46,6 +46,7 @@ struct tensor {
 // The type in which a backend holds a matrix of this type for its products: the same, or F16 for the types that have
 // no kernels. Their items are then widened and rounded once to binary16, 2 bytes each, when the model is loaded.
 enum tensor_type tensor_held_type(enum tensor_type type);
+uint64_t tensor_held_bytes(const struct tensor *tensor);
 
 uint64_t tensor_row_bytes(const struct tensor *tensor);
 uint64_t tensor_n_rows(const struct tensor *tensor); // product of dims[1..]

@@ -182,7 +182,7 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
 // Decoding alone, with every row's token drawn.
 static bool is_decoding(const struct gpu_backend *backend, const struct step *step)
 {
-    return !backend->options.eager && step->samples && step->n_outputs == step->n_rows &&
+    return !backend->options.eager && !step->stops && step->samples && step->n_outputs == step->n_rows &&
            step->n_sequences == step->n_rows && step->n_rows <= GRAPH_ROWS_MAX;
 }
 
@@ -309,6 +309,17 @@ static void finish_capture(struct gpu_backend *backend)
     backend->figures.n_graphs++;
 }
 
+static enum status wait_now(struct backend *base, struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    assert(backend->step && backend->step->stops);
+    gpu_enqueues(backend);
+    if (!backend->failed)
+        return device_wait(backend->device, error);
+    *error = backend->error;
+    return error->status;
+}
+
 static enum status end(struct backend *base, struct sample_result *results, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
@@ -340,6 +351,16 @@ static enum status end(struct backend *base, struct sample_result *results, stru
 }
 
 // --- The backend ---
+
+static void *host_allocate(struct backend *base, size_t size_bytes)
+{
+    return device_pin(gpu_backend_of(base)->device, size_bytes);
+}
+
+static void host_free(struct backend *base, void *memory)
+{
+    device_unpin(gpu_backend_of(base)->device, memory);
+}
 
 static void destroy(struct backend *base)
 {
@@ -373,6 +394,8 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .memory_available = memory_available,
                                               .weight_bytes = gpu_weight_bytes,
                                               .scratch_bytes = gpu_scratch_bytes,
+                                              .host_allocate = host_allocate,
+                                              .host_free = host_free,
                                               .trace = trace,
                                               .begin = begin,
                                               .phase = phase,
@@ -393,6 +416,7 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .sample = gpu_sample,
                                               .write = gpu_write,
                                               .read = gpu_read,
+                                              .wait = wait_now,
                                               .end = end};
 
 enum status gpu_backend_create(struct backend **out, const struct gpu_options *options, struct error *error)

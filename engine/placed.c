@@ -1,0 +1,638 @@
+#include "engine/placed.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { DEVICE, HOST, SIDES };
+
+// Of a model's own type on each side; what the table's callers hold are these.
+struct matrix {
+    struct matrix *at[SIDES];
+    bool valid[SIDES]; // has the rows
+    int32_t n_rows;    // written last
+    int32_t n_rows_max, n_cols;
+};
+
+struct weight {
+    struct weight *at[SIDES]; // NULL: not there
+    int side;                 // where operations with it run
+};
+
+struct placed_backend {
+    struct backend base;
+    struct backend_impl impl;
+    struct backend *sides[SIDES];
+    struct placement placement;
+    char name[64];
+    int32_t layer;     // weights are created of
+    int32_t n_layers;  // with pages
+    // Rows on their way. What was taken since the device was waited for last may still be read.
+    float *staging;
+    size_t n_staging, n_staged, n_staging_wanted; // floats
+    struct step step;  // as the device sees it
+    int route_side, sample_side;
+    int32_t n_pairs;   // of the last route
+    bool failed;       // `error` is latched
+    struct error error;
+};
+
+static struct placed_backend *placed_of(struct backend *backend)
+{
+    return (struct placed_backend *)(void *)backend;
+}
+
+// --- Sides ---
+
+static int layer_side(const struct placed_backend *placed, int32_t layer)
+{
+    int32_t n_host = placed->placement.n_host_layers;
+    return n_host > 0 && layer < n_host ? HOST : DEVICE;
+}
+
+static int attention_side(const struct placed_backend *placed, int32_t layer)
+{
+    return placed->placement.host_attention ? HOST : layer_side(placed, layer);
+}
+
+// Each side counts its own layers.
+static int32_t side_layer(const struct placed_backend *placed, int32_t layer)
+{
+    return attention_side(placed, layer) == HOST ? layer : layer - placed->placement.n_host_layers;
+}
+
+static int rows_side(const struct matrix *matrix)
+{
+    return matrix->valid[DEVICE] ? DEVICE : HOST;
+}
+
+static void wrote(struct matrix *matrix, int side, int32_t n_rows)
+{
+    matrix->valid[side] = true;
+    matrix->valid[1 - side] = false;
+    matrix->n_rows = n_rows;
+}
+
+static void wait_for_device(struct placed_backend *placed)
+{
+    struct backend *device = placed->sides[DEVICE];
+    if (!placed->failed && device->impl->wait && device->impl->wait(device, &placed->error) != STATUS_OK)
+        placed->failed = true;
+    placed->n_staged = 0;
+}
+
+static size_t items_of(const struct matrix *matrix)
+{
+    return (size_t)matrix->n_rows * (size_t)matrix->n_cols;
+}
+
+static float *staging_take(struct placed_backend *placed, size_t n)
+{
+    assert(n <= placed->n_staging - placed->n_staged);
+    float *taken = placed->staging + placed->n_staged;
+    placed->n_staged += n;
+    return taken;
+}
+
+enum { CROSSING_MAX = 2 }; // matrices that cross together
+
+// Makes the rows that an operation on `side` reads be there. False: the step has failed.
+static bool bring(struct placed_backend *placed, int side, const struct matrix *const *wanted, int n)
+{
+    struct backend *to = placed->sides[side], *from = placed->sides[1 - side];
+    struct matrix *crossing[CROSSING_MAX];
+    float *rows[CROSSING_MAX];
+    size_t n_items = 0;
+    int n_crossing = 0;
+    assert(n <= CROSSING_MAX);
+    for (int i = 0; i < n; i++) {
+        if (wanted[i]->valid[side])
+            continue;
+        assert(wanted[i]->valid[1 - side]);
+        crossing[n_crossing++] = (struct matrix *)wanted[i]; // what it holds stays the same
+        n_items += items_of(wanted[i]);
+    }
+    if (n_crossing && n_items > placed->n_staging - placed->n_staged)
+        wait_for_device(placed);
+    if (placed->failed)
+        return false;
+    for (int i = 0; i < n_crossing; i++) {
+        rows[i] = staging_take(placed, items_of(crossing[i]));
+        from->impl->read(from, crossing[i]->at[1 - side], crossing[i]->n_rows, rows[i]);
+    }
+    if (n_crossing && side == HOST)
+        wait_for_device(placed);
+    for (int i = 0; i < n_crossing && !placed->failed; i++) {
+        to->impl->write(to, crossing[i]->at[side], crossing[i]->n_rows, rows[i]);
+        crossing[i]->valid[side] = true;
+    }
+    return !placed->failed;
+}
+
+static bool bring_one(struct placed_backend *placed, int side, const struct matrix *matrix)
+{
+    return bring(placed, side, &matrix, 1);
+}
+
+// --- Weights ---
+
+static void layer(struct backend *base, int32_t index)
+{
+    placed_of(base)->layer = index;
+}
+
+static void weight_destroy(struct backend *base, struct weight *weight)
+{
+    struct placed_backend *placed = placed_of(base);
+    for (int side = 0; weight && side < SIDES; side++)
+        if (weight->at[side])
+            placed->sides[side]->impl->weight_destroy(placed->sides[side], weight->at[side]);
+    free(weight);
+}
+
+// Where attention is on the other side, the vectors are on both: its sinks are among them.
+static bool belongs(const struct placed_backend *placed, const struct weight *weight, int side, enum weight_role role)
+{
+    return side == weight->side ||
+           (role == WEIGHT_VECTOR && side == HOST && placed->placement.host_attention && placed->layer >= 0);
+}
+
+static enum status weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
+                                 struct weight **out, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    *out = NULL;
+    struct weight *weight = calloc(1, sizeof *weight);
+    if (!weight)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
+    weight->side = layer_side(placed, placed->layer);
+    for (int side = 0; side < SIDES; side++) {
+        struct backend *backend = placed->sides[side];
+        if (!belongs(placed, weight, side, role))
+            continue;
+        enum status status = backend->impl->weight_create(backend, tensor, role, &weight->at[side], error);
+        if (status != STATUS_OK) {
+            weight_destroy(base, weight);
+            return status;
+        }
+    }
+    *out = weight;
+    return STATUS_OK;
+}
+
+static const struct weight *part(const struct weight *weight, int side)
+{
+    assert(!weight || weight->at[side]);
+    return weight ? weight->at[side] : NULL;
+}
+
+// --- Matrices and pages ---
+
+static void matrix_destroy(struct backend *base, struct matrix *matrix)
+{
+    struct placed_backend *placed = placed_of(base);
+    for (int side = 0; matrix && side < SIDES; side++)
+        if (matrix->at[side])
+            placed->sides[side]->impl->matrix_destroy(placed->sides[side], matrix->at[side]);
+    free(matrix);
+}
+
+// On both sides: the host's takes memory only as far as it is used.
+static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
+                                 struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    *out = NULL;
+    struct matrix *matrix = calloc(1, sizeof *matrix);
+    if (!matrix)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a matrix");
+    matrix->n_rows_max = n_rows_max;
+    matrix->n_cols = n_cols;
+    for (int side = 0; side < SIDES; side++) {
+        struct backend *backend = placed->sides[side];
+        enum status status = backend->impl->matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
+        if (status != STATUS_OK) {
+            matrix_destroy(base, matrix);
+            return status;
+        }
+    }
+    size_t n = CROSSING_MAX * (size_t)n_rows_max * (size_t)n_cols;
+    placed->n_staging_wanted = n > placed->n_staging_wanted ? n : placed->n_staging_wanted;
+    *out = matrix;
+    return STATUS_OK;
+}
+
+static enum status kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    assert(placed->placement.n_host_layers <= shape->n_layers);
+    placed->n_layers = shape->n_layers;
+    int32_t n_layers[SIDES];
+    n_layers[HOST] = placed->placement.host_attention ? shape->n_layers : placed->placement.n_host_layers;
+    n_layers[DEVICE] = shape->n_layers - n_layers[HOST];
+    enum status status = STATUS_OK;
+    for (int side = 0; side < SIDES && status == STATUS_OK; side++) {
+        struct kv_shape own = *shape;
+        own.n_layers = n_layers[side];
+        if (own.n_layers > 0)
+            status = placed->sides[side]->impl->kv_create(placed->sides[side], &own, error);
+    }
+    return status;
+}
+
+static uint64_t memory_available(struct backend *base)
+{
+    struct backend *device = placed_of(base)->sides[DEVICE];
+    return device->impl->memory_available(device);
+}
+
+static void staging_finish(struct placed_backend *placed)
+{
+    struct backend *device = placed->sides[DEVICE];
+    if (device->impl->host_free)
+        device->impl->host_free(device, placed->staging);
+    else
+        free(placed->staging);
+    placed->staging = NULL;
+    placed->n_staging = 0;
+}
+
+// All is there after the first step.
+static enum status staging_reserve(struct placed_backend *placed, struct error *error)
+{
+    struct backend *device = placed->sides[DEVICE];
+    size_t n = placed->n_staging_wanted;
+    if (n <= placed->n_staging)
+        return STATUS_OK;
+    staging_finish(placed);
+    placed->staging = device->impl->host_allocate ? device->impl->host_allocate(device, n * sizeof(float))
+                                                  : malloc(n * sizeof(float));
+    if (!placed->staging)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                         "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
+    placed->n_staging = n;
+    return STATUS_OK;
+}
+
+// --- A step ---
+
+static void trace(struct backend *base, struct step_times *times)
+{
+    struct backend *device = placed_of(base)->sides[DEVICE];
+    device->impl->trace(device, times);
+}
+
+// The device stands still while the host computes, so its clock tells the host's time too.
+static void phase(struct backend *base, enum step_phase next)
+{
+    struct backend *device = placed_of(base)->sides[DEVICE];
+    device->impl->phase(device, next);
+}
+
+static void begin(struct backend *base, const struct step *step)
+{
+    struct placed_backend *placed = placed_of(base);
+    placed->failed = staging_reserve(placed, &placed->error) != STATUS_OK;
+    placed->n_staged = 0;
+    placed->step = *step;
+    placed->step.stops = true;
+    for (int side = 0; side < SIDES; side++)
+        placed->sides[side]->impl->begin(placed->sides[side], &placed->step);
+}
+
+static void embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
+                  const struct weight *positions_table)
+{
+    struct placed_backend *placed = placed_of(base);
+    struct backend *backend = placed->sides[table->side];
+    if (placed->failed)
+        return;
+    backend->impl->embed(backend, out->at[table->side], part(table, table->side), scale,
+                         part(positions_table, table->side));
+    wrote(out, table->side, placed->step.n_rows);
+}
+
+static void norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
+                 const struct norm_parameters *parameters)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = parameters->weight->side;
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, in))
+        return;
+    struct norm_parameters own = *parameters;
+    own.weight = part(parameters->weight, side);
+    own.bias = part(parameters->bias, side);
+    backend->impl->norm(backend, out->at[side], in->at[side], n_rows, &own);
+    wrote(out, side, n_rows);
+}
+
+// Of products that share x: all on one side. Returns which.
+static int unwrap(struct product *own, const struct product *products, int n)
+{
+    int side = products[0].weight->side;
+    assert(n <= PRODUCTS_MAX);
+    for (int i = 0; i < n; i++) {
+        assert(products[i].weight->side == side);
+        own[i] = (struct product){products[i].y->at[side], part(products[i].weight, side), part(products[i].bias, side)};
+    }
+    return side;
+}
+
+static void products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                     int32_t n_rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    struct product own[PRODUCTS_MAX];
+    int side = unwrap(own, products, n);
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, x))
+        return;
+    backend->impl->products(backend, own, n, x->at[side], n_rows);
+    for (int i = 0; i < n; i++)
+        wrote(products[i].y, side, n_rows);
+}
+
+static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+                 int32_t n_rope_dims, enum rope_style style, int table)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(x);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
+    wrote(x, side, n_rows);
+}
+
+static void kv_store(struct backend *base, int32_t index, const struct matrix *k, const struct matrix *v)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = attention_side(placed, index);
+    struct backend *backend = placed->sides[side];
+    if (bring(placed, side, (const struct matrix *const[]){k, v}, 2))
+        backend->impl->kv_store(backend, side_layer(placed, index), k->at[side], v->at[side]);
+}
+
+static void attend(struct backend *base, struct matrix *out, const struct matrix *q,
+                   const struct attention_parameters *parameters)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = attention_side(placed, parameters->layer);
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, q))
+        return;
+    struct attention_parameters own = *parameters;
+    own.layer = side_layer(placed, parameters->layer);
+    own.sinks = part(parameters->sinks, side);
+    backend->impl->attend(backend, out->at[side], q->at[side], &own);
+    wrote(out, side, placed->step.n_rows);
+}
+
+static void activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
+                     int32_t n_rows, enum activation_kind kind)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(gate);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed || (up && !bring_one(placed, side, up)))
+        return;
+    backend->impl->activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows, kind);
+    wrote(out, side, n_rows);
+}
+
+// Where y is: it was just computed there, and so will be what reads x.
+static void add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(y);
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, x))
+        return;
+    backend->impl->add(backend, x->at[side], y->at[side], n_rows, scale);
+    wrote(x, side, n_rows);
+}
+
+static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(x);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->scale(backend, x->at[side], n_rows, scale, cap);
+    wrote(x, side, n_rows);
+}
+
+static void gather(struct backend *base, struct matrix *out, const struct matrix *in)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(in);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->gather(backend, out->at[side], in->at[side]);
+    wrote(out, side, placed->step.n_outputs);
+}
+
+// --- Experts: a layer's are all on one side ---
+
+static void route(struct backend *base, const struct matrix *logits, int32_t n_rows,
+                  const struct route_parameters *parameters)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = placed->route_side = rows_side(logits);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    struct route_parameters own = *parameters;
+    own.pick_bias = part(parameters->pick_bias, side);
+    placed->n_pairs = n_rows * parameters->n_used;
+    backend->impl->route(backend, logits->at[side], n_rows, &own);
+}
+
+static void expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                            int32_t n_rows, bool x_per_pair)
+{
+    struct placed_backend *placed = placed_of(base);
+    struct product own[PRODUCTS_MAX];
+    int side = unwrap(own, products, n);
+    struct backend *backend = placed->sides[side];
+    assert(placed->failed || side == placed->route_side);
+    if (!bring_one(placed, side, x))
+        return;
+    backend->impl->expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
+    for (int i = 0; i < n; i++)
+        wrote(products[i].y, side, placed->n_pairs);
+}
+
+static void expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = placed->route_side;
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->expert_sum(backend, out->at[side], y->at[side], n_rows);
+    wrote(out, side, n_rows);
+}
+
+static void gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(x);
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, gate))
+        return;
+    backend->impl->gate_rows(backend, x->at[side], gate->at[side], n_rows);
+    wrote(x, side, n_rows);
+}
+
+// --- Latent attention: a matrix that is filled column by column is filled on one side ---
+
+static void head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
+                          const struct matrix *x, struct head_columns from, int32_t n_rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = weight->side;
+    struct backend *backend = placed->sides[side];
+    if (!bring_one(placed, side, x))
+        return;
+    backend->impl->head_products(backend, y->at[side], to, part(weight, side), x->at[side], from, n_rows);
+    wrote(y, side, n_rows);
+}
+
+static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
+                         struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(in);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
+    wrote(out, side, n_rows);
+}
+
+// --- Results ---
+
+static void sample(struct backend *base, struct matrix *logits)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = placed->sample_side = rows_side(logits);
+    struct backend *backend = placed->sides[side];
+    if (placed->failed)
+        return;
+    backend->impl->sample(backend, logits->at[side]);
+    wrote(logits, side, placed->step.n_outputs);
+}
+
+static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    struct backend *host = placed->sides[HOST];
+    host->impl->write(host, matrix->at[HOST], n_rows, rows);
+    wrote(matrix, HOST, n_rows);
+}
+
+static void read_rows(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
+{
+    struct placed_backend *placed = placed_of(base);
+    int side = rows_side(matrix);
+    struct backend *backend = placed->sides[side];
+    if (!placed->failed)
+        backend->impl->read(backend, matrix->at[side], n_rows, rows);
+}
+
+static enum status wait_here(struct backend *base, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    wait_for_device(placed);
+    if (!placed->failed)
+        return STATUS_OK;
+    *error = placed->error;
+    return error->status;
+}
+
+static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    enum status status = placed->failed ? placed->error.status : STATUS_OK;
+    for (int side = 0; side < SIDES; side++) {
+        struct error own = {0};
+        enum status ended = placed->sides[side]->impl->end(placed->sides[side],
+                                                           side == placed->sample_side ? results : NULL, &own);
+        if (status == STATUS_OK && ended != STATUS_OK)
+            placed->error = own;
+        status = status == STATUS_OK ? ended : status;
+    }
+    if (status != STATUS_OK)
+        *error = placed->error;
+    return status;
+}
+
+// --- The backend ---
+
+static void destroy(struct backend *base)
+{
+    if (!base)
+        return;
+    struct placed_backend *placed = placed_of(base);
+    staging_finish(placed);
+    for (int side = 0; side < SIDES; side++)
+        placed->sides[side]->impl->destroy(placed->sides[side]);
+    free(placed);
+}
+
+static const struct backend_impl impl_placed = {.destroy = destroy,
+                                                .layer = layer,
+                                                .weight_create = weight_create,
+                                                .weight_destroy = weight_destroy,
+                                                .matrix_create = matrix_create,
+                                                .matrix_destroy = matrix_destroy,
+                                                .kv_create = kv_create,
+                                                .memory_available = memory_available,
+                                                .trace = trace,
+                                                .begin = begin,
+                                                .phase = phase,
+                                                .embed = embed,
+                                                .norm = norm,
+                                                .products = products,
+                                                .rope = rope,
+                                                .kv_store = kv_store,
+                                                .attend = attend,
+                                                .activate = activate,
+                                                .add = add,
+                                                .scale = scale_rows,
+                                                .gather = gather,
+                                                .route = route,
+                                                .expert_products = expert_products,
+                                                .expert_sum = expert_sum,
+                                                .gate_rows = gate_rows,
+                                                .head_products = head_products,
+                                                .copy_columns = copy_columns,
+                                                .sample = sample,
+                                                .write = write_rows,
+                                                .read = read_rows,
+                                                .wait = wait_here,
+                                                .end = end};
+
+enum status placed_backend_create(struct backend **out, struct backend *device, struct backend *host,
+                                  const struct placement *placement, struct error *error)
+{
+    *out = NULL;
+    struct placed_backend *placed = calloc(1, sizeof *placed);
+    if (!placed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a placed backend");
+    snprintf(placed->name, sizeof placed->name, "%s+%s", device->impl->name, host->impl->name);
+    placed->impl = impl_placed;
+    placed->impl.name = placed->name;
+    if (!device->impl->head_products || !host->impl->head_products)
+        placed->impl.head_products = NULL;
+    placed->sides[DEVICE] = device;
+    placed->sides[HOST] = host;
+    placed->placement = *placement;
+    placed->base.impl = &placed->impl;
+    *out = &placed->base;
+    return STATUS_OK;
+}
