@@ -1,10 +1,16 @@
 #include "batching/limits.h"
 
+#include <stdio.h>
+#include <string.h>
+
 // From about 30 rows on a CPU's products are bound by arithmetic and not by reading the weights; twice that keeps them
 // full while sequences come and go. 512 rows hold a prompt chunk of several hundred tokens beside them.
 enum { SEQUENCES_DEFAULT = 64, ROWS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
 // A GPU's products are bound by reading the weights up to some hundred rows, and by arithmetic only from thousands on.
 enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_ROWS_DEFAULT = 4096 };
+// Pages that are worth leaving layers to the host for: one long job on a device that holds the weights; where layers are split
+// anyway, a common job's for each sequence.
+enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
 // Keys and values are kept as exact as the weights deserve.
 static enum kv_type kv_type_for(const struct model *model)
@@ -17,11 +23,11 @@ static int32_t at_least(int32_t value, int32_t least)
     return value < least ? least : value;
 }
 
-static void set_counts(struct batch_limits *batch, const struct limits_wanted *wanted)
+static void set_counts(struct batch_limits *batch, const struct limits_wanted *wanted, bool large)
 {
     batch->page_positions = LIMITS_PAGE_POSITIONS;
-    int32_t sequences = wanted->device ? DEVICE_SEQUENCES_DEFAULT : SEQUENCES_DEFAULT;
-    int32_t rows = wanted->device ? DEVICE_ROWS_DEFAULT : ROWS_DEFAULT;
+    int32_t sequences = large ? DEVICE_SEQUENCES_DEFAULT : SEQUENCES_DEFAULT;
+    int32_t rows = large ? DEVICE_ROWS_DEFAULT : ROWS_DEFAULT;
     batch->n_sequences_max = wanted->n_sequences_max ? wanted->n_sequences_max : sequences;
     if (batch->n_sequences_max > LIMITS_SEQUENCES_MAX)
         batch->n_sequences_max = LIMITS_SEQUENCES_MAX;
@@ -35,50 +41,284 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
         batch->n_jobs_max = LIMITS_JOBS_MAX;
 }
 
-// All sequences at full context would be the most that is of use; half of what is left (of a GPU's, nearly all) is the most
-// that is taken unasked.
-static uint64_t page_memory(const struct batch_limits *batch, const struct model *model, uint64_t one_page_bytes,
-                            uint64_t bytes_left, bool device)
+// --- What a placement takes ---
+
+enum { DEVICE, HOST, SIDES };
+
+struct side {
+    uint64_t available;
+    uint64_t weights, matrices;
+    uint64_t page; // of one page; with what attention needs besides for its positions
+};
+
+// One try at a plan: a placement, and the batch's size.
+struct attempt {
+    const struct model *model;
+    const struct limits_wanted *wanted;
+    uint64_t memory_available;
+    struct placement placement;
+    bool large;             // steps as for a device
+    int32_t positions_least; // that pages are wanted for, unless --kv-memory tells
+};
+
+static bool takes_host(const struct placement *placement)
 {
-    uint64_t most = device ? bytes_left / 20 * 19 : bytes_left / 2;
+    return placement->n_host_layers > 0 || placement->host_attention;
+}
+
+bool limits_is_placed(const struct limits_plan *plan)
+{
+    return takes_host(&plan->placement);
+}
+
+static uint64_t scratch(struct backend *backend, const struct model *model, const struct batch_limits *batch,
+                        int64_t n_positions)
+{
+    if (!backend || !backend->impl->scratch_bytes)
+        return 0;
+    return backend->impl->scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max, n_positions);
+}
+
+static void count_weights(const struct attempt *attempt, struct side sides[SIDES])
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    const struct model *model = attempt->model;
+    int32_t n_host = attempt->placement.n_host_layers;
+    if (!takes_host(&attempt->placement)) {
+        sides[DEVICE].weights = wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_held_bytes(model);
+        return;
+    }
+    int before = n_host > 0 ? HOST : DEVICE;
+    sides[before].weights += forward_layer_bytes(model, before == HOST ? wanted->host : wanted->backend, LAYER_BEFORE);
+    sides[DEVICE].weights += forward_layer_bytes(model, wanted->backend, LAYER_AFTER);
+    for (int32_t i = 0; i < model->shape.n_layers; i++) {
+        int side = i < n_host ? HOST : DEVICE;
+        sides[side].weights += forward_layer_bytes(model, side == HOST ? wanted->host : wanted->backend, i);
+    }
+}
+
+static void count(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page, struct side sides[SIDES])
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    const struct placement *placement = &attempt->placement;
+    enum { FAR = 1 << 20 }; // what attention needs grows with the positions
+    memset(sides, 0, SIDES * sizeof *sides);
+    count_weights(attempt, sides);
+    sides[DEVICE].available = attempt->memory_available;
+    sides[HOST].available = wanted->host_memory_available;
+    sides[DEVICE].matrices = forward_matrix_bytes(attempt->model, &plan->forward);
+    if (takes_host(placement))
+        sides[HOST].matrices = 2 * sides[DEVICE].matrices; // rows on their way, too
+    uint64_t fixed = scratch(wanted->backend, attempt->model, &plan->batch, 0);
+    sides[DEVICE].matrices += fixed;
+    int32_t n_layers = attempt->model->shape.n_layers;
+    int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
+    uint64_t one_layer = one_page / (uint64_t)n_layers;
+    sides[HOST].page = one_layer * (uint64_t)n_host;
+    sides[DEVICE].page = one_layer * (uint64_t)(n_layers - n_host);
+    if (n_host < n_layers)
+        sides[DEVICE].page += (scratch(wanted->backend, attempt->model, &plan->batch, FAR) - fixed) *
+                              (uint64_t)plan->batch.page_positions / FAR;
+}
+
+// Pages for what is left on the sides. All sequences at full context would be the most that is of use; half of what is left (of a
+// GPU's, nearly all) is the most that is taken unasked.
+static void count_pages(const struct attempt *attempt, const struct limits_plan *plan, const struct side sides[SIDES],
+                        uint64_t *most, uint64_t *unasked)
+{
     uint64_t pages_a_sequence =
-        ((uint64_t)model->shape.n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
-    uint64_t of_use = pages_a_sequence * (uint64_t)batch->n_sequences_max * one_page_bytes;
-    return of_use < most ? of_use : most;
+        ((uint64_t)attempt->model->shape.n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
+    *most = INT32_MAX / 2;
+    *unasked = pages_a_sequence * (uint64_t)plan->batch.n_sequences_max;
+    for (int i = 0; i < SIDES; i++) {
+        const struct side *side = &sides[i];
+        uint64_t fixed = side->weights + side->matrices, left = side->available > fixed ? side->available - fixed : 0;
+        uint64_t share = i == DEVICE && attempt->wanted->device ? left / 20 * 19 : left / 2;
+        if (fixed > side->available)
+            *most = 0;
+        if (side->page) {
+            *most = left / side->page < *most ? left / side->page : *most;
+            *unasked = share / side->page < *unasked ? share / side->page : *unasked;
+        }
+    }
+    *unasked = *unasked < *most ? *unasked : *most;
+}
+
+static uint64_t pages_least(const struct attempt *attempt)
+{
+    int32_t positions = attempt->positions_least;
+    if (positions > attempt->model->shape.n_context && positions == POSITIONS_LEAST)
+        positions = attempt->model->shape.n_context;
+    uint64_t pages = ((uint64_t)positions + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
+    return pages > 0 ? pages : 1;
+}
+
+static bool try(struct limits_plan *plan, const struct attempt *attempt)
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    *plan = (struct limits_plan){.placement = attempt->placement};
+    struct batch_limits *batch = &plan->batch;
+    set_counts(batch, wanted, attempt->large);
+    plan->forward = (struct forward_limits){.n_rows_max = batch->n_rows_max,
+                                            .n_outputs_max = batch->n_sequences_max,
+                                            .n_sequences_max = batch->n_sequences_max,
+                                            .page_positions = batch->page_positions,
+                                            .kv_type = kv_type_for(attempt->model)};
+    struct side sides[SIDES];
+    uint64_t one_page = forward_page_bytes(attempt->model, batch->page_positions, plan->forward.kv_type), most, unasked;
+    count(attempt, plan, one_page, sides);
+    count_pages(attempt, plan, sides, &most, &unasked);
+    uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page : unasked;
+    uint64_t least = wanted->page_bytes ? 1 : pages_least(attempt);
+    if (wanted->page_bytes && n_pages > INT32_MAX / 2)
+        n_pages = INT32_MAX / 2;
+    plan->weight_bytes = sides[DEVICE].weights;
+    plan->matrix_bytes = sides[DEVICE].matrices;
+    plan->host_weight_bytes = sides[HOST].weights;
+    plan->host_page_bytes = n_pages * sides[HOST].page;
+    plan->page_bytes = n_pages * one_page;
+    batch->n_pages = plan->forward.n_pages = (int32_t)n_pages;
+    return n_pages >= least && n_pages <= most;
+}
+
+// --- Which placement ---
+
+// Large steps, or smaller ones whose matrices leave more room.
+static bool try_sizes(struct limits_plan *plan, struct attempt attempt)
+{
+    const struct limits_wanted *wanted = attempt.wanted;
+    attempt.large = wanted->device;
+    if (try(plan, &attempt))
+        return true;
+    attempt.large = false;
+    return wanted->device && try(plan, &attempt);
+}
+
+// As few layers on the host as will do.
+static bool try_layers(struct limits_plan *plan, struct attempt attempt, int32_t n_host, int32_t n_host_most)
+{
+    for (; n_host <= n_host_most; n_host++) {
+        attempt.placement.n_host_layers = n_host;
+        attempt.positions_least = POSITIONS_A_SEQUENCE;
+        if (takes_host(&attempt.placement) ? try(plan, &attempt) : try_sizes(plan, attempt))
+            return true;
+    }
+    return false;
+}
+
+static bool try_attention(struct limits_plan *plan, struct attempt attempt)
+{
+    attempt.placement = (struct placement){.host_attention = true};
+    return try_sizes(plan, attempt) || try_layers(plan, attempt, 1, attempt.model->shape.n_layers - 1);
+}
+
+static bool try_all(struct limits_plan *plan, struct attempt attempt)
+{
+    attempt.positions_least = POSITIONS_LEAST;
+    if (try_sizes(plan, attempt))
+        return true;
+    if (!attempt.wanted->host)
+        return false;
+    struct attempt attention = attempt;
+    attention.placement.host_attention = true;
+    return (attempt.wanted->page_bytes && try_sizes(plan, attention)) ||
+           try_layers(plan, attempt, 1, attempt.model->shape.n_layers - 1) || try_attention(plan, attempt);
+}
+
+static bool try_wanted(struct limits_plan *plan, struct attempt attempt)
+{
+    const struct limits_wanted *wanted = attempt.wanted;
+    int32_t n_layers = attempt.model->shape.n_layers;
+    switch (wanted->placing) {
+    case PLACING_AUTO:
+        // Few pages on the device are better than none anywhere.
+        return (wanted->host && try_all(plan, attempt)) || try_sizes(plan, attempt);
+    case PLACING_DEVICE:
+        return try_sizes(plan, attempt);
+    case PLACING_LAYERS:
+    case PLACING_ATTENTION:
+        break;
+    }
+    bool attention = wanted->placing == PLACING_ATTENTION;
+    if (wanted->n_device_layers) {
+        attempt.placement = (struct placement){n_layers - wanted->n_device_layers, attention};
+        return try_sizes(plan, attempt);
+    }
+    return attention ? try_attention(plan, attempt) : try_layers(plan, attempt, 0, n_layers - 1);
+}
+
+// --- What would fit instead ---
+
+static void add(char *text, size_t size, const char *more)
+{
+    size_t length = strlen(text);
+    snprintf(text + length, size - length, "%s%s", length ? ", or " : "", more);
+}
+
+static void advise(const struct attempt *refused, char *text, size_t size)
+{
+    struct limits_wanted wanted = *refused->wanted;
+    struct attempt attempt = *refused;
+    struct limits_plan plan;
+    char more[128];
+    text[0] = '\0';
+    attempt.wanted = &wanted;
+    attempt.placement = (struct placement){0};
+    wanted.page_bytes = 0;
+    if (try_sizes(&plan, attempt)) {
+        snprintf(more, sizeof more, "--kv-memory %.0fM", (double)(plan.page_bytes >> 20));
+        add(text, size, refused->wanted->device ? more : "a smaller --kv-memory");
+    }
+    wanted.page_bytes = refused->wanted->page_bytes;
+    if (refused->wanted->host && try_layers(&plan, attempt, 1, attempt.model->shape.n_layers - 1)) {
+        snprintf(more, sizeof more, "--placement layers:%d (of %d layers)",
+                 attempt.model->shape.n_layers - plan.placement.n_host_layers, attempt.model->shape.n_layers);
+        add(text, size, more);
+    }
+    if (refused->wanted->host && try_attention(&plan, attempt))
+        add(text, size, "--placement attention-cpu");
+    if (!text[0])
+        add(text, size, refused->wanted->host ? "--backend cpu, or a smaller --max-batch" : "a smaller --kv-memory or --max-batch");
+}
+
+static enum status refuse(const struct attempt *attempt, const struct limits_plan *plan, struct error *error)
+{
+    char advice[256], host[128] = "";
+    uint64_t one_page = forward_page_bytes(attempt->model, plan->batch.page_positions, plan->forward.kv_type);
+    advise(attempt, advice, sizeof advice);
+    if (limits_is_placed(plan))
+        snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
+                 (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
+                 (double)attempt->wanted->host_memory_available / 1e6);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                     "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV pages "
+                     "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
+                     (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_rows_max,
+                     (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
+                     plan->batch.page_positions, (double)one_page / 1e6, host, advice);
 }
 
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
                           const struct limits_wanted *wanted, struct error *error)
 {
-    struct backend *backend = wanted->backend;
-    *plan = (struct limits_plan){.weight_bytes =
-                                     backend ? forward_weight_bytes(model, backend) : model_held_bytes(model)};
-    struct batch_limits *batch = &plan->batch;
-    set_counts(batch, wanted);
-    plan->forward = (struct forward_limits){.n_rows_max = batch->n_rows_max,
-                                            .n_outputs_max = batch->n_sequences_max,
-                                            .n_sequences_max = batch->n_sequences_max,
-                                            .page_positions = batch->page_positions,
-                                            .kv_type = kv_type_for(model)};
-    plan->matrix_bytes = forward_matrix_bytes(model, &plan->forward);
-    if (backend && backend->impl->scratch_bytes)
-        plan->matrix_bytes +=
-            backend->impl->scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max);
-    uint64_t fixed = plan->weight_bytes + plan->matrix_bytes;
-    uint64_t one_page = forward_page_bytes(model, batch->page_positions, plan->forward.kv_type);
-    uint64_t left = memory_available > fixed ? memory_available - fixed : 0;
-    uint64_t bytes = wanted->page_bytes ? wanted->page_bytes : page_memory(batch, model, one_page, left, wanted->device);
-    uint64_t n_pages = bytes / one_page;
-    if (n_pages > INT32_MAX / 2)
-        n_pages = INT32_MAX / 2;
-    if (n_pages < 1 || n_pages * one_page > left)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV "
-                         "pages %.1f MB (one page of %d positions: %.2f MB); a smaller --kv-memory or --max-batch may fit",
-                         (double)memory_available / 1e6, (double)plan->weight_bytes / 1e6, batch->n_rows_max,
-                         (double)plan->matrix_bytes / 1e6, (double)(n_pages * one_page) / 1e6, batch->page_positions,
-                         (double)one_page / 1e6);
-    batch->n_pages = plan->forward.n_pages = (int32_t)n_pages;
-    plan->page_bytes = n_pages * one_page;
-    return STATUS_OK;
+    struct attempt attempt = {.model = model, .wanted = wanted, .memory_available = memory_available};
+    if (wanted->n_device_layers > model->shape.n_layers)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement: %d layers on the device, the model has %d",
+                         wanted->n_device_layers, model->shape.n_layers);
+    return try_wanted(plan, attempt) ? STATUS_OK : refuse(&attempt, plan, error);
+}
+
+void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size)
+{
+    int32_t n_layers = model->shape.n_layers, n_device = n_layers - plan->placement.n_host_layers;
+    bool attention = plan->placement.host_attention;
+    char number[16] = "";
+    if (!attention || n_device < n_layers)
+        snprintf(number, sizeof number, ":%d", n_device);
+    snprintf(text, size, "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the CPU with "
+                         "%.1f MB and %.1f MB%s (--placement %s%s)",
+             n_device, n_layers, (double)plan->weight_bytes / 1e6,
+             (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
+             (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
+             attention ? "attention-cpu" : "layers", number);
 }

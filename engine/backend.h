@@ -154,9 +154,9 @@ struct backend_impl {
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
     // Bytes a weight takes of them. NULL: as many as in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
-    // Bytes it takes besides for steps of so many rows. NULL: too few to count.
+    // Bytes it takes besides for steps of so many rows, with pages for so many positions. NULL: too few to count.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
-                              int32_t n_outputs_max);
+                              int32_t n_outputs_max, int64_t n_positions);
     // Host memory that matrices are read to and written from fastest. NULL: any is as fast.
     void *(*host_allocate)(struct backend *backend, size_t size_bytes);
     void (*host_free)(struct backend *backend, void *memory);

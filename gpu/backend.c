@@ -104,16 +104,18 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 // --- A step ---
 
-// Operands, sampling's notes, and a step's input and outcome; attention's and experts' besides are small.
+// Operands, sampling's notes, a step's input and outcome, and attention's sums of split contexts.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
-                           int32_t n_outputs_max)
+                           int32_t n_outputs_max, int64_t n_positions)
 {
-    (void)base;
     int32_t widest = larger(larger(shape->n_embd, shape->n_ff), shape->n_heads * larger(shape->key_dim, shape->value_dim));
     widest = larger(widest, larger(shape->n_ff_shared, shape->n_ff_expert));
     int32_t n_pairs = n_rows_max * larger(shape->n_experts_used, 1);
     uint64_t step = (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
-    return operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
+    int64_t n_split = n_positions < INT32_MAX ? n_positions : INT32_MAX;
+    uint64_t attention = attention_scratch_bytes(shape->n_heads, shape->n_kv_heads, shape->value_dim, (int32_t)n_split,
+                                                 device_facts(gpu_backend_of(base)->device)->n_multiprocessors);
+    return attention + operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max);
 }

@@ -111,7 +111,7 @@ uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enu
 
 // backend.c: see engine/backend.h
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
-                           int32_t n_outputs_max);
+                           int32_t n_outputs_max, int64_t n_positions);
 
 // attention.c
 enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
