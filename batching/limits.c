@@ -12,8 +12,7 @@ enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_ROWS_DEFAULT = 4096 };
 // anyway, a common job's for each sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
-// Keys and values are kept as exact as the weights deserve.
-static enum kv_type kv_type_for(const struct model *model)
+enum kv_type limits_kv_type(const struct model *model)
 {
     return model->layers[0].attn_k.type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
@@ -163,7 +162,7 @@ static bool try(struct limits_plan *plan, const struct attempt *attempt)
                                             .n_outputs_max = batch->n_sequences_max,
                                             .n_sequences_max = batch->n_sequences_max,
                                             .page_positions = batch->page_positions,
-                                            .kv_type = kv_type_for(attempt->model)};
+                                            .kv_type = limits_kv_type(attempt->model)};
     struct side sides[SIDES];
     uint64_t one_page = forward_page_bytes(attempt->model, batch->page_positions, plan->forward.kv_type), most, unasked;
     count(attempt, plan, one_page, sides);

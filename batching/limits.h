@@ -40,6 +40,7 @@ enum {
     LIMITS_JOBS_MAX = 16384, // what the offset map of one partition can cover
 };
 
+enum kv_type limits_kv_type(const struct model *model); // keys and values are kept as exact as the weights deserve
 bool limits_is_placed(const struct limits_plan *plan); // device and host compute together
 // "20 of 32 layers on the GPU with ..": for the log; with the option that asks for the same again.
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size);

@@ -248,6 +248,19 @@ static enum status plan(struct bench *bench, const struct settings *settings, co
     return STATUS_OK;
 }
 
+// What was asked for is what is measured, or it does not fit.
+static enum status place(const struct bench *bench, struct runtime *runtime, const struct settings *settings,
+                         struct error *error)
+{
+    const struct forward_limits *limits = &bench->limits;
+    struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
+                                   .n_rows_max = limits->n_rows_max,
+                                   .page_bytes = (uint64_t)limits->n_pages *
+                                                 forward_page_bytes(bench->model, limits->page_positions,
+                                                                    limits_kv_type(bench->model))};
+    return runtime_plan(runtime, settings, &wanted, error);
+}
+
 enum status command_bench(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
@@ -262,6 +275,8 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
         status = plan(&bench, settings, batches, n, &batch_max, error);
+    if (status == STATUS_OK)
+        status = place(&bench, &runtime, settings, error);
     double start = now_s();
     if (status == STATUS_OK)
         status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);

@@ -56,6 +56,18 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     return status;
 }
 
+static enum status place(struct runtime *runtime, const struct token_array *ids, const struct settings *settings,
+                         struct error *error)
+{
+    size_t n_context = (size_t)runtime->model->shape.n_context; // a longer text is refused later, by what it lacks
+    size_t n_ids = ids->n_ids < n_context ? ids->n_ids : n_context;
+    uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
+    struct limits_wanted wanted = {.n_sequences_max = EVALUATE_CHUNK_ROWS, // as many outputs
+                                   .n_rows_max = EVALUATE_CHUNK_ROWS,
+                                   .page_bytes = n_pages * forward_page_bytes(runtime->model, LIMITS_PAGE_POSITIONS, KV_F32)};
+    return runtime_plan(runtime, settings, &wanted, error);
+}
+
 enum status command_logits(const struct settings *settings, struct error *error)
 {
     if (!settings->tokens || !settings->output)
@@ -67,6 +79,8 @@ enum status command_logits(const struct settings *settings, struct error *error)
         status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
+    if (status == STATUS_OK)
+        status = place(&runtime, &ids, settings, error);
     if (status == STATUS_OK)
         status = compute(&runtime, &ids, settings->output, error);
     token_array_finish(&ids);

@@ -27,6 +27,7 @@ struct settings {
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory, gpu_memory;
     int64_t gpu_device;
+    char *placement;
     char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -149,6 +150,9 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
     if (status != STATUS_OK)
         return status;
     runtime->on_gpu = true;
+    status = cpu_backend_create(&runtime->host, runtime->pool, CPU_AVX512, error);
+    if (status != STATUS_OK)
+        return status;
     char device[128];
     gpu_backend_describe(runtime->backend, device, sizeof device);
     log_write(LOG_INFO, "GPU: %s", device);
@@ -167,13 +171,77 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
             return STATUS_OK;
-        if (wanted) {
+        if (wanted || runtime->on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
         }
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
     return status == STATUS_OK ? cpu_backend_create(&runtime->backend, runtime->pool, level, error) : status;
+}
+
+// "layers:20": how, and how many layers on the device.
+static enum status parse_placement(const char *text, struct limits_wanted *wanted, struct error *error)
+{
+    static const char *const names[] = {
+        [PLACING_AUTO] = "auto", [PLACING_DEVICE] = "device", [PLACING_LAYERS] = "layers", [PLACING_ATTENTION] = "attention-cpu"};
+    size_t length = strcspn(text, ":");
+    for (int placing = 0; placing <= PLACING_ATTENTION; placing++) {
+        if (strlen(names[placing]) != length || memcmp(names[placing], text, length) != 0)
+            continue;
+        wanted->placing = (enum placing)placing;
+        char *end = (char *)text + length;
+        long n = *end && placing >= PLACING_LAYERS ? strtol(text + length + 1, &end, 10) : 0;
+        if (*end || (text[length] && (n < 1 || n > MODEL_LAYERS_MAX)))
+            break;
+        wanted->n_device_layers = (int32_t)n;
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--placement: expected auto, device, layers or attention-cpu, the last two also with a number of "
+                     "layers from 1 to %d as layers:20, got \"%s\"",
+                     MODEL_LAYERS_MAX, text);
+}
+
+// The backend of both sides, which takes them over; or the device's alone.
+static enum status place(struct runtime *runtime, struct error *error)
+{
+    const struct limits_plan *plan = &runtime->plan;
+    if (!limits_is_placed(plan)) {
+        if (runtime->host)
+            runtime->host->impl->destroy(runtime->host);
+        runtime->host = NULL;
+        return STATUS_OK;
+    }
+    struct backend *placed;
+    enum status status = placed_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
+    if (status != STATUS_OK)
+        return status;
+    runtime->backend = placed;
+    runtime->host = NULL;
+    char text[256];
+    limits_describe_placement(plan, runtime->model, text, sizeof text);
+    log_write(LOG_INFO, "placement: %s", text);
+    return STATUS_OK;
+}
+
+enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
+                         struct error *error)
+{
+    struct backend *backend = runtime->backend;
+    wanted->backend = backend;
+    wanted->device = runtime->on_gpu;
+    enum status status = parse_placement(settings->placement ? settings->placement : "auto", wanted, error);
+    if (status == STATUS_OK && !runtime->on_gpu && wanted->placing != PLACING_AUTO)
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on", settings->placement);
+    if (status != STATUS_OK)
+        return status;
+    if (runtime->host) {
+        wanted->host = runtime->host;
+        wanted->host_memory_available = runtime->host->impl->memory_available(runtime->host);
+    }
+    status = limits_derive(&runtime->plan, runtime->model, backend->impl->memory_available(backend), wanted, error);
+    return status == STATUS_OK ? place(runtime, error) : status;
 }
 
 struct loading {
@@ -267,11 +335,8 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
-    wanted.backend = runtime->backend;
-    wanted.device = runtime->on_gpu;
     if (status == STATUS_OK)
-        status = limits_derive(&runtime->plan, runtime->model,
-                               runtime->backend->impl->memory_available(runtime->backend), &wanted, error);
+        status = runtime_plan(runtime, settings, &wanted, error);
     if (status == STATUS_OK)
         status = open_engine(runtime, settings, error);
     if (status == STATUS_OK)
@@ -289,6 +354,8 @@ void runtime_close(struct runtime *runtime)
     test_engine_destroy(runtime->test_engine);
     if (runtime->backend)
         runtime->backend->impl->destroy(runtime->backend);
+    if (runtime->host)
+        runtime->host->impl->destroy(runtime->host);
     pool_destroy(runtime->pool);
     template_destroy(runtime->chat_template);
     tokenizer_close(runtime->tokenizer);

@@ -11,7 +11,8 @@ struct runtime {
     struct tokenizer *tokenizer;
     struct template *chat_template; // NULL: none
     struct pool *pool;
-    struct backend *backend;
+    struct backend *backend; // of both, where device and host compute together
+    struct backend *host;    // the CPU's beside a GPU, until it is needed or not; else NULL
     bool on_gpu;
     struct trace *trace; // NULL: none
     struct forward *forward;         // NULL when test_engine stands in its place
@@ -35,6 +36,9 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
 // Pool and backend of the settings.
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
     WARN_UNUSED;
+// Derives the memory plan of what is wanted (its backends and placing are filled in) and places the backend by it.
+enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
+                         struct error *error) WARN_UNUSED;
 void runtime_close(struct runtime *runtime);
 
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE.

@@ -1,5 +1,6 @@
 // Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/placed.h): near the CPU's
 // logits, the same bytes alone, among others and in any chunks, and faults of the device in the middle of a step.
+#include "batching/limits.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/placed.h"
@@ -265,6 +266,89 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     model_close(model);
 }
 
+// Loads what was planned and computes a step of as many rows and outputs as it is made for.
+static enum status load_and_step(struct machine *machine, const struct model *model, const struct limits_plan *plan,
+                                 struct error *error)
+{
+    static int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
+    static struct sample_request samples[ROWS_MAX];
+    static struct sample_result results[ROWS_MAX];
+    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_rows_max, n_outputs = plan->batch.n_sequences_max;
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct step_sequence sequence = {.n_rows = n_rows, .pages = pages};
+    assert_true(n_rows <= ROWS_MAX && plan->batch.n_pages >= 8);
+    for (int32_t i = 0; i < n_rows; i++) {
+        positions[i] = i;
+        samples[i] = (struct sample_request){.sampling = &sampling};
+    }
+    for (int32_t i = 0; i < n_outputs; i++)
+        outputs[i] = n_rows - n_outputs + i;
+    struct step step = {.n_rows = n_rows,
+                        .tokens = tokens,
+                        .positions = positions,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = n_outputs,
+                        .output_rows = outputs,
+                        .samples = samples};
+    enum status status = forward_create(&machine->forward, model, machine->backend, &plan->forward, NULL, NULL, error);
+    if (status == STATUS_OK)
+        status = forward_step(machine->forward, &step, results, NULL, error);
+    forward_destroy(machine->forward);
+    machine->forward = NULL;
+    return status;
+}
+
+// From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs within --gpu-memory.
+static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
+{
+    const struct model_recipe recipe = {.type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
+    struct model *model = open_made_model(&recipe);
+    int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
+    for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct backend *host, *device;
+        struct limits_plan plan;
+        must(pool_create(&machine.pool, 1, &error), &error);
+        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        must(gpu_backend_create(&device, &(struct gpu_options){.memory_bytes = bytes}, &error), &error);
+        struct limits_wanted wanted = {.backend = device,
+                                       .device = true,
+                                       .n_sequences_max = 4,
+                                       .n_rows_max = 64,
+                                       .page_bytes = bytes % 1000000 ? 0 : 2000000,
+                                       .host = host,
+                                       .host_memory_available = 1 << 30};
+        bool placed = false;
+        if (limits_derive(&plan, model, device->impl->memory_available(device), &wanted, &error) == STATUS_OK) {
+            placed = limits_is_placed(&plan);
+            machine.backend = device;
+            if (placed)
+                must(placed_backend_create(&machine.backend, device, host, &plan.placement, &error), &error);
+            must(load_and_step(&machine, model, &plan, &error), &error);
+            n_device += !placed;
+            n_layers += plan.placement.n_host_layers > 0;
+            n_attention += plan.placement.host_attention;
+        } else {
+            n_refused++;
+            assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+            assert_non_null(strstr(error.text, "would fit: "));
+        }
+        if (placed) {
+            machine.backend->impl->destroy(machine.backend);
+        } else {
+            device->impl->destroy(device);
+            host->impl->destroy(host);
+        }
+        pool_destroy(machine.pool);
+    }
+    print_message("%d times on the device alone, %d times layers and %d times attention on the host, %d times refused\n",
+                  n_device, n_layers, n_attention, n_refused);
+    assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
+    model_close(model);
+}
+
 // 77: skipped.
 static int device_missing(void)
 {
@@ -288,7 +372,7 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    static struct CMUnitTest tests[N_SPLIT + 4];
+    static struct CMUnitTest tests[N_SPLIT + 5];
     for (int i = 0; i < N_SPLIT; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name, a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
                                        NULL, NULL, &subjects[i]};
@@ -299,5 +383,6 @@ int main(void)
         tests[N_SPLIT + 2 + i] = (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
                                                      a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
+    tests[N_SPLIT + 4] = (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,202 @@
+// The memory plan (batching/limits.h): where a model's layers and pages go on a device of any size, and what a refusal advises.
+#include "batching/limits.h"
+#include "engine/cpu/backend.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_LAYERS = 8, BATCH = 4, ROWS = 32, PLENTY = 1 << 30 };
+
+// Only asked for bytes: as many as in the file.
+static const struct backend_impl impl_stub = {.name = "stub"};
+static struct backend stub = {&impl_stub};
+
+static struct model *open_made_model(void)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    struct model_recipe recipe = {.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512};
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &recipe);
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
+
+static struct limits_wanted wanted_with(uint64_t page_bytes)
+{
+    return (struct limits_wanted){.backend = &stub,
+                                  .device = true,
+                                  .n_sequences_max = BATCH,
+                                  .n_rows_max = ROWS,
+                                  .page_bytes = page_bytes,
+                                  .host = &stub,
+                                  .host_memory_available = PLENTY};
+}
+
+static bool fits(struct limits_plan *plan, const struct model *model, uint64_t available, const struct limits_wanted *wanted)
+{
+    struct error error = {0};
+    enum status status = limits_derive(plan, model, available, wanted, &error);
+    if (status != STATUS_OK)
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+    return status == STATUS_OK;
+}
+
+// Weights, matrices and so many bytes of pages.
+static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
+{
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(page_bytes);
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    return plan.weight_bytes + plan.matrix_bytes + plan.page_bytes;
+}
+
+static void a_device_that_holds_everything_computes_everything(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(10 * page);
+    assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_false(limits_is_placed(&plan));
+    assert_int_equal(plan.batch.n_pages, 10);
+    assert_int_equal(plan.host_weight_bytes + plan.host_page_bytes, 0);
+    wanted.placing = PLACING_LAYERS; // as many as fit: all
+    assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_false(limits_is_placed(&plan));
+}
+
+static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(100 * page);
+    assert_true(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
+    assert_true(plan.placement.host_attention);
+    assert_int_equal(plan.placement.n_host_layers, 0);
+    assert_int_equal(plan.batch.n_pages, 100);
+    assert_int_equal(plan.host_page_bytes, 100 * page);
+    wanted.host_memory_available = plan.host_page_bytes - 1; // nor there: then layers are split until both hold
+    assert_false(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) && plan.placement.host_attention);
+}
+
+static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16), whole = bytes_for(model, 10 * page);
+    uint64_t layer = forward_layer_bytes(model, &stub, 0) + 10 * page / N_LAYERS;
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(10 * page);
+    wanted.placing = PLACING_LAYERS;
+    int32_t n_before = 0;
+    for (uint64_t short_of = 1; short_of < whole; short_of += layer / 2) {
+        if (!fits(&plan, model, whole - short_of, &wanted))
+            break;
+        int32_t n = plan.placement.n_host_layers;
+        assert_in_range(n, n_before, N_LAYERS - 1);
+        assert_true(n > 0 && !plan.placement.host_attention);
+        assert_true(plan.weight_bytes + plan.matrix_bytes + plan.page_bytes - plan.host_page_bytes <= whole - short_of);
+        assert_int_equal(plan.host_page_bytes, 10 * page / N_LAYERS * (uint64_t)n);
+        uint64_t all = plan.weight_bytes + plan.host_weight_bytes;
+        assert_int_equal(all, forward_layer_bytes(model, &stub, LAYER_BEFORE) + forward_layer_bytes(model, &stub, LAYER_AFTER) +
+                                  N_LAYERS * forward_layer_bytes(model, &stub, 0));
+        if (n > 1) { // one fewer would not have fitted
+            struct limits_wanted more = wanted;
+            more.n_device_layers = N_LAYERS - n + 1;
+            assert_false(fits(&plan, model, whole - short_of, &more));
+        }
+        n_before = n;
+    }
+    assert_int_equal(n_before, N_LAYERS - 1); // and then nothing fits
+}
+
+static void a_named_placement_is_kept_or_refused(void **state)
+{
+    struct model *model = *state;
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = wanted_with(0);
+    wanted.placing = PLACING_LAYERS;
+    wanted.n_device_layers = 3;
+    assert_true(fits(&plan, model, PLENTY, &wanted)); // although everything would fit
+    assert_int_equal(plan.placement.n_host_layers, N_LAYERS - 3);
+    wanted.placing = PLACING_ATTENTION;
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_int_equal(plan.placement.n_host_layers, N_LAYERS - 3);
+    assert_true(plan.placement.host_attention);
+    char text[256];
+    limits_describe_placement(&plan, model, text, sizeof text);
+    assert_non_null(strstr(text, "--placement attention-cpu:3)"));
+    wanted.n_device_layers = N_LAYERS + 1;
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_USAGE);
+    wanted = wanted_with(0);
+    wanted.placing = PLACING_DEVICE;
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_false(limits_is_placed(&plan));
+}
+
+static void a_refusal_names_what_would_fit(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    uint64_t available = bytes_for(model, page) + 20 * page;
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = wanted_with(1000 * page);
+    wanted.placing = PLACING_DEVICE;
+    assert_int_equal(limits_derive(&plan, model, available, &wanted, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(error.text, "--kv-memory "));
+    assert_non_null(strstr(error.text, "--placement attention-cpu"));
+    char *layers = strstr(error.text, "layers:");
+    if (layers) { // what it says fits
+        wanted.placing = PLACING_LAYERS;
+        wanted.n_device_layers = atoi(layers + strlen("layers:"));
+        assert_true(fits(&plan, model, available, &wanted));
+    }
+    wanted = wanted_with(0); // nothing of it fits
+    assert_int_equal(limits_derive(&plan, model, 1000, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "--backend cpu"));
+}
+
+static void a_cpu_has_no_other_side(void **state)
+{
+    struct model *model = *state;
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS};
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_false(limits_is_placed(&plan));
+    assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2); // half is left alone
+    assert_int_equal(limits_derive(&plan, model, 10000, &wanted, &error), STATUS_REFUSE);
+    assert_null(strstr(error.text, "--placement"));
+}
+
+int main(void)
+{
+    struct model *model = open_made_model();
+#define TEST(name) {#name, name, NULL, NULL, model}
+    const struct CMUnitTest tests[] = {
+        TEST(a_device_that_holds_everything_computes_everything),
+        TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
+        TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
+        TEST(a_named_placement_is_kept_or_refused),
+        TEST(a_refusal_names_what_would_fit),
+        TEST(a_cpu_has_no_other_side),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    model_close(model);
+    return n_failed;
+}
