@@ -174,7 +174,7 @@ static float *problem_compute(const struct problem *problem, struct way way)
     pages_fill(&filled, problem, &kernels, way.page_positions ? way.page_positions : setting->page_positions);
     assert_int_equal(attention_create(&attention, &filled.pages, pool, &kernels.attention, &error),
                      STATUS_OK);
-    assert_int_equal(attention_reserve(attention, N_SEQUENCES, &error), STATUS_OK);
+    assert_int_equal(attention_reserve(attention, 110, &error), STATUS_OK);
     struct attention_parameters parameters = {.layer = 1,
                                               .n_heads = setting->n_heads,
                                               .scale = 1.0f / sqrtf((float)setting->key_dim),
@@ -204,9 +204,9 @@ static float *problem_compute(const struct problem *problem, struct way way)
         more = n > 0;
         if (!more)
             break;
-        attention_run(attention, (struct attention_sequences){sequences, n}, &parameters,
-                      (struct attention_rows){q, q_stride}, (struct attention_rows){part, out_stride},
-                      setting->sinks ? problem->sinks : NULL);
+        attention_begin(attention, (struct attention_sequences){sequences, n});
+        attention_run(attention, &parameters, (struct attention_rows){q, q_stride},
+                      (struct attention_rows){part, out_stride}, setting->sinks ? problem->sinks : NULL);
         for (int i = 0; i < n; i++) {
             int64_t row = done[which[i]];
             for (int s = 0; s < which[i]; s++)
@@ -374,6 +374,104 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
     }
 }
 
+// --- Shared pages ---
+
+// Sequences of one step: their lengths, and with whom they share how many leading positions.
+static const struct sharer {
+    int32_t length, n_rows, n_shared;
+    int with; // an earlier one, or -1
+} sharers[] = {
+    {1100, 1, 0, -1},  {1045, 1, 1024, 0}, {300, 2, 0, -1},   {1500, 9, 1024, 0}, {700, 1, 512, 0},
+    {299, 1, 256, 2},  {1030, 1, 1024, 0}, {555, 30, 512, 0}, {1200, 1, 0, -1},   {1040, 1, 1024, 0},
+    {512, 200, 0, -1}, {513, 1, 512, 10},  {600, 2, 512, 10}, {257, 1, 256, 10},
+};
+
+enum { N_SHARERS = sizeof sharers / sizeof *sharers, LONGEST = 1500 };
+
+// What stands at a position: where it is shared, the same for all.
+static uint64_t position_seed(int s, int32_t position)
+{
+    while (position < sharers[s].n_shared)
+        s = sharers[s].with;
+    return (uint64_t)s * 100000 + (uint64_t)position + 1;
+}
+
+// All rows in one call; with shared block tables, or with every sequence's own copy of the pages.
+static float *sharers_compute(const struct setting *setting, enum cpu_level level, int n_threads, bool shared,
+                              size_t *n_floats)
+{
+    struct cpu_kernels kernels;
+    cpu_kernels_init(&kernels, level);
+    struct pool *pool;
+    struct attention *attention;
+    struct pages pages;
+    struct error error;
+    int32_t size = setting->page_positions, table_pages = LONGEST / size + 1, n_pages = 0, n_rows = 0;
+    struct kv_shape shape = {1,    setting->n_kv_heads,     setting->key_dim, setting->value_dim,
+                             size, N_SHARERS * table_pages, setting->type};
+    assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
+    assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+    int32_t *tables = malloc((size_t)(N_SHARERS * table_pages) * sizeof *tables);
+    struct step_sequence sequences[N_SHARERS];
+    for (int s = 0; s < N_SHARERS; s++) {
+        const struct sharer *sharer = &sharers[s];
+        int32_t *table = tables + s * table_pages, n_common = shared ? sharer->n_shared / size : 0;
+        for (int32_t i = 0; i < table_pages; i++)
+            table[i] = i < n_common ? tables[sharer->with * table_pages + i] : n_pages++;
+        for (int32_t position = n_common * size; position < sharer->length; position++) {
+            seed = position_seed(s, position);
+            float *keys = random_floats((size_t)(setting->n_kv_heads * setting->key_dim), 1);
+            float *values = random_floats((size_t)(setting->n_kv_heads * setting->value_dim), 1);
+            pages_store(&pages, &kernels.rows, 0, table[position / size], position % size, keys, values);
+            free(keys);
+            free(values);
+        }
+        sequences[s] =
+            (struct step_sequence){n_rows, sharer->n_rows, sharer->length - sharer->n_rows, table, false};
+        n_rows += sharer->n_rows;
+    }
+    assert_int_equal(attention_create(&attention, &pages, pool, &kernels.attention, &error), STATUS_OK);
+    assert_int_equal(attention_reserve(attention, n_rows, &error), STATUS_OK);
+    int64_t q_stride = setting->n_heads * setting->key_dim,
+            out_stride = setting->n_heads * setting->value_dim;
+    seed = 5;
+    float *q = random_floats((size_t)(n_rows * q_stride), setting->query_size);
+    float *sinks = random_floats((size_t)setting->n_heads, 3);
+    *n_floats = (size_t)(n_rows * out_stride);
+    float *out = calloc(*n_floats, sizeof *out);
+    struct attention_parameters parameters = {.n_heads = setting->n_heads,
+                                              .scale = 1.0f / sqrtf((float)setting->key_dim),
+                                              .softcap = setting->softcap,
+                                              .window = setting->window,
+                                              .alibi_bias_max = setting->alibi};
+    attention_begin(attention, (struct attention_sequences){sequences, N_SHARERS});
+    attention_run(attention, &parameters, (struct attention_rows){q, q_stride},
+                  (struct attention_rows){out, out_stride}, setting->sinks ? sinks : NULL);
+    attention_destroy(attention);
+    pages_finish(&pages);
+    pool_destroy(pool);
+    free(tables);
+    free(q);
+    free(sinks);
+    return out;
+}
+
+static void shared_pages_give_the_bytes_of_own_copies(void **state)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        size_t n;
+        float *own = sharers_compute(&settings[i], CPU_AVX512, 2, false, &n);
+        static const int n_threads[] = {1, 3, 16};
+        for (int way = 0; way < 3; way++) {
+            float *shared =
+                sharers_compute(&settings[i], way == 1 ? CPU_AVX2 : CPU_AVX512, n_threads[way], true, &n);
+            assert_same_bytes(own, shared, n, settings[i].name);
+            free(shared);
+        }
+        free(own);
+    }
+}
+
 static void linear_biases_follow_the_paper(void **state)
 {
     for (int32_t head = 0; head < 8; head++) // 8 heads: 1/2, 1/4, ..., 1/256
@@ -406,7 +504,7 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     struct kv_shape kv = {n_layers, shape->n_kv_heads, shape->dim, shape->dim, PAGE, n_pages, KV_F16};
     if (pool_create(&pool, n_threads, &error) || pages_create(&pages, &kv, &error) ||
         attention_create(&attention, &pages, pool, &kernels.attention, &error) ||
-        attention_reserve(attention, n_sequences, &error)) {
+        attention_reserve(attention, n_sequences * shape->n_rows, &error)) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
     }
@@ -431,10 +529,11 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     double best = 1e9;
     for (int repeat = 0; repeat < (level == CPU_PLAIN ? 1 : 10); repeat++) {
         double start = bench_seconds(n_threads);
+        attention_begin(attention, (struct attention_sequences){sequences, n_sequences});
         for (int32_t layer = 0; layer < n_layers; layer++) {
             parameters.layer = layer;
-            attention_run(attention, (struct attention_sequences){sequences, n_sequences}, &parameters,
-                          (struct attention_rows){q, stride}, (struct attention_rows){out, stride}, NULL);
+            attention_run(attention, &parameters, (struct attention_rows){q, stride},
+                          (struct attention_rows){out, stride}, NULL);
         }
         double seconds = (bench_seconds(n_threads) - start) / n_layers / n_sequences;
         best = seconds < best ? seconds : best;
@@ -493,6 +592,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_level_gives_the_bytes_of_plain_c),
         cmocka_unit_test(threads_cuts_pages_and_company_leave_the_bytes_alone),
         cmocka_unit_test(worst_case_inputs_give_the_same_bytes),
+        cmocka_unit_test(shared_pages_give_the_bytes_of_own_copies),
         cmocka_unit_test(linear_biases_follow_the_paper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,10 +13,12 @@
 // (Online softmax: Milakov and Gimelshein 2018, arXiv:1805.02867; FlashAttention, Dao et al. 2022,
 // arXiv:2205.14135.)
 //
-// Work is cut into tiles: up to ATTENTION_TILE queries (one row's one head each) of one sequence that share a
-// key-value head. A tile keeps its queries' m, l, o and walks over the segments, so that a segment's keys and
-// values are fetched once for all of them. When tiles are few and contexts long, a tile's segments are dealt
-// out too: their parts are kept, and whoever finishes last merges them in order.
+// Work is cut into tiles: up to ATTENTION_TILE queries (one row's one head each) that share a key-value head
+// and its pages: of one sequence, or, over leading segments on pages that several sequences share, of all of
+// them. A tile keeps its queries' m, l, o and walks over the segments, so that a segment's keys and values
+// are fetched, and widened, once for all of them. Shared segments come first and leave m, l, o for the
+// sequences' own tiles to go on from. When tiles are few and contexts long, a tile's segments are dealt out
+// too: their parts are kept, and whoever finishes last merges them in order.
 //
 // Thread: engine.
 #pragma once
@@ -46,8 +48,8 @@ struct attention_state {
     float largest, sum;
 };
 
-// A segment's blocks of keys or values (pages.h). While it works on items[i], a kernel asks the memory for the
-// `ahead_bytes` at ahead[i], which are read next; ahead[i] may be items[i] when nothing is.
+// A segment's blocks of keys or values (pages.h). While it works on items[i], a kernel asks the memory for
+// the `ahead_bytes` at ahead[i], which are read next; ahead[i] may be items[i] when nothing is.
 struct attention_blocks {
     const void *const *items, *const *ahead; // [SEGMENT_BLOCKS]
     int32_t ahead_bytes;
@@ -55,6 +57,8 @@ struct attention_blocks {
 
 // By enum kv_type. Positions count from the segment's start.
 struct attention_kernels {
+    // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; the others' places hold anything.
+    void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
     // scores[q][j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); queries
     // [key_dim, ATTENTION_QUERIES], scores [n_queries, ATTENTION_SEGMENT].
     void (*scores[2])(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
@@ -66,9 +70,11 @@ struct attention_kernels {
     // [n_queries, width].
     void (*values[2])(const float *weights, int n_queries, struct attention_blocks values, int begin, int end,
                       int32_t width, float *out);
-    // Merges `part`, of the next segment, into the state; width floats each.
-    void (*merge)(struct attention_state *state, float *out, const struct attention_state *part,
-                  const float *part_out, int32_t width);
+    void (*widen)(float *out, const uint16_t *items, int32_t n); // n a multiple of 16
+    // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
+    // floats each.
+    void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,
+                  const float *parts_out, int32_t width);
     // Merges the sink, when there is one, and divides.
     void (*finish)(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
                    const float *sink);
@@ -84,8 +90,8 @@ struct attention;
 enum status attention_create(struct attention **attention, const struct pages *pages, struct pool *pool,
                              const struct attention_kernels *kernels, struct error *error) WARN_UNUSED;
 void attention_destroy(struct attention *attention);
-// Room for steps of up to n_sequences_max.
-enum status attention_reserve(struct attention *attention, int32_t n_sequences_max,
+// Room for steps of up to n_rows_max rows.
+enum status attention_reserve(struct attention *attention, int32_t n_rows_max,
                               struct error *error) WARN_UNUSED;
 
 // Rows of floats.
@@ -99,11 +105,13 @@ struct attention_sequences {
     int32_t n;
 };
 
+// A step's sequences, whose block tables must stay until its last attention_run.
+void attention_begin(struct attention *attention, struct attention_sequences sequences);
+
 // out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks` [n_heads] or
 // NULL: stands for the weight in `parameters`, which this layer can't read.
-void attention_run(struct attention *attention, struct attention_sequences sequences,
-                   const struct attention_parameters *parameters, struct attention_rows q,
-                   struct attention_rows out, const float *sinks);
+void attention_run(struct attention *attention, const struct attention_parameters *parameters,
+                   struct attention_rows q, struct attention_rows out, const float *sinks);
 
 // ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409); the first head's is 2^(-bias_max / n_heads)
 // when n_heads is a power of two.

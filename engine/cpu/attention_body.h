@@ -251,24 +251,41 @@ static inline struct lanes shaped_scores(struct lanes x, int first, const struct
     return x;
 }
 
-static void soften(float *scores, int begin, int end, const struct attention_scoring *scoring,
-                   struct attention_state *state)
+// The largest of the shaped scores, which stand in `scores` afterwards; with a bare positive scale, the
+// largest of the scores as they are, whose product with the scale it is: rounding keeps the order.
+ALWAYS_INLINE struct lanes largest_score(float *scores, int begin, int end,
+                                         const struct attention_scoring *scoring, bool bare)
 {
-    const struct lanes lowest = lanes_set(-INFINITY), zero = lanes_set(0.0f);
-    int first_block = begin / PAGE_BLOCK * PAGE_BLOCK;
+    const struct lanes lowest = lanes_set(-INFINITY);
     struct lanes largest = lowest;
-    for (int i = first_block; i < end; i += PAGE_BLOCK) {
-        struct lanes x = shaped_scores(lanes_load(scores + i), i, scoring);
+    for (int i = begin / PAGE_BLOCK * PAGE_BLOCK; i < end; i += PAGE_BLOCK) {
+        struct lanes x = lanes_load(scores + i);
+        if (!bare)
+            x = shaped_scores(x, i, scoring);
         if (i < begin || i + PAGE_BLOCK > end)
             x = lanes_if_within(begin - i, end - i, x, lowest);
-        lanes_store(scores + i, x);
+        if (!bare)
+            lanes_store(scores + i, x);
         largest = lanes_larger(x, largest);
     }
-    state->largest = lanes_largest(largest);
-    const struct lanes maximum = lanes_set(state->largest);
+    return largest;
+}
+
+ALWAYS_INLINE void soften_scores(float *scores, int begin, int end, const struct attention_scoring *scoring,
+                                 struct attention_state *state, bool bare)
+{
+    const struct lanes zero = lanes_set(0.0f), scale = lanes_set(scoring->scale);
+    struct lanes largest = largest_score(scores, begin, end, scoring, bare);
+    struct lanes maximum = lanes_set(lanes_largest(largest));
+    if (bare)
+        maximum = lanes_multiply(maximum, scale);
+    lanes_store_first(&state->largest, maximum, 1);
     struct lanes sum = zero;
-    for (int i = first_block; i < end; i += PAGE_BLOCK) {
-        struct lanes weight = lanes_exp2_negative(lanes_subtract(lanes_load(scores + i), maximum));
+    for (int i = begin / PAGE_BLOCK * PAGE_BLOCK; i < end; i += PAGE_BLOCK) {
+        struct lanes x = lanes_load(scores + i);
+        if (bare)
+            x = lanes_multiply(x, scale);
+        struct lanes weight = lanes_exp2_negative(lanes_subtract(x, maximum));
         if (i < begin || i + PAGE_BLOCK > end)
             weight = lanes_if_within(begin - i, end - i, weight, zero);
         lanes_store(scores + i, weight);
@@ -277,18 +294,82 @@ static void soften(float *scores, int begin, int end, const struct attention_sco
     state->sum = lanes_sum(sum);
 }
 
-static void merge(struct attention_state *state, float *out, const struct attention_state *part,
-                  const float *part_out, int32_t width)
+static void soften(float *scores, int begin, int end, const struct attention_scoring *scoring,
+                   struct attention_state *state)
 {
-    struct lanes before = lanes_set(state->largest), added = lanes_set(part->largest);
+    if (scoring->softcap == 0.0f && scoring->slope == 0.0f && scoring->scale > 0.0f)
+        soften_scores(scores, begin, end, scoring, state, true);
+    else
+        soften_scores(scores, begin, end, scoring, state, false);
+}
+
+// 8 x 16 items: splitting all of them into those at even and at odd places, four times over, turns them
+// about.
+ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
+{
+    for (int round = 0; round < 4; round++) {
+        struct lanes y[ATTENTION_QUERIES];
+        for (int i = 0; i < ATTENTION_QUERIES / 2; i++)
+            lanes_split_pairs(x[2 * i], x[2 * i + 1], &y[i], &y[ATTENTION_QUERIES / 2 + i]);
+        for (int i = 0; i < ATTENTION_QUERIES; i++)
+            x[i] = y[i];
+    }
+}
+
+static void pack(float *packed, const float *const *queries, int n_queries, int32_t key_dim)
+{
+    int32_t d = 0;
+    for (; d + LANES <= key_dim; d += LANES) {
+        struct lanes x[ATTENTION_QUERIES];
+        for (int q = 0; q < ATTENTION_QUERIES; q++)
+            x[q] = lanes_load(queries[q < n_queries ? q : 0] + d);
+        turn(x);
+        for (int i = 0; i < ATTENTION_QUERIES; i++)
+            lanes_store(packed + d * ATTENTION_QUERIES + i * LANES, x[i]);
+    }
+    for (; d < key_dim; d++)
+        for (int q = 0; q < n_queries; q++)
+            packed[d * ATTENTION_QUERIES + q] = queries[q][d];
+}
+
+static void widen(float *out, const uint16_t *items, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += LANES)
+        lanes_store(out + i, lanes_load_f16(items + i));
+}
+
+// What scales each part of a merge, at the even places; at the odd ones, anything.
+struct factors {
+    struct lanes larger, before, added;
+};
+
+ALWAYS_INLINE struct factors merge_factors(struct lanes before, struct lanes added)
+{
     struct lanes larger = lanes_larger(added, before);
-    struct lanes a = lanes_exp2_negative(lanes_subtract(before, larger));
-    struct lanes b = lanes_exp2_negative(lanes_subtract(added, larger));
-    struct lanes sum = lanes_fma(lanes_set(part->sum), b, lanes_multiply(lanes_set(state->sum), a));
-    for (int32_t d = 0; d < width; d += LANES)
-        lanes_store(out + d, lanes_fma(lanes_load(part_out + d), b, lanes_multiply(lanes_load(out + d), a)));
-    lanes_store_first(&state->largest, larger, 1);
-    lanes_store_first(&state->sum, sum, 1);
+    return (struct factors){larger, lanes_exp2_negative(lanes_subtract(before, larger)),
+                            lanes_exp2_negative(lanes_subtract(added, larger))};
+}
+
+// States are pairs: the largest stand at the even places, the sums at the odd ones.
+static void merge(int n, struct attention_state *states, float *out, const struct attention_state *parts,
+                  const float *parts_out, int32_t width)
+{
+    struct lanes before = lanes_load_first(&states->largest, 2 * n);
+    struct lanes added = lanes_load_first(&parts->largest, 2 * n);
+    struct factors factors = merge_factors(before, added);
+    float larger[LANES], a[LANES], b[LANES], sums[LANES];
+    lanes_store(larger, factors.larger);
+    lanes_store(a, factors.before);
+    lanes_store(b, factors.added);
+    struct lanes before_scaled = lanes_multiply(before, lanes_even_twice(factors.before));
+    lanes_store(sums, lanes_fma(added, lanes_even_twice(factors.added), before_scaled));
+    for (int i = 0; i < n; i++, out += width, parts_out += width) {
+        struct lanes scale = lanes_set(a[2 * i]), part_scale = lanes_set(b[2 * i]);
+        for (int32_t d = 0; d < width; d += LANES)
+            lanes_store(out + d, lanes_fma(lanes_load(parts_out + d), part_scale,
+                                           lanes_multiply(lanes_load(out + d), scale)));
+        states[i] = (struct attention_state){larger[2 * i], sums[2 * i + 1]};
+    }
 }
 
 static void finish(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
@@ -315,6 +396,8 @@ void ATTENTION_KERNELS(struct attention_kernels *kernels)
         .scores = {[KV_F32] = scores_f32, [KV_F16] = scores_f16},
         .soften = soften,
         .values = {[KV_F32] = values_f32, [KV_F16] = values_f16},
+        .pack = pack,
+        .widen = widen,
         .merge = merge,
         .finish = finish,
     };

@@ -278,6 +278,9 @@ static void begin(struct backend *base, const struct step *step)
             backend->row_sequences[row] = i;
     }
     assert(row == step->n_rows);
+    if (backend->attention)
+        attention_begin(backend->attention,
+                        (struct attention_sequences){step->sequences, step->n_sequences});
 }
 
 static enum status end(struct backend *base, struct sample_result *results, struct error *error)

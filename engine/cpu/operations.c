@@ -340,8 +340,7 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     assert(q->n_cols == parameters->n_heads * shape->key_dim &&
            out->n_cols == parameters->n_heads * shape->value_dim);
     assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
-    struct attention_sequences sequences = {backend->step->sequences, backend->step->n_sequences};
-    attention_run(backend->attention, sequences, parameters, (struct attention_rows){q->items, q->stride},
+    attention_run(backend->attention, parameters, (struct attention_rows){q->items, q->stride},
                   (struct attention_rows){out->items, out->stride},
                   parameters->sinks ? parameters->sinks->items : NULL);
 }

@@ -1,0 +1,373 @@
+// One tile of attention: up to ATTENTION_TILE queries of one key-value head through their segments.
+#include "engine/cpu/attention_parts.h"
+
+#include <assert.h>
+#include <string.h>
+
+// From so many queries on, a segment is widened to float32 once: on Zen 4, widening in the kernels takes an
+// eighth of the multiply-adds' time for each 8 queries.
+enum { WIDEN_QUERIES = 3 * ATTENTION_QUERIES };
+
+int32_t visible_begin(const struct attention_parameters *parameters, int32_t position)
+{
+    int32_t window = parameters->window;
+    return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+// Position of the span's row that a query belongs to: all of a group see all of its segments.
+static int32_t position_of(const struct call *call, const struct tile *tile, int number)
+{
+    const struct span *span = tile->span;
+    return span->is_group ? span->position
+                          : span->position + (int32_t)((tile->query_begin + number) / call->n_group);
+}
+
+// A segment's blocks, as far as the tile sees them; NULL elsewhere, where the block table need not reach.
+struct segment {
+    int32_t index;
+    const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
+};
+
+static void segment_locate(const struct call *call, const struct tile *tile, int32_t index,
+                           struct segment *segment)
+{
+    const struct pages *pages = call->pages;
+    int32_t page_blocks = pages->shape.page_positions / PAGE_BLOCK, layer = call->parameters->layer;
+    int32_t first_block = visible_begin(call->parameters, position_of(call, tile, 0)) / PAGE_BLOCK;
+    int32_t last_block = position_of(call, tile, tile->n_queries - 1) / PAGE_BLOCK;
+    segment->index = index;
+    for (int32_t i = 0; i < SEGMENT_BLOCKS; i++) {
+        int32_t block = index * SEGMENT_BLOCKS + i;
+        segment->keys[i] = segment->values[i] = NULL;
+        if (block < first_block || block > last_block)
+            continue;
+        int32_t page = tile->span->pages[block / page_blocks];
+        segment->keys[i] = pages_keys(pages, layer, page, tile->kv_head, block % page_blocks);
+        segment->values[i] = pages_values(pages, layer, page, tile->kv_head, block % page_blocks);
+    }
+}
+
+// A segment as kernels read it. While they score, they fetch its values, and the keys of the segment that
+// comes next while they weigh; both only for a tile's first company, and from the pages.
+struct view {
+    enum kv_type type;
+    const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
+    const void *ahead_keys[SEGMENT_BLOCKS], *ahead_values[SEGMENT_BLOCKS];
+};
+
+static void widen_block(const struct call *call, const void **block, float *to, int32_t n)
+{
+    if (!*block)
+        return;
+    call->kernels->widen(to, *block, n);
+    *block = to;
+}
+
+static void view_open(const struct call *call, const struct tile *tile, const struct segment *segment,
+                      const struct segment *next, struct scratch *scratch, struct view *view)
+{
+    const struct pages *pages = call->pages;
+    view->type = pages->shape.type;
+    memcpy(view->keys, segment->keys, sizeof view->keys);
+    memcpy(view->values, segment->values, sizeof view->values);
+    for (int i = 0; i < SEGMENT_BLOCKS; i++) {
+        view->ahead_values[i] = segment->values[i];
+        view->ahead_keys[i] = next && next->keys[i] ? next->keys[i] : segment->values[i];
+    }
+    if (view->type != KV_F16 || tile->n_queries < WIDEN_QUERIES)
+        return;
+    int32_t key_items = PAGE_BLOCK * pages->shape.key_dim, value_items = PAGE_BLOCK * pages->value_width;
+    for (int i = 0; i < SEGMENT_BLOCKS; i++) {
+        widen_block(call, &view->keys[i], scratch->wide_keys + i * key_items, key_items);
+        widen_block(call, &view->values[i], scratch->wide_values + i * value_items, value_items);
+        view->ahead_values[i] = next && next->values[i] ? next->values[i] : view->ahead_values[i];
+    }
+    view->type = KV_F32;
+}
+
+// Up to ATTENTION_QUERIES of a tile's queries, which go through a segment together, with the positions that
+// each sees there. A query that sees none has begin == end.
+struct company {
+    int first, n; // in the tile
+    int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
+    int begin_least, begin_most, end_least, end_most; // of those that see some
+    int n_seeing;
+};
+
+static struct company company_gather(const struct call *call, const struct tile *tile,
+                                     const struct scratch *scratch, int first, int32_t segment)
+{
+    struct company company = {
+        .first = first, .begin_least = ATTENTION_SEGMENT, .end_least = ATTENTION_SEGMENT};
+    company.n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
+    for (int i = 0; i < company.n; i++) {
+        int32_t position = scratch->positions[first + i];
+        int64_t start = (int64_t)segment * ATTENTION_SEGMENT;
+        int64_t begin = visible_begin(call->parameters, position) - start, end = position + 1 - start;
+        begin = begin > 0 ? begin : 0;
+        end = end < ATTENTION_SEGMENT ? end : ATTENTION_SEGMENT;
+        if (begin >= end)
+            continue;
+        company.n_seeing++;
+        company.begin[i] = (int)begin;
+        company.end[i] = (int)end;
+        company.begin_least = begin < company.begin_least ? (int)begin : company.begin_least;
+        company.begin_most = begin > company.begin_most ? (int)begin : company.begin_most;
+        company.end_least = end < company.end_least ? (int)end : company.end_least;
+        company.end_most = end > company.end_most ? (int)end : company.end_most;
+    }
+    return company;
+}
+
+// Weighs the values: positions that all see together, the ragged ends query by query, each query's in order.
+static void values_weigh(const struct call *call, const struct company *company, enum kv_type type,
+                         struct attention_blocks values, const float *weights, float *out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    void (*weigh)(const float *, int, struct attention_blocks, int, int, int32_t, float *) =
+        call->kernels->values[type];
+    bool together = company->n_seeing == company->n && company->begin_most < company->end_least;
+    int begin = together ? company->begin_most : ATTENTION_SEGMENT;
+    int end = together ? company->end_least : ATTENTION_SEGMENT;
+    memset(out, 0, (size_t)company->n * width * sizeof *out);
+    for (int i = 0; i < company->n; i++) {
+        int head_end = begin < company->end[i] ? begin : company->end[i];
+        if (company->begin[i] < head_end)
+            weigh(weights + i * ATTENTION_SEGMENT, 1, values, company->begin[i], head_end, (int32_t)width,
+                  out + (size_t)i * width);
+    }
+    if (together)
+        weigh(weights, company->n, values, begin, end, (int32_t)width, out);
+    for (int i = 0; i < company->n; i++)
+        if (end < company->end[i])
+            weigh(weights + i * ATTENTION_SEGMENT, 1, values, end, company->end[i], (int32_t)width,
+                  out + (size_t)i * width);
+}
+
+static float *packed_queries(const struct call *call, const struct scratch *scratch, int first)
+{
+    return scratch->queries + (size_t)first * (size_t)call->pages->shape.key_dim;
+}
+
+// One segment's part for a company: states, and out [ATTENTION_QUERIES, width].
+static void company_attend(const struct call *call, const struct company *company, const struct view *view,
+                           int32_t segment, struct scratch *scratch, struct attention_state *states,
+                           float *out)
+{
+    const struct pages *pages = call->pages;
+    const struct attention_parameters *parameters = call->parameters;
+    struct attention_scoring scoring = {
+        .scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E,
+        .softcap = parameters->softcap,
+        .cap_scale = parameters->softcap * LOG2_E,
+    };
+    bool first = company->first == 0;
+    struct attention_blocks keys = {view->keys, first ? view->ahead_values : view->keys,
+                                    (int32_t)pages->value_block_bytes};
+    struct attention_blocks values = {view->values, first ? view->ahead_keys : view->values,
+                                      (int32_t)pages->key_block_bytes};
+    call->kernels->scores[view->type](
+        packed_queries(call, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
+        (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->scores);
+    for (int i = 0; i < company->n; i++) {
+        if (company->begin[i] == company->end[i])
+            continue;
+        int number = company->first + i;
+        if (parameters->alibi_bias_max > 0.0f) {
+            scoring.first_distance = (float)(segment * ATTENTION_SEGMENT - scratch->positions[number]);
+            scoring.slope = LOG2_E * attention_slope(scratch->heads[number], parameters->n_heads,
+                                                     parameters->alibi_bias_max);
+        }
+        call->kernels->soften(scratch->scores + i * ATTENTION_SEGMENT, company->begin[i], company->end[i],
+                              &scoring, &states[i]);
+    }
+    values_weigh(call, company, view->type, values, scratch->scores, out);
+}
+
+// Takes a company's part of one segment into the tile's states: runs of queries that all have one already, at
+// once.
+static void company_merge(const struct call *call, const struct company *company, struct scratch *scratch,
+                          const struct attention_state *states, const float *out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    for (int i = 0, n; i < company->n; i += n) {
+        int number = company->first + i;
+        float *tile_out = scratch->tile_out + (size_t)number * width;
+        n = 0;
+        while (i + n < company->n && company->begin[i + n] < company->end[i + n] &&
+               scratch->started[number + n])
+            n++;
+        if (n > 0) {
+            call->kernels->merge(n, &scratch->states[number], tile_out, &states[i], out + (size_t)i * width,
+                                 (int32_t)width);
+            continue;
+        }
+        n = 1;
+        if (company->begin[i] == company->end[i])
+            continue;
+        scratch->states[number] = states[i];
+        memcpy(tile_out, out + (size_t)i * width, width * sizeof *out);
+        scratch->started[number] = true;
+    }
+}
+
+// ---- where queries come from and results go ----
+
+static int32_t head_of(const struct call *call, const struct tile *tile, int number)
+{
+    return tile->kv_head * call->n_group + (int32_t)((tile->query_begin + number) % call->n_group);
+}
+
+static int64_t row_of(const struct call *call, const struct tile *tile, int number)
+{
+    int64_t row = (tile->query_begin + number) / call->n_group;
+    return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
+}
+
+// Where a query's state over shared segments stands.
+static int64_t shared_of(const struct call *call, const struct tile *tile, int number)
+{
+    int64_t row = tile->span->first_state + (tile->query_begin + number) / call->n_group;
+    return row * call->parameters->n_heads + head_of(call, tile, number);
+}
+
+static void queries_pack(const struct call *call, const struct tile *tile, struct scratch *scratch)
+{
+    int32_t key_dim = call->pages->shape.key_dim;
+    const float *queries[ATTENTION_TILE];
+    for (int number = 0; number < tile->n_queries; number++) {
+        int32_t head = head_of(call, tile, number);
+        queries[number] =
+            call->q.items + row_of(call, tile, number) * call->q.stride + (int64_t)head * key_dim;
+        scratch->heads[number] = head;
+        scratch->positions[number] = position_of(call, tile, number);
+    }
+    for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
+        int left = tile->n_queries - first;
+        call->kernels->pack(packed_queries(call, scratch, first), queries + first,
+                            left < ATTENTION_QUERIES ? left : ATTENTION_QUERIES, key_dim);
+    }
+}
+
+static bool continues_shared(const struct tile *tile)
+{
+    return tile->span->first_state >= 0 && !tile->span->is_group;
+}
+
+static void result_write(const struct call *call, const struct tile *tile, int number,
+                         const struct attention_state *state, const float *state_out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    int32_t head = head_of(call, tile, number), value_dim = call->pages->shape.value_dim;
+    if (tile->span->is_group) {
+        int64_t place = shared_of(call, tile, number);
+        call->shared_states[place] = *state;
+        memcpy(call->shared_out + (size_t)place * width, state_out, width * sizeof *state_out);
+        return;
+    }
+    float *out = call->out.items + row_of(call, tile, number) * call->out.stride + (int64_t)head * value_dim;
+    call->kernels->finish(out, state, state_out, value_dim, call->sinks ? &call->sinks[head] : NULL);
+}
+
+static void states_begin(const struct call *call, const struct tile *tile, struct scratch *scratch)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    bool continues = continues_shared(tile);
+    for (int number = 0; number < tile->n_queries; number++) {
+        scratch->started[number] = continues;
+        if (!continues)
+            continue;
+        int64_t place = shared_of(call, tile, number);
+        scratch->states[number] = call->shared_states[place];
+        memcpy(scratch->tile_out + (size_t)number * width, call->shared_out + (size_t)place * width,
+               width * sizeof(float));
+    }
+}
+
+void tile_compute(const struct call *call, const struct tile *tile, const struct tile *follower,
+                  struct scratch *scratch)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    queries_pack(call, tile, scratch);
+    states_begin(call, tile, scratch);
+    struct segment segments[2];
+    segment_locate(call, tile, tile->segment_begin, &segments[0]);
+    for (int32_t i = tile->segment_begin, now = 0; i < tile->segment_end; i++, now ^= 1) {
+        struct segment *next = &segments[now ^ 1];
+        if (i + 1 < tile->segment_end)
+            segment_locate(call, tile, i + 1, next);
+        else if (follower)
+            segment_locate(call, follower, follower->segment_begin, next);
+        else
+            next = NULL;
+        struct view view;
+        view_open(call, tile, &segments[now], next, scratch, &view);
+        for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
+            struct company company = company_gather(call, tile, scratch, first, i);
+            struct attention_state states[ATTENTION_QUERIES];
+            if (company.n_seeing == 0)
+                continue;
+            company_attend(call, &company, &view, i, scratch, states, scratch->out);
+            company_merge(call, &company, scratch, states, scratch->out);
+        }
+    }
+    for (int number = 0; number < tile->n_queries; number++)
+        result_write(call, tile, number, &scratch->states[number],
+                     scratch->tile_out + (size_t)number * width);
+}
+
+void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
+                        struct scratch *scratch, struct kept *kept, float *kept_out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    queries_pack(call, tile, scratch);
+    struct segment segments[2];
+    segment_locate(call, tile, begin, &segments[0]);
+    for (int32_t i = begin, now = 0; i < end; i++, now ^= 1) {
+        struct segment *next = i + 1 < end ? &segments[now ^ 1] : NULL;
+        if (next)
+            segment_locate(call, tile, i + 1, next);
+        struct view view;
+        view_open(call, tile, &segments[now], next, scratch, &view);
+        int64_t slot = (int64_t)(i - tile->segment_begin) * tile->n_queries;
+        for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
+            struct company company = company_gather(call, tile, scratch, first, i);
+            struct attention_state states[ATTENTION_QUERIES] = {{0}};
+            if (company.n_seeing > 0)
+                company_attend(call, &company, &view, i, scratch, states,
+                               kept_out + (size_t)(slot + first) * width);
+            for (int query = 0; query < company.n; query++)
+                kept[slot + first + query] =
+                    (struct kept){states[query], company.begin[query] < company.end[query]};
+        }
+    }
+}
+
+void tile_merge_parts(const struct call *call, const struct tile *tile, struct kept *kept, float *kept_out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    int32_t n_segments = tile->segment_end - tile->segment_begin;
+    for (int number = 0; number < tile->n_queries; number++) {
+        struct attention_state *state = NULL;
+        float *out = NULL;
+        if (continues_shared(tile)) {
+            int64_t place = shared_of(call, tile, number);
+            state = &call->shared_states[place];
+            out = call->shared_out + (size_t)place * width;
+        }
+        for (int32_t segment = 0; segment < n_segments; segment++) {
+            int64_t slot = (int64_t)segment * tile->n_queries + number;
+            float *part = kept_out + (size_t)slot * width;
+            if (!kept[slot].present)
+                continue;
+            if (state) {
+                call->kernels->merge(1, state, out, &kept[slot].state, part, (int32_t)width);
+            } else {
+                state = &kept[slot].state;
+                out = part;
+            }
+        }
+        assert(state);
+        result_write(call, tile, number, state, out);
+    }
+}
