@@ -1,6 +1,7 @@
 #include "engine/tokenizer/special.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // -1: no memory.
 static int32_t node_create(struct special_matcher *matcher, unsigned char byte)
@@ -39,6 +40,8 @@ bool special_add(struct special_matcher *matcher, struct text text, int32_t id, 
         if (node < 0)
             return false;
         matcher->roots[first] = node + 1;
+        matcher->first_root = first;
+        matcher->n_roots++;
     }
     for (size_t i = 1; i < text.size; i++) {
         unsigned char byte = (unsigned char)text.data[i];
@@ -86,14 +89,29 @@ static bool match_at(const struct special_matcher *matcher, struct text text, si
     return found;
 }
 
+// The next byte that a token starts with, text.size: none. Where all start alike ("<" mostly) that is memchr's work.
+static size_t next_start(const struct special_matcher *matcher, struct text text, size_t at, bool controls)
+{
+    if (matcher->n_roots == 1) {
+        const char *found = memchr(text.data + at, matcher->first_root, text.size - at);
+        return found ? (size_t)(found - text.data) : text.size;
+    }
+    for (; at < text.size; at++) {
+        unsigned char byte = (unsigned char)text.data[at];
+        if (controls ? matcher->roots[byte] != 0 : matcher->has_text_token[byte])
+            break;
+    }
+    return at;
+}
+
 bool special_find(const struct special_matcher *matcher, struct text text, size_t from, bool controls,
                   struct special_match *match)
 {
+    if (matcher->n_roots == 0)
+        return false;
     for (size_t start = from; start < text.size; start++) {
-        unsigned char byte = (unsigned char)text.data[start];
-        if (!(controls ? matcher->roots[byte] != 0 : matcher->has_text_token[byte]))
-            continue;
-        if (match_at(matcher, text, start, controls, match))
+        start = next_start(matcher, text, start, controls);
+        if (start < text.size && match_at(matcher, text, start, controls, match))
             return true;
     }
     return false;

@@ -21,6 +21,8 @@ struct special_matcher {
     struct special_node *nodes;
     size_t n_nodes, capacity;
     int32_t roots[256];       // node + 1 of the tokens' first bytes; 0: none
+    int32_t n_roots;          // of them not 0
+    unsigned char first_root; // one of those bytes
     bool has_text_token[256]; // first bytes of tokens that are no control tokens
 };
 

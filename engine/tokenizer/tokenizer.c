@@ -10,22 +10,26 @@
 
 // --- Token arrays ---
 
-void token_array_add(struct token_array *array, int32_t id)
+static bool reserve_ids(struct token_array *array, size_t extra)
 {
-    if (array->failed)
-        return;
-    if (array->n_ids == array->capacity) {
-        size_t capacity = array->capacity ? 2 * array->capacity : 64;
+    while (array->capacity - array->n_ids < extra) {
+        size_t capacity = array->capacity ? 2 * array->capacity : 512;
         int32_t *ids =
             capacity <= SIZE_MAX / sizeof *ids ? realloc(array->ids, capacity * sizeof *ids) : NULL;
         if (!ids) {
             array->failed = true;
-            return;
+            return false;
         }
         array->ids = ids;
         array->capacity = capacity;
     }
-    array->ids[array->n_ids++] = id;
+    return true;
+}
+
+void token_array_add(struct token_array *array, int32_t id)
+{
+    if (!array->failed && (array->n_ids < array->capacity || reserve_ids(array, 1)))
+        array->ids[array->n_ids++] = id;
 }
 
 void token_array_finish(struct token_array *array)
@@ -59,6 +63,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     merge_table_finish(&tokenizer->merges);
     special_finish(&tokenizer->specials);
     splitter_close(tokenizer->splitter);
+    word_cache_destroy(tokenizer->cache);
     arena_finish(&tokenizer->arena);
     free(tokenizer);
 }
@@ -147,11 +152,10 @@ static int32_t *reserve_symbols(struct encoder *encoder, size_t n_symbols)
     return encoder->symbols;
 }
 
-static void encode_word(void *context, const char *data, size_t size)
+static void merge_word(struct encoder *encoder, struct text word)
 {
-    struct encoder *encoder = context;
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    struct text word = {data, size};
+    size_t size = word.size;
     if (size <= tokenizer->whole_bytes_max) {
         int32_t id = token_map_find(&tokenizer->words, tokenizer->forms, word);
         if (id >= 0 && tokenizer->is_whole[id]) {
@@ -173,6 +177,28 @@ static void encode_word(void *context, const char *data, size_t size)
     }
     for (size_t i = 0; i < n_symbols; i++)
         emit(encoder, symbols[i]);
+}
+
+static void encode_word(void *context, const char *data, size_t size)
+{
+    struct encoder *encoder = context;
+    struct token_array *ids = encoder->ids;
+    struct text word = {data, size};
+    if (size == 0 || size > WORD_CACHE_BYTES_MAX || ids->failed || !reserve_ids(ids, WORD_CACHE_IDS_MAX)) {
+        merge_word(encoder, word);
+        return;
+    }
+    struct word_cache *cache = encoder->tokenizer->cache;
+    struct word_key key = word_key_of(word);
+    int n_ids = word_cache_find(cache, &key, ids->ids + ids->n_ids);
+    if (n_ids >= 0) {
+        ids->n_ids += (size_t)n_ids;
+        return;
+    }
+    size_t n_before = ids->n_ids;
+    merge_word(encoder, word);
+    if (!encoder->failed && !ids->failed && ids->n_ids - n_before <= WORD_CACHE_IDS_MAX)
+        word_cache_put(cache, &key, ids->ids + n_before, ids->n_ids - n_before);
 }
 
 // Cuts before each blank that merges never join with what stands before it: the parts merge on their own, to

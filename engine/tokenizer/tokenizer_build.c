@@ -349,7 +349,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->eos = vocabulary->eos;
         created->unknown = vocabulary->unknown;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
-        built = build(&builder);
+        created->cache = word_cache_create();
+        built = created->cache && build(&builder);
         free(builder.symbol_texts);
         token_map_finish(&builder.by_text);
         merge_scratch_finish(&builder.scratch);

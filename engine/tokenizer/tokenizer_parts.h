@@ -7,6 +7,7 @@
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/token_map.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/word_cache.h"
 #include "schemas/arena.h"
 
 #define TOKENIZER_BLANK "\xE2\x96\x81" // U+2581, SentencePiece's blank
@@ -32,6 +33,7 @@ struct tokenizer {
     bool byte_level, adds_space, adds_bos, adds_eos;
     bool space_unless_there, space_first_only, splits_blanks;
     struct normalizer normalizer;
+    struct word_cache *cache; // the one part that changes; it locks nobody out
     int32_t bos, eos, unknown;
 };
 

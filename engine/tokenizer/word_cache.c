@@ -1,0 +1,118 @@
+// A slot is one cache line of eight 64-bit words, each read and written atomically:
+//
+//   0      change << 16 | size of the word << 8 | number of ids; an odd change: being written
+//   1..3   the word's bytes
+//   4..7   its ids, two in each
+//
+// A reader takes word 0, then the others, then word 0 again: the same value means that all belong together (H.-J. Boehm,
+// "Can seqlocks get along with programming language memory models?", 2012). A slot that was never written has size 0.
+#include "engine/tokenizer/word_cache.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOT_BITS = 14, N_SLOTS = 1 << SLOT_BITS, KEY_WORDS = WORD_CACHE_BYTES_MAX / 8, ID_WORDS = WORD_CACHE_IDS_MAX / 2 };
+
+struct slot {
+    _Atomic uint64_t state, bytes[KEY_WORDS], ids[ID_WORDS];
+};
+
+_Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
+
+struct word_cache {
+    struct slot slots[N_SLOTS];
+};
+
+struct word_cache *word_cache_create(void)
+{
+    struct word_cache *cache = aligned_alloc(sizeof(struct slot), sizeof *cache);
+    if (cache)
+        memset(cache, 0, sizeof *cache);
+    return cache;
+}
+
+void word_cache_destroy(struct word_cache *cache)
+{
+    free(cache);
+}
+
+static uint64_t load8(const char *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+// The last `size` of the eight bytes before `end`, as a number's first bytes. Little-endian, as all of the engine.
+static uint64_t tail(const char *end, size_t size)
+{
+    return size ? load8(end - 8) >> (64 - 8 * size) : 0;
+}
+
+struct word_key word_key_of(struct text word)
+{
+    assert(word.size > 0 && word.size <= WORD_CACHE_BYTES_MAX);
+    struct word_key key = {.size = (uint32_t)word.size};
+    const char *data = word.data, *end = data + word.size;
+    if (word.size < 8) {
+        for (size_t i = word.size; i-- > 0;)
+            key.bytes[0] = key.bytes[0] << 8 | (unsigned char)data[i];
+        return key;
+    }
+    size_t n_whole = word.size / 8;
+    for (size_t i = 0; i < n_whole; i++)
+        key.bytes[i] = load8(data + 8 * i);
+    if (n_whole < KEY_WORDS)
+        key.bytes[n_whole] = tail(end, word.size % 8);
+    return key;
+}
+
+// Odd multipliers from the digits of the golden ratio and of pi.
+static size_t place_of(const struct word_key *key)
+{
+    uint64_t mixed = key->bytes[0] * 0x9E3779B97F4A7C15u;
+    mixed = (mixed ^ mixed >> 32 ^ key->bytes[1]) * 0x243F6A8885A308D3u;
+    mixed = (mixed ^ mixed >> 32 ^ key->bytes[2] ^ key->size) * 0x9E3779B97F4A7C15u;
+    return (size_t)(mixed >> (64 - SLOT_BITS));
+}
+
+int word_cache_find(const struct word_cache *cache, const struct word_key *key, int32_t ids[WORD_CACHE_IDS_MAX])
+{
+    const struct slot *slot = &cache->slots[place_of(key)];
+    uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+    if ((state >> 8 & 0xFF) != key->size || state >> 16 & 1)
+        return -1;
+    for (int i = 0; i < KEY_WORDS; i++)
+        if (atomic_load_explicit(&slot->bytes[i], memory_order_relaxed) != key->bytes[i])
+            return -1;
+    for (int i = 0; i < ID_WORDS; i++) {
+        uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_relaxed);
+        memcpy(ids + 2 * i, &pair, sizeof pair);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
+}
+
+void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids)
+{
+    assert(n_ids <= WORD_CACHE_IDS_MAX);
+    struct slot *slot = &cache->slots[place_of(key)];
+    uint64_t state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+    uint64_t change = state >> 16;
+    if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16, memory_order_acquire,
+                                                               memory_order_relaxed))
+        return; // another thread writes this one
+    atomic_thread_fence(memory_order_release);
+    for (int i = 0; i < KEY_WORDS; i++)
+        atomic_store_explicit(&slot->bytes[i], key->bytes[i], memory_order_relaxed);
+    int32_t all[WORD_CACHE_IDS_MAX] = {0};
+    memcpy(all, ids, n_ids * sizeof *ids);
+    for (int i = 0; i < ID_WORDS; i++) {
+        uint64_t pair;
+        memcpy(&pair, all + 2 * i, sizeof pair);
+        atomic_store_explicit(&slot->ids[i], pair, memory_order_relaxed);
+    }
+    atomic_store_explicit(&slot->state, (change + 2) << 16 | key->size << 8 | n_ids, memory_order_release);
+}

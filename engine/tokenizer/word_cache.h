@@ -1,0 +1,32 @@
+// What words became: the tokens of those that were encoded last, so that a word that comes again (most do) costs one
+// look instead of its merges. Bounded, one place a word, the newer one stays. Any thread may look and put at any
+// time; nobody waits: a look that meets a change under way finds nothing. A hit gives exactly what was put.
+#pragma once
+
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    WORD_CACHE_BYTES_MAX = 24, // longer words are not kept,
+    WORD_CACHE_IDS_MAX = 8,    // nor those of more tokens
+};
+
+struct word_cache;
+
+struct word_cache *word_cache_create(void); // NULL: no memory
+void word_cache_destroy(struct word_cache *cache);
+
+// What the cache knows a word by: its bytes, zeros behind them, and its size.
+struct word_key {
+    uint64_t bytes[WORD_CACHE_BYTES_MAX / 8];
+    uint32_t size;
+};
+
+// The word has 1 to WORD_CACHE_BYTES_MAX bytes.
+struct word_key word_key_of(struct text word);
+// How many tokens the word became, written to `ids`, which has room for WORD_CACHE_IDS_MAX. -1: not known.
+int word_cache_find(const struct word_cache *cache, const struct word_key *key, int32_t ids[WORD_CACHE_IDS_MAX]);
+// n_ids is 0 to WORD_CACHE_IDS_MAX.
+void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids);

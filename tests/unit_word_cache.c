@@ -1,0 +1,153 @@
+// The cache of words: what was put is found exactly, by any number of threads.
+#include "engine/tokenizer/word_cache.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_THREADS = 4, ROUNDS = 100000, N_WORDS = 40000 };
+
+static struct word_cache *create(void)
+{
+    struct word_cache *cache = word_cache_create();
+    assert_non_null(cache);
+    return cache;
+}
+
+static struct word_key key_of(const char *word)
+{
+    return word_key_of(text_from_string(word));
+}
+
+static void a_word_is_found_with_the_ids_it_was_put_with(void **state)
+{
+    (void)state;
+    struct word_cache *cache = create();
+    int32_t out[WORD_CACHE_IDS_MAX], ids[WORD_CACHE_IDS_MAX] = {7, -1, INT32_MAX, 0, 5, 6, 8, 9};
+    struct word_key key = key_of(" word");
+    assert_int_equal(word_cache_find(cache, &key, out), -1);
+    for (size_t n = 0; n <= WORD_CACHE_IDS_MAX; n++) {
+        word_cache_put(cache, &key, ids, n);
+        assert_int_equal(word_cache_find(cache, &key, out), (int)n);
+        assert_memory_equal(out, ids, n * sizeof *ids);
+    }
+    word_cache_destroy(cache);
+    word_cache_destroy(NULL);
+}
+
+// In memory of exactly its size, so that the address sanitizer sees a read past either end.
+static void words_of_all_lengths_have_keys_of_their_own(void **state)
+{
+    (void)state;
+    for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++) {
+        char *word = malloc(size);
+        assert_non_null(word);
+        for (size_t i = 0; i < size; i++)
+            word[i] = (char)(0xE0 + i);
+        struct word_key key = word_key_of((struct text){word, size});
+        assert_int_equal(key.size, size);
+        assert_memory_equal(key.bytes, word, size);
+        static const char zeros[WORD_CACHE_BYTES_MAX];
+        assert_memory_equal((char *)key.bytes + size, zeros, WORD_CACHE_BYTES_MAX - size);
+        free(word);
+    }
+    struct word_cache *cache = create();
+    int32_t out[WORD_CACHE_IDS_MAX];
+    struct word_key short_key = word_key_of((struct text){"a", 1}), long_key = word_key_of((struct text){"a\0", 2});
+    word_cache_put(cache, &short_key, (int32_t[]){1}, 1);
+    assert_int_equal(word_cache_find(cache, &long_key, out), -1);
+    word_cache_destroy(cache);
+}
+
+static struct word_key numbered_key(int number)
+{
+    char word[WORD_CACHE_BYTES_MAX + 1];
+    snprintf(word, sizeof word, "%d-%.*s", number, number % 16, "abcdefghijklmnop");
+    return key_of(word);
+}
+
+static size_t numbered_ids(int number, int32_t ids[WORD_CACHE_IDS_MAX])
+{
+    size_t n = (size_t)number % (WORD_CACHE_IDS_MAX + 1);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = number + (int32_t)i;
+    return n;
+}
+
+static bool is_right(int number, const int32_t *ids, int n_ids)
+{
+    int32_t expected[WORD_CACHE_IDS_MAX];
+    size_t n = numbered_ids(number, expected);
+    return n_ids == (int)n && memcmp(ids, expected, n * sizeof *expected) == 0;
+}
+
+static void more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up(void **state)
+{
+    (void)state;
+    struct word_cache *cache = create();
+    int32_t ids[WORD_CACHE_IDS_MAX];
+    int n_found = 0;
+    for (int number = 0; number < N_WORDS; number++) {
+        struct word_key key = numbered_key(number);
+        word_cache_put(cache, &key, ids, numbered_ids(number, ids));
+        int n = word_cache_find(cache, &key, ids);
+        assert_true(is_right(number, ids, n));
+    }
+    for (int number = 0; number < N_WORDS; number++) {
+        struct word_key key = numbered_key(number);
+        int n = word_cache_find(cache, &key, ids);
+        n_found += n >= 0;
+        assert_true(n < 0 || is_right(number, ids, n));
+    }
+    assert_in_range(n_found, N_WORDS / 8, N_WORDS - 1);
+    word_cache_destroy(cache);
+}
+
+static void *hammer(void *cache)
+{
+    uint64_t state = (uintptr_t)&state;
+    int32_t ids[WORD_CACHE_IDS_MAX];
+    for (int round = 0; round < ROUNDS; round++) {
+        state = state * 6364136223846793005u + 1442695040888963407u; // D. E. Knuth's MMIX
+        int number = (int)(state >> 33) % N_WORDS;
+        struct word_key key = numbered_key(number);
+        int n = word_cache_find(cache, &key, ids);
+        if (n >= 0 && !is_right(number, ids, n))
+            return cache;
+        word_cache_put(cache, &key, ids, numbered_ids(number, ids));
+    }
+    return NULL;
+}
+
+static void threads_that_put_and_find_at_once_get_what_was_put(void **state)
+{
+    (void)state;
+    struct word_cache *cache = create();
+    pthread_t threads[N_THREADS];
+    for (int i = 0; i < N_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer, cache), 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        void *wrong;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+    word_cache_destroy(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_word_is_found_with_the_ids_it_was_put_with),
+        cmocka_unit_test(words_of_all_lengths_have_keys_of_their_own),
+        cmocka_unit_test(more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up),
+        cmocka_unit_test(threads_that_put_and_find_at_once_get_what_was_put),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
