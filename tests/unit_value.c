@@ -1,5 +1,5 @@
 // Value trees, their JSON and their msgpack.
-#include "schemas/value.h"
+#include "schemas/json_read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -173,6 +173,80 @@ static void every_float_reads_back_as_itself(void **state)
         buffer_finish(&json);
         buffer_finish(&msgpack);
     }
+}
+
+// ---- the two readers of JSON ----
+
+enum { READER_VALUES_MAX = 64, READER_ROUNDS = 60000 };
+
+static bool same_values(const struct value *a, const struct value *b)
+{
+    // value_equal takes 1 for 1 whatever the sign of zero; text does not.
+    struct buffer left = {0}, right = {0};
+    json_encode(a, &left);
+    json_encode(b, &right);
+    bool same = value_equal(a, b) && left.size == right.size && memcmp(left.data, right.data, left.size) == 0;
+    buffer_finish(&left);
+    buffer_finish(&right);
+    return same;
+}
+
+// What our reader takes the library takes too, as the same value; what it leaves is a fault, or a long number, or one
+// with a NUL behind it, which the library skips.
+static void compare_readers(struct text input, size_t *n_read)
+{
+    struct arena arena = {0};
+    struct value read = {.kind = VALUE_NULL}, expected = {.kind = VALUE_NULL};
+    struct error error;
+    char *strings[] = {arena_allocate(&arena, input.size), arena_allocate(&arena, input.size)};
+    bool done = json_read(input, READER_VALUES_MAX, &arena, strings[0], &read);
+    enum status status = json_decode_by_library(input, READER_VALUES_MAX, &arena, strings[1], &expected, &error);
+    if (done && (status != STATUS_OK || !same_values(&read, &expected)))
+        fail_msg("read otherwise than by the library: %.*s", (int)input.size, input.data);
+    bool may_be_left = input.size && memchr(input.data, 0, input.size);
+    for (size_t i = 0, n_digits = 0; i < input.size; i++) {
+        n_digits = input.data[i] >= '0' && input.data[i] <= '9' ? n_digits + 1 : 0;
+        may_be_left = may_be_left || n_digits > 16;
+    }
+    if (!done && status == STATUS_OK && !may_be_left)
+        fail_msg("left to the library: %.*s", (int)input.size, input.data);
+    *n_read += done;
+    arena_finish(&arena);
+}
+
+static void both_readers_of_json_read_the_same(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"custom_id\": \"job 1\", \"prompt\":\"a longer text, of more than eight bytes\\nand \\\"quotes\\\" \u00fc\u20ac\", \"n\": 1}",
+        "[0, -0, 1, -1, 0.5, -0.0, 1e3, 1E-3, 123456789012345678, 9223372036854775807, 9223372036854775808, 1e309, 1e-400]",
+        " { \"a\" : [ true , false , null , { } , [ ] ] , \"b\" : { \"a\" : \"\" } }\r\n\t",
+        "\"\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\u0000\\/\\b\\f\\n\\r\\t\\\\\"",
+        "[\"\\ud83d\", \"\\ude00\", \"\\ud83dx\", \"\xF0\x9F\x98\x80\", \"\xED\xA0\x80\", \"\x7F\"]",
+        "{\"a\":1,\"b\":2,\"a\":3}",
+        "{\"k\\u0000\":1}",
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+        "[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9]",
+        "01", "1.", ".5", "+1", "-", "1e", "tru", "nulll", "{", "}", "[1,]", "{,}", "{\"a\"}", "\"\x01\"", "", " ", "\"",
+    };
+    static const char bytes[] = "{}[],:\"\\ \t\n0123456789.-+eEtfnu\0ab\xC3\xA9\xFF\x1F";
+    uint64_t random = 0x5EED;
+    size_t n_read = 0;
+    print_message("seed %llu\n", (unsigned long long)random);
+    for (int round = 0; round < READER_ROUNDS; round++) {
+        const char *text = texts[(size_t)round % (sizeof texts / sizeof *texts)];
+        struct text input = exact(text, strlen(text));
+        // First as it stands, then with up to three bytes changed, and cut off now and then.
+        for (int change = 0; input.size && change < round % 4 && round >= 100; change++) {
+            random = random * 6364136223846793005u + 1442695040888963407u; // D. E. Knuth's MMIX
+            ((char *)input.data)[(random >> 33) % input.size] = bytes[(random >> 20) % (sizeof bytes - 1)];
+        }
+        if (round % 16 == 15 && input.size)
+            input.size = (random >> 40) % input.size;
+        compare_readers(input, &n_read);
+        free((char *)input.data);
+    }
+    assert_in_range(n_read, READER_ROUNDS / 20, READER_ROUNDS - 1);
 }
 
 static void what_is_not_json_is_refused(void **state)
@@ -594,6 +668,7 @@ int main(void)
         cmocka_unit_test(json_numbers_are_written_with_the_fewest_digits),
         cmocka_unit_test(a_float32_is_written_with_the_digits_of_a_float32),
         cmocka_unit_test(every_float_reads_back_as_itself),
+        cmocka_unit_test(both_readers_of_json_read_the_same),
         cmocka_unit_test(what_is_not_json_is_refused),
         cmocka_unit_test(bad_utf8_is_refused_in_both_encodings),
         cmocka_unit_test(a_key_given_twice_is_refused_in_both_encodings),

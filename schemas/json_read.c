@@ -1,0 +1,348 @@
+// Recursive descent over RFC 8259. The members of the containers that are open stand on one stack; each container
+// takes its own off when it closes, and so is as long as it has to be.
+#include "schemas/json_read.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STACK_FIRST = 64,
+    NUMBER_BYTES_MAX = 64,   // a longer number is left to the library
+    INT64_DIGITS_SURE = 18,  // any integer of so many digits fits
+};
+
+struct reader {
+    const char *at, *end;
+    char *strings; // where the next string's bytes go
+    struct arena *arena;
+    size_t n_left; // values that may still come
+    int depth;
+    struct value_member *stack; // `first`, or the heap's
+    size_t n_stack, capacity;
+    struct value_member first[STACK_FIRST];
+};
+
+static bool read_value(struct reader *reader, struct value *value);
+
+static void skip_space(struct reader *reader)
+{
+    while (reader->at < reader->end &&
+           (*reader->at == ' ' || *reader->at == '\n' || *reader->at == '\r' || *reader->at == '\t'))
+        reader->at++;
+}
+
+static bool take(struct reader *reader, char byte)
+{
+    if (reader->at == reader->end || *reader->at != byte)
+        return false;
+    reader->at++;
+    return true;
+}
+
+static bool count(struct reader *reader)
+{
+    return reader->n_left && reader->n_left--;
+}
+
+// ---- strings ----
+
+// Whether one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F: the usual bit tricks on words
+// (H. S. Warren, "Hacker's Delight", 6-1). A byte behind the first such may be told wrongly, which only costs a look.
+static bool has_special(uint64_t bytes)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    uint64_t quote = bytes ^ ones * '"', backslash = bytes ^ ones * '\\';
+    uint64_t found = (bytes - ones * 0x20) | (quote - ones) | (backslash - ones) | bytes;
+    return found & tops;
+}
+
+// The bytes that stand for themselves, copied; ends at a byte that does not.
+static void copy_plain(struct reader *reader)
+{
+    for (uint64_t bytes; reader->end - reader->at >= 8; reader->at += 8, reader->strings += 8) {
+        memcpy(&bytes, reader->at, sizeof bytes);
+        if (has_special(bytes))
+            break;
+        memcpy(reader->strings, &bytes, sizeof bytes);
+    }
+    while (reader->at < reader->end && (unsigned char)*reader->at >= 0x20 && (unsigned char)*reader->at < 0x80 &&
+           *reader->at != '"' && *reader->at != '\\')
+        *reader->strings++ = *reader->at++;
+}
+
+static int hex_digit(char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 0x20;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
+// The four digits of \uXXXX; -1: they are not there.
+static int32_t read_unit(struct reader *reader)
+{
+    if (reader->end - reader->at < 4)
+        return -1;
+    int32_t unit = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_digit(*reader->at++);
+        if (digit < 0)
+            return -1;
+        unit = unit << 4 | digit;
+    }
+    return unit;
+}
+
+// Behind "\u". Halves of a pair stand for a character only together.
+static bool read_codepoint(struct reader *reader)
+{
+    int32_t unit = read_unit(reader);
+    if (unit < 0 || (unit >= 0xDC00 && unit <= 0xDFFF))
+        return false;
+    uint32_t codepoint = (uint32_t)unit;
+    if (unit >= 0xD800 && unit <= 0xDBFF) {
+        int32_t low = take(reader, '\\') && take(reader, 'u') ? read_unit(reader) : -1;
+        if (low < 0xDC00 || low > 0xDFFF)
+            return false;
+        codepoint = 0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
+    }
+    reader->strings += utf8_encode(codepoint, reader->strings);
+    return true;
+}
+
+// Behind the backslash. No escape is shorter than what it stands for.
+static bool read_escape(struct reader *reader)
+{
+    static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
+    if (reader->at == reader->end)
+        return false;
+    char name = *reader->at++;
+    if (name == 'u')
+        return read_codepoint(reader);
+    const char *found = name ? strchr(names, name) : NULL;
+    if (found)
+        *reader->strings++ = bytes[found - names];
+    return found;
+}
+
+static bool copy_character(struct reader *reader)
+{
+    uint32_t codepoint;
+    size_t size = utf8_decode(reader->at, (size_t)(reader->end - reader->at), &codepoint);
+    if (size < 2) // a control character, or bad UTF-8
+        return false;
+    memcpy(reader->strings, reader->at, size);
+    reader->strings += size;
+    reader->at += size;
+    return true;
+}
+
+static bool read_string(struct reader *reader, struct text *text)
+{
+    if (!take(reader, '"') || !count(reader))
+        return false;
+    text->data = reader->strings;
+    for (;;) {
+        copy_plain(reader);
+        if (take(reader, '"'))
+            break;
+        if (!(take(reader, '\\') ? read_escape(reader) : copy_character(reader)))
+            return false;
+    }
+    text->size = (size_t)(reader->strings - text->data);
+    return true;
+}
+
+// ---- numbers ----
+
+static size_t skip_digits(struct reader *reader)
+{
+    const char *start = reader->at;
+    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9')
+        reader->at++;
+    return (size_t)(reader->at - start);
+}
+
+// [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+]
+static bool skip_number(struct reader *reader, bool *whole)
+{
+    take(reader, '-');
+    bool zero = reader->at < reader->end && *reader->at == '0';
+    size_t n_digits = skip_digits(reader);
+    *whole = true;
+    if (n_digits == 0 || (zero && n_digits > 1))
+        return false;
+    if (take(reader, '.')) {
+        *whole = false;
+        if (skip_digits(reader) == 0)
+            return false;
+    }
+    if (take(reader, 'e') || take(reader, 'E')) {
+        *whole = false;
+        if (!take(reader, '+'))
+            take(reader, '-');
+        return skip_digits(reader) > 0;
+    }
+    return true;
+}
+
+static bool read_number(struct reader *reader, struct value *value)
+{
+    const char *start = reader->at;
+    bool whole;
+    if (!skip_number(reader, &whole))
+        return false;
+    size_t size = (size_t)(reader->at - start);
+    if (whole && size <= INT64_DIGITS_SURE) {
+        bool negative = *start == '-';
+        int64_t integer = 0;
+        for (const char *digit = start + negative; digit < reader->at; digit++)
+            integer = integer * 10 + (*digit - '0');
+        *value = value_integer(negative ? -integer : integer);
+        return true;
+    }
+    char digits[NUMBER_BYTES_MAX];
+    if (whole || size >= sizeof digits) // perhaps beyond int64
+        return false;
+    memcpy(digits, start, size);
+    digits[size] = '\0';
+    *value = value_float(strtod(digits, NULL));
+    return isfinite(value->number);
+}
+
+// ---- containers ----
+
+static bool push(struct reader *reader, const struct value_member *member)
+{
+    if (reader->n_stack == reader->capacity) {
+        size_t capacity = reader->capacity * 2;
+        struct value_member *stack = malloc(capacity * sizeof *stack);
+        if (!stack)
+            return false;
+        memcpy(stack, reader->stack, reader->n_stack * sizeof *stack);
+        if (reader->stack != reader->first)
+            free(reader->stack);
+        reader->stack = stack;
+        reader->capacity = capacity;
+    }
+    reader->stack[reader->n_stack++] = *member;
+    return true;
+}
+
+static bool close_array(struct reader *reader, size_t first, struct value *array)
+{
+    if (!value_array_create(reader->arena, reader->n_stack - first, array))
+        return false;
+    for (size_t i = 0; i < array->array.n_items; i++)
+        array->array.items[i] = reader->stack[first + i].value;
+    return true;
+}
+
+static bool close_object(struct reader *reader, size_t first, struct value *object)
+{
+    size_t n_members = reader->n_stack - first;
+    const struct text *duplicate;
+    if (!value_object_create(reader->arena, n_members, object))
+        return false;
+    if (n_members)
+        memcpy(object->object.members, reader->stack + first, n_members * sizeof *reader->stack);
+    object->object.n_members = n_members;
+    return value_find_duplicate(object, &duplicate) && !duplicate;
+}
+
+static bool read_key(struct reader *reader, struct text *key)
+{
+    skip_space(reader);
+    if (!read_string(reader, key) || (key->size && memchr(key->data, 0, key->size)))
+        return false;
+    skip_space(reader);
+    return take(reader, ':');
+}
+
+static bool read_container(struct reader *reader, bool is_object, struct value *value)
+{
+    char last = is_object ? '}' : ']';
+    size_t first = reader->n_stack;
+    if (!count(reader) || ++reader->depth > VALUE_DEPTH_MAX)
+        return false;
+    reader->at++;
+    skip_space(reader);
+    if (!take(reader, last)) {
+        do {
+            struct value_member member = {0};
+            if ((is_object && !read_key(reader, &member.key)) || !read_value(reader, &member.value) ||
+                !push(reader, &member))
+                return false;
+        } while (take(reader, ','));
+        if (!take(reader, last))
+            return false;
+    }
+    reader->depth--;
+    bool closed = is_object ? close_object(reader, first, value) : close_array(reader, first, value);
+    reader->n_stack = first;
+    return closed;
+}
+
+static bool read_name(struct reader *reader, const char *name, struct value value, struct value *out)
+{
+    size_t size = strlen(name);
+    *out = value;
+    if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, name, size) != 0)
+        return false;
+    reader->at += size;
+    return count(reader);
+}
+
+// With the white space on both sides.
+static bool read_value(struct reader *reader, struct value *value)
+{
+    skip_space(reader);
+    if (reader->at == reader->end)
+        return false;
+    bool read;
+    switch (*reader->at) {
+    case '{':
+    case '[':
+        read = read_container(reader, *reader->at == '{', value);
+        break;
+    case '"':
+        *value = (struct value){.kind = VALUE_STRING};
+        read = read_string(reader, &value->text);
+        break;
+    case 't':
+        read = read_name(reader, "true", value_bool(true), value);
+        break;
+    case 'f':
+        read = read_name(reader, "false", value_bool(false), value);
+        break;
+    case 'n':
+        read = read_name(reader, "null", (struct value){.kind = VALUE_NULL}, value);
+        break;
+    default:
+        read = read_number(reader, value) && count(reader);
+    }
+    skip_space(reader);
+    return read;
+}
+
+bool json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings, struct value *value)
+{
+    struct reader reader;
+    reader.at = input.data;
+    reader.end = input.data + input.size;
+    reader.strings = strings;
+    reader.arena = arena;
+    reader.n_left = n_values_max;
+    reader.depth = 0;
+    reader.stack = reader.first;
+    reader.n_stack = 0;
+    reader.capacity = STACK_FIRST;
+    struct value root;
+    bool read = input.size && read_value(&reader, &root) && reader.at == reader.end;
+    if (reader.stack != reader.first)
+        free(reader.stack);
+    if (read)
+        *value = root;
+    return read;
+}
