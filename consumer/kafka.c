@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,26 +138,45 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
     return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
 }
 
-// One message at a time: a batch that is taken while partitions go can hold records of those (librdkafka's
-// issue 4208).
-static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
+// Returns how many records were handed over: 0 or 1.
+static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *message, enum status *status,
+                        struct error *error)
+{
+    int n_received = 0;
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        n_received = receive_record(kafka, message);
+    else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+        reach_end(kafka, message);
+    else
+        *status = judge_consumer_error(kafka, message, error);
+    rd_kafka_message_destroy(message);
+    return n_received;
+}
+
+// First the group's events, in which partitions come and go, then records. One message at a time: a batch that is taken
+// while partitions go can hold records of those (librdkafka's issue 4208).
+static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *error)
 {
     enum status status = STATUS_OK;
+    rd_kafka_message_t *message;
+    while (status == STATUS_OK && (message = rd_kafka_consumer_poll(kafka->consumer.rk, 0)))
+        *n_received += take_message(kafka, message, &status, error);
+    while (status == STATUS_OK && *n_received < n_max && (message = rd_kafka_consume_queue(kafka->records, 0)))
+        *n_received += take_message(kafka, message, &status, error);
+    return status;
+}
+
+static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
+{
     int n_received = 0;
-    do {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(kafka->consumer.rk, timeout_ms);
-        if (!message)
-            return status;
-        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-            n_received += receive_record(kafka, message);
-        else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
-            reach_end(kafka, message);
-        else
-            status = judge_consumer_error(kafka, message, error);
-        rd_kafka_message_destroy(message);
-        timeout_ms = 0;
-    } while (n_received < n_max && status == STATUS_OK);
-    wake(kafka); // there may be more
+    enum status status = take_what_is_there(kafka, n_max, &n_received, error);
+    if (status == STATUS_OK && n_received == 0 && timeout_ms > 0) {
+        struct pollfd woken = {kafka->wake_file, POLLIN, 0};
+        poll(&woken, 1, timeout_ms);
+        status = take_what_is_there(kafka, n_max, &n_received, error);
+    }
+    if (n_received > 0)
+        wake(kafka); // there may be more
     return status;
 }
 
@@ -213,6 +233,12 @@ static void watch(struct kafka_transport *kafka)
     if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
         return;
     kafka->watched_ms = now;
+    if (rd_kafka_queue_length(kafka->records) > 0) { // whose they are is not to be seen: perhaps each partition's
+        for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+            if (kafka->partitions.items[i])
+                kafka->partitions.items[i]->moved_ms = now;
+        return;
+    }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         if (is_quiet(kafka->partitions.items[i], now, kafka->watch_quiet_ms))
@@ -274,12 +300,9 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     enum status status = STATUS_OK;
     struct error fault;
     if (kafka->stopped.status == STATUS_OK && kafka->subscribed) {
-        bool paused = kafka->paused;
-        kafka->paused = paused || n_max <= 0;
         kafka_steer_partitions(kafka);
-        // The group is served even if something else waits for a broker.
-        status = receive(kafka, timeout_ms, n_max, &fault);
-        kafka->paused = paused;
+        // The group is served even if something else waits for a broker, or nothing is to be delivered now.
+        status = receive(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
         if (kafka->is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
             status = fault.status;
         commit_idle_positions(kafka);
@@ -304,13 +327,11 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
 static void kafka_pause(struct transport *transport)
 {
     kafka_of(transport)->paused = true;
-    kafka_steer_partitions(kafka_of(transport));
 }
 
 static void kafka_resume(struct transport *transport)
 {
     kafka_of(transport)->paused = false;
-    kafka_steer_partitions(kafka_of(transport));
     wake(kafka_of(transport));
 }
 
@@ -422,6 +443,7 @@ static void kafka_close(struct transport *transport)
         rd_kafka_topic_partition_list_destroy(kafka->assigned);
     if (kafka->membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka_group_drop_records(kafka);
     kafka_handle_close(&kafka->consumer, deadline);
     kafka_publish_close(kafka, deadline);
     kafka_transaction_finish(kafka);

@@ -72,7 +72,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
         struct partition *partition = kafka->partitions.items[i];
         if (!partition || !partition->owned)
             continue;
-        set_paused(kafka, partition, kafka->paused || offset_map_is_full(&partition->map));
+        set_paused(kafka, partition, offset_map_is_full(&partition->map));
         if (!partition->paused && fault_redelivers())
             rewind_partition(kafka, partition, partition->map.watermark);
         if (partition->rewind && !partition->paused)
@@ -211,9 +211,21 @@ static void take_membership(struct kafka_transport *kafka)
         rd_kafka_mem_free(kafka->consumer.rk, member);
 }
 
+// Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
+static void set_records_apart(struct kafka_transport *kafka, int32_t id)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(kafka->consumer.rk, kafka->config->jobs, id);
+    if (!queue)
+        return;
+    rd_kafka_queue_forward(queue, kafka->records);
+    rd_kafka_queue_destroy(queue);
+}
+
 static enum status assign(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int i = 0; i < kafka->assigned->cnt; i++)
+        set_records_apart(kafka, kafka->assigned->elems[i].partition);
     if (is_cooperative(kafka)) {
         rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->assigned);
         if (fault) {
@@ -324,9 +336,14 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
 
 // ---- joining ----
 
-enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
+static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
 {
     static const uint64_t one = 1;
+    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+}
+
+enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
+{
     rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
     if (!conf)
         return error->status;
@@ -336,9 +353,18 @@ enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
     if (status != STATUS_OK)
         return status;
     rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
-    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+    wake_for(kafka, queue);
     rd_kafka_queue_destroy(queue);
+    kafka->records = rd_kafka_queue_new(kafka->consumer.rk);
+    wake_for(kafka, kafka->records);
     return STATUS_OK;
+}
+
+void kafka_group_drop_records(struct kafka_transport *kafka)
+{
+    if (kafka->records)
+        rd_kafka_queue_destroy(kafka->records);
+    kafka->records = NULL;
 }
 
 enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
@@ -370,6 +396,7 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
 {
     kafka->is_stuck = false;
     forget_group(kafka);
+    kafka_group_drop_records(kafka);
     kafka_handle_close(&kafka->consumer, kafka_now_ms() + LOCAL_TIMEOUT_MS);
     kafka->subscribed = false;
     kafka->figures.n_rejoins++;

@@ -54,6 +54,9 @@ struct kafka_transport {
     struct transport base;
     const struct kafka_config *config;
     struct kafka_handle consumer, producer;
+    // All partitions' records, apart from the group's events: what the window has no room for waits here, and the
+    // group is served all the same. Pausing the partitions would throw away what was fetched.
+    rd_kafka_queue_t *records;
     struct kafka_control control;
     struct slot slot;
     char id[SLOT_GROUP_BYTES_MAX + SLOT_ID_BYTES + 16]; // of the transaction and the group's member
@@ -108,6 +111,8 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms,
 // Are the maps that the group committed readable? For the start, before it is joined.
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
                                   struct error *error) WARN_UNUSED;
+// To be called before the consumer is closed.
+void kafka_group_drop_records(struct kafka_transport *kafka);
 // Pauses, resumes and rewinds partitions as they need it.
 void kafka_steer_partitions(struct kafka_transport *kafka);
 

@@ -355,7 +355,9 @@ static bool commit_is_due(const struct worker *worker)
     size_t n = worker->finished.n_jobs;
     if (n == 0 || now_ms() < worker->committing.at_ms)
         return false;
-    return n >= WORKER_COMMIT_JOBS || worker->engine_ended || (size_t)worker->n_in_flight == n ||
+    // The other half keeps the engine busy meanwhile.
+    size_t half = (size_t)worker->config->n_jobs_max / 2;
+    return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine_ended || (size_t)worker->n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
            now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
 }

@@ -5,7 +5,8 @@
 //   4..7   its ids, two in each
 //
 // A reader takes word 0, then the others, then word 0 again: the same value means that all belong together (H.-J. Boehm,
-// "Can seqlocks get along with programming language memory models?", 2012). A slot that was never written has size 0.
+// "Can seqlocks get along with programming language memory models?", 2012). Each of the others is released by its writer
+// and acquired by its reader: who sees one of a change sees its odd state too. A slot that was never written has size 0.
 #include "engine/tokenizer/word_cache.h"
 
 #include <assert.h>
@@ -85,13 +86,12 @@ int word_cache_find(const struct word_cache *cache, const struct word_key *key, 
     if ((state >> 8 & 0xFF) != key->size || state >> 16 & 1)
         return -1;
     for (int i = 0; i < KEY_WORDS; i++)
-        if (atomic_load_explicit(&slot->bytes[i], memory_order_relaxed) != key->bytes[i])
+        if (atomic_load_explicit(&slot->bytes[i], memory_order_acquire) != key->bytes[i])
             return -1;
     for (int i = 0; i < ID_WORDS; i++) {
-        uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_relaxed);
+        uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_acquire);
         memcpy(ids + 2 * i, &pair, sizeof pair);
     }
-    atomic_thread_fence(memory_order_acquire);
     return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
 }
 
@@ -104,15 +104,14 @@ void word_cache_put(struct word_cache *cache, const struct word_key *key, const 
     if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16, memory_order_acquire,
                                                                memory_order_relaxed))
         return; // another thread writes this one
-    atomic_thread_fence(memory_order_release);
     for (int i = 0; i < KEY_WORDS; i++)
-        atomic_store_explicit(&slot->bytes[i], key->bytes[i], memory_order_relaxed);
+        atomic_store_explicit(&slot->bytes[i], key->bytes[i], memory_order_release);
     int32_t all[WORD_CACHE_IDS_MAX] = {0};
     memcpy(all, ids, n_ids * sizeof *ids);
     for (int i = 0; i < ID_WORDS; i++) {
         uint64_t pair;
         memcpy(&pair, all + 2 * i, sizeof pair);
-        atomic_store_explicit(&slot->ids[i], pair, memory_order_relaxed);
+        atomic_store_explicit(&slot->ids[i], pair, memory_order_release);
     }
     atomic_store_explicit(&slot->state, (change + 2) << 16 | key->size << 8 | n_ids, memory_order_release);
 }
