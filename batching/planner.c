@@ -217,16 +217,18 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
                                                                .position = sequence->n_computed,
                                                                .pages = sequence->pages,
                                                                .long_context = sequence->prompt->long_context};
-    for (int32_t i = 0; i < n; i++) {
-        int32_t position = sequence->n_computed + i;
-        b->tokens[step->n_rows] = sequence_token(sequence, position);
-        b->positions[step->n_rows] = position;
-        step->n_rows++;
-        if (position < n_prompt)
-            b->prefill_rows++;
-        else
-            b->decode_rows++;
-    }
+    int32_t n_prefill = n_prompt - sequence->n_computed;
+    n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
+    int32_t *tokens = b->tokens + step->n_rows, *positions = b->positions + step->n_rows;
+    if (n_prefill)
+        memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed, (size_t)n_prefill * sizeof *tokens);
+    for (int32_t i = n_prefill; i < n; i++)
+        tokens[i] = sequence_token(sequence, sequence->n_computed + i);
+    for (int32_t i = 0; i < n; i++)
+        positions[i] = sequence->n_computed + i;
+    step->n_rows += n;
+    b->prefill_rows += n_prefill;
+    b->decode_rows += n - n_prefill;
     sequence->n_computed += n;
     mark_ready(b, sequence);
     if (sequence->n_computed == n_tokens)

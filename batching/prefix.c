@@ -6,15 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS_FIRST = 1024 };
+enum { SLOTS_FIRST = 1024, SLAB_NODES = 256, NODE_ALIGNMENT = 64 /* a cache line */, AHEAD = 32 };
+
+struct prefix_slab {
+    struct prefix_slab *next;
+    _Alignas(NODE_ALIGNMENT) unsigned char bytes[];
+};
 
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
 {
-    *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_buckets = BUCKETS_FIRST};
-    tree->buckets = calloc(tree->n_buckets, sizeof(struct prefix_node *));
+    *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_slots = SLOTS_FIRST};
+    tree->slots = calloc(tree->n_slots, sizeof *tree->slots);
     for (int i = 0; i < 2; i++)
         tree->roots[i] = calloc(1, sizeof *tree->roots[i]);
-    if (!tree->roots[0] || !tree->roots[1] || !tree->buckets) {
+    if (!tree->roots[0] || !tree->roots[1] || !tree->slots) {
         prefix_finish(tree);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
     }
@@ -26,64 +31,124 @@ enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct
 
 void prefix_finish(struct prefix_tree *tree)
 {
-    for (size_t i = 0; tree->buckets && i < tree->n_buckets; i++)
-        for (struct prefix_node *node = tree->buckets[i]; node;) {
-            struct prefix_node *next = node->bucket_next;
-            free(node);
-            node = next;
-        }
-    free(tree->buckets);
+    for (struct prefix_slab *slab = tree->slabs; slab;) {
+        struct prefix_slab *next = slab->next;
+        free(slab);
+        slab = next;
+    }
+    free(tree->slots);
     free(tree->roots[0]);
     free(tree->roots[1]);
     *tree = (struct prefix_tree){0};
 }
 
+// ---- nodes' memory ----
+
+static size_t token_bytes(const struct prefix_tree *tree)
+{
+    return (size_t)tree->page_positions * sizeof(int32_t);
+}
+
+static size_t node_stride(const struct prefix_tree *tree)
+{
+    return (sizeof(struct prefix_node) + token_bytes(tree) + NODE_ALIGNMENT - 1) / NODE_ALIGNMENT * NODE_ALIGNMENT;
+}
+
+// Its contents are not set. NULL: out of memory.
+static struct prefix_node *take_node(struct prefix_tree *tree)
+{
+    struct prefix_node *node = tree->unused;
+    if (node) {
+        tree->unused = node->parent;
+        return node;
+    }
+    if (tree->n_unused_in_slab == 0) {
+        struct prefix_slab *slab = aligned_alloc(NODE_ALIGNMENT, sizeof *slab + SLAB_NODES * node_stride(tree));
+        if (!slab)
+            return NULL;
+        slab->next = tree->slabs;
+        tree->slabs = slab;
+        tree->n_unused_in_slab = SLAB_NODES;
+    }
+    size_t index = SLAB_NODES - tree->n_unused_in_slab--;
+    return (struct prefix_node *)(void *)(tree->slabs->bytes + index * node_stride(tree));
+}
+
+static void give_node(struct prefix_tree *tree, struct prefix_node *node)
+{
+    node->parent = tree->unused;
+    tree->unused = node;
+}
+
 // ---- hash table ----
 
-static void grow_buckets(struct prefix_tree *tree)
+static size_t next_slot(const struct prefix_tree *tree, size_t slot)
 {
-    size_t n = tree->n_buckets * 2;
-    struct prefix_node **buckets = calloc(n, sizeof(struct prefix_node *));
-    if (!buckets)
-        return; // longer chains, the same answers
-    for (size_t i = 0; i < tree->n_buckets; i++)
-        for (struct prefix_node *node = tree->buckets[i]; node;) {
-            struct prefix_node *next = node->bucket_next;
-            node->bucket_next = buckets[node->hash & (n - 1)];
-            buckets[node->hash & (n - 1)] = node;
-            node = next;
-        }
-    free(tree->buckets);
-    tree->buckets = buckets;
-    tree->n_buckets = n;
+    return (slot + 1) & (tree->n_slots - 1);
+}
+
+static void put_in_slot(struct prefix_tree *tree, struct prefix_node *node)
+{
+    size_t i = node->hash & (tree->n_slots - 1);
+    while (tree->slots[i].node)
+        i = next_slot(tree, i);
+    tree->slots[i] = (struct prefix_slot){node->hash, node};
+}
+
+// Keeps at least half of the table free. Without memory it gets fuller, with the same answers; false: it is full.
+static bool reserve_slot(struct prefix_tree *tree)
+{
+    if (tree->n_nodes < tree->n_slots / 2)
+        return true;
+    struct prefix_slot *old = tree->slots, *slots = calloc(tree->n_slots * 2, sizeof *slots);
+    if (!slots)
+        return tree->n_nodes + 1 < tree->n_slots;
+    size_t n_old = tree->n_slots;
+    tree->slots = slots;
+    tree->n_slots *= 2;
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].node)
+            put_in_slot(tree, old[i].node);
+    free(old);
+    return true;
+}
+
+// Those that stand behind it because its place was taken move up (D. E. Knuth, TAOCP 3, 6.4, algorithm R).
+static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
+{
+    size_t mask = tree->n_slots - 1, gap = node->hash & mask;
+    while (tree->slots[gap].node != node)
+        gap = next_slot(tree, gap);
+    for (size_t i = next_slot(tree, gap); tree->slots[i].node; i = next_slot(tree, i)) {
+        size_t home = tree->slots[i].hash & mask;
+        if (((i - home) & mask) < ((i - gap) & mask))
+            continue; // the gap is before its home
+        tree->slots[gap] = tree->slots[i];
+        gap = i;
+    }
+    tree->slots[gap].node = NULL;
 }
 
 static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent, uint64_t hash,
                                       const int32_t *tokens)
 {
-    size_t bytes = (size_t)tree->page_positions * sizeof *tokens;
-    for (struct prefix_node *node = tree->buckets[hash & (tree->n_buckets - 1)]; node; node = node->bucket_next)
-        if (node->hash == hash && node->parent == parent && memcmp(node->tokens, tokens, bytes) == 0)
+    for (size_t i = hash & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
+        struct prefix_node *node = tree->slots[i].node;
+        if (tree->slots[i].hash == hash && node->parent == parent && memcmp(node->tokens, tokens, token_bytes(tree)) == 0)
             return node;
+    }
     return NULL;
 }
 
 static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_node *parent, uint64_t hash,
                                      const int32_t *tokens)
 {
-    size_t bytes = (size_t)tree->page_positions * sizeof *tokens;
-    struct prefix_node *node = calloc(1, sizeof *node + bytes);
+    struct prefix_node *node = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!node)
         return NULL;
-    if (tree->n_nodes >= tree->n_buckets)
-        grow_buckets(tree);
-    memcpy(node->tokens, tokens, bytes);
-    node->parent = parent;
-    node->hash = hash;
-    node->depth = parent->depth + 1;
-    node->page = -1;
-    node->bucket_next = tree->buckets[hash & (tree->n_buckets - 1)];
-    tree->buckets[hash & (tree->n_buckets - 1)] = node;
+    *node = (struct prefix_node){.parent = parent, .hash = hash, .depth = parent->depth + 1, .page = -1};
+    memcpy(node->tokens, tokens, token_bytes(tree));
+    put_in_slot(tree, node);
     tree->n_nodes++;
     parent->n_children++;
     return node;
@@ -93,16 +158,14 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
 static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 {
     while (node->parent && !node->n_waiting && !node->n_users && !node->n_children && node->page < 0) {
-        struct prefix_node **link = &tree->buckets[node->hash & (tree->n_buckets - 1)];
-        while (*link != node)
-            link = &(*link)->bucket_next;
-        *link = node->bucket_next;
         struct prefix_node *parent = node->parent;
+        __builtin_prefetch(&tree->slots[parent->hash & (tree->n_slots - 1)]);
+        empty_slot(tree, node);
         if (tree->cursor == node)
             tree->cursor = parent;
         parent->n_children--;
         tree->n_nodes--;
-        free(node);
+        give_node(tree, node);
         node = parent;
     }
 }
@@ -223,16 +286,35 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
     }
 }
 
+// The hashes of up to AHEAD pages, whose slots are on their way from memory when they are looked at.
+static int32_t hash_ahead(const struct prefix_tree *tree, uint64_t hash, const int32_t *tokens, int32_t n_pages,
+                          uint64_t hashes[AHEAD])
+{
+    int32_t n = n_pages < AHEAD ? n_pages : AHEAD;
+    for (int32_t i = 0; i < n; i++) {
+        hashes[i] = hash = hash_bytes(tokens + (size_t)i * (size_t)tree->page_positions, token_bytes(tree), hash);
+        __builtin_prefetch(&tree->slots[hash & (tree->n_slots - 1)]);
+    }
+    return n;
+}
+
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context)
 {
     struct prefix_node *node = tree->roots[long_context];
-    size_t bytes = (size_t)tree->page_positions * sizeof *tokens;
-    for (int32_t i = 0; i < n_pages; i++) {
+    uint64_t hashes[AHEAD];
+    bool is_new = false; // then nothing is below it either
+    for (int32_t i = 0, n_hashed = 0, n_before = 0; i < n_pages; i++) {
         const int32_t *page_tokens = tokens + (size_t)i * (size_t)tree->page_positions;
-        uint64_t hash = hash_bytes(page_tokens, bytes, node->hash);
-        struct prefix_node *child = find_child(tree, node, hash, page_tokens);
-        if (!child)
+        if (i == n_hashed) {
+            n_before = n_hashed;
+            n_hashed += hash_ahead(tree, node->hash, page_tokens, n_pages - i, hashes);
+        }
+        uint64_t hash = hashes[i - n_before];
+        struct prefix_node *child = is_new ? NULL : find_child(tree, node, hash, page_tokens);
+        if (!child) {
+            is_new = true;
             child = add_child(tree, node, hash, page_tokens);
+        }
         if (!child) {
             drop_unneeded(tree, node);
             return NULL;

@@ -27,13 +27,12 @@ struct prefix_node {
     int32_t n_users;                     // running sequences whose path passes
     int32_t page;                        // -1: none
     bool ready;                          // the page is computed, or will be by the end of the step being built
+    bool idle;                           // in a list of evictable pages
     const void *owner;                   // sequence computing the page, until it is ready
     struct prefix_node *offer_previous, *offer_next; // among the parent's children with n_offered > 0, oldest first
     struct prefix_node *offer_first, *offer_last;    // own such children
     void *sequences_first, *sequences_last;          // offered sequences that end here: the window's list
     struct prefix_node *idle_previous, *idle_next;   // evictable pages, oldest first
-    bool idle;
-    struct prefix_node *bucket_next;     // hash table
     int32_t tokens[];                    // [page_positions]
 };
 
@@ -62,12 +61,24 @@ struct idle_list {
     struct prefix_node *first, *last;
 };
 
+// Of the hash table: a look compares hashes here, and goes to a node in memory only when it is the one.
+struct prefix_slot {
+    uint64_t hash;
+    struct prefix_node *node; // NULL: free
+};
+
+struct prefix_slab;
+
 struct prefix_tree {
     struct prefix_node *roots[2]; // 1: prompts with long_context (engine/backend.h), which share nothing with the others
     struct prefix_node *cursor; // where the last admitted prompt ended, or an ancestor: the window goes on from here
-    struct prefix_node **buckets;
-    size_t n_buckets; // power of two
+    struct prefix_slot *slots; // [n_slots], each node in the first free place from its hash on
+    size_t n_slots; // power of two
     size_t n_nodes;
+    // Nodes come from slabs and go back to a list, the last one first: a path's nodes stay neighbours in memory.
+    struct prefix_slab *slabs;
+    struct prefix_node *unused; // linked by `parent`
+    size_t n_unused_in_slab;    // of the newest, never used yet
     int32_t page_positions;
     struct page_stack *stack;
     struct idle_list idle[2]; // 0: nobody waits for it; 1: somebody does

@@ -2,55 +2,75 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static void add(struct record_headers *headers, const char *name, struct text value)
+enum { WORKER_NAME_BYTES_MAX = 255 };
+
+static void add(struct record_headers *headers, struct text name, struct text value)
 {
     assert(headers->n_items < RECORD_HEADERS_MAX);
-    headers->items[headers->n_items++] = (struct header){text_from_string(name), value};
+    headers->items[headers->n_items++] = (struct header){name, value};
 }
 
-// Long enough for all of them: what comes from outside (topic, worker, an error's text) is bounded, and cut
-// here.
-PRINTF_LIKE(3, 4)
-static void add_format(struct record_headers *headers, const char *name, const char *format, ...)
+// The next value's bytes. Long enough for all of them: what comes from outside (topic, worker, an error's text) is
+// bounded, and cut here.
+static void append(struct record_headers *headers, struct text *value, struct text part)
 {
-    char *at = headers->text + headers->used_bytes;
-    size_t space = sizeof headers->text - headers->used_bytes;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(at, space, format, arguments);
-    va_end(arguments);
-    size_t size = length < 0 ? 0 : (size_t)length < space ? (size_t)length : space - 1;
-    headers->used_bytes += size < space - 1 ? size + 1 : size;
-    add(headers, name, (struct text){at, size});
+    size_t room = sizeof headers->text - headers->used_bytes;
+    size_t size = part.size < room ? part.size : room;
+    if (!value->data)
+        value->data = headers->text + headers->used_bytes;
+    if (size)
+        memcpy(headers->text + headers->used_bytes, part.data, size);
+    headers->used_bytes += size;
+    value->size += size;
 }
 
-static void add_integer(struct record_headers *headers, const char *name, int64_t value)
+static void append_integer(struct record_headers *headers, struct text *value, int64_t integer)
 {
-    add_format(headers, name, "%" PRId64, value);
+    char digits[INTEGER_TEXT_BYTES];
+    append(headers, value, text_from_integer(integer, digits));
+}
+
+static void add_integer(struct record_headers *headers, struct text name, int64_t integer)
+{
+    struct text value = {0};
+    append_integer(headers, &value, integer);
+    add(headers, name, value);
+}
+
+static void write_digits(char *at, int n_digits, int number)
+{
+    for (; n_digits > 0; number /= 10)
+        at[--n_digits] = (char)('0' + number % 10);
 }
 
 // RFC 3339, milliseconds, UTC.
-static void add_time(struct record_headers *headers, const char *name, int64_t time_us)
+static void add_time(struct record_headers *headers, struct text name, int64_t time_us)
 {
     time_t seconds = (time_t)(time_us / 1000000);
     struct tm parts;
     gmtime_r(&seconds, &parts);
-    char text[32];
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    add_format(headers, name, "%s.%03dZ", text, (int)(time_us / 1000 % 1000));
+    char text[] = "0000-00-00T00:00:00.000Z";
+    write_digits(text, 4, parts.tm_year + 1900);
+    write_digits(text + 5, 2, parts.tm_mon + 1);
+    write_digits(text + 8, 2, parts.tm_mday);
+    write_digits(text + 11, 2, parts.tm_hour);
+    write_digits(text + 14, 2, parts.tm_min);
+    write_digits(text + 17, 2, parts.tm_sec);
+    write_digits(text + 20, 3, (int)(time_us / 1000 % 1000));
+    struct text value = {0};
+    append(headers, &value, text_from_string(text));
+    add(headers, name, value);
 }
 
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name)
 {
+    struct text wanted = text_from_string(name);
     for (int32_t i = 0; i < n_headers; i++) {
-        if (text_equals_string(headers[i].name, name))
+        if (text_equal(headers[i].name, wanted))
             return headers[i].value;
     }
     return (struct text){0};
@@ -73,41 +93,55 @@ bool headers_read_integer(const struct header *headers, int32_t n_headers, const
     return true;
 }
 
-static void pass_through(struct record_headers *headers, const struct job_source *source, const char *name)
+static void pass_through(struct record_headers *headers, const struct job_source *source, struct text name)
 {
-    struct text value = headers_find(source->headers, source->n_headers, name);
+    struct text value = headers_find(source->headers, source->n_headers, name.data);
     if (value.size > 0)
         add(headers, name, value);
+}
+
+// Not the bytes, which nobody looks at.
+static void clear(struct record_headers *headers)
+{
+    headers->n_items = 0;
+    headers->used_bytes = 0;
 }
 
 void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding,
                        const char *worker, int64_t finished_us)
 {
     const struct job_source *source = &job->source;
-    *headers = (struct record_headers){0};
-    add(headers, "content-type",
+    clear(headers);
+    add(headers, TEXT("content-type"),
         text_from_string(encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
     // A result's identity is its job's place in the log: published again after a crash it would bear the same
     // one.
-    add(headers, "ce_specversion", TEXT("1.0"));
-    add_format(headers, "ce_id", "%" PRId32 "-%" PRId64, source->partition, source->offset);
-    add_format(headers, "ce_source", "/sheaf/%.*s", (int)source->topic.size, source->topic.data);
-    add(headers, "ce_type", TEXT("sheaf.result"));
+    add(headers, TEXT("ce_specversion"), TEXT("1.0"));
+    struct text id = {0}, from = {0}, maker = {0};
+    append_integer(headers, &id, source->partition);
+    append(headers, &id, TEXT("-"));
+    append_integer(headers, &id, source->offset);
+    add(headers, TEXT("ce_id"), id);
+    append(headers, &from, TEXT("/sheaf/"));
+    append(headers, &from, source->topic);
+    add(headers, TEXT("ce_source"), from);
+    add(headers, TEXT("ce_type"), TEXT("sheaf.result"));
     if (job->job_id.size > 0)
-        add(headers, "ce_subject", job->job_id);
-    add_time(headers, "ce_time", finished_us);
-    pass_through(headers, source, "traceparent");
-    pass_through(headers, source, "tracestate");
-    add(headers, "sheaf-source-topic", source->topic);
-    add_integer(headers, "sheaf-source-partition", source->partition);
-    add_integer(headers, "sheaf-source-offset", source->offset);
-    add_format(headers, "sheaf-worker", "%.255s", worker);
-    add_integer(headers, "sheaf-attempts", job->figures.attempts);
-    add_integer(headers, "sheaf-cached-tokens", job->figures.cached_tokens);
-    add_integer(headers, "sheaf-queued-us", job->figures.queued_us);
-    add_integer(headers, "sheaf-prefill-us", job->figures.prefill_us);
-    add_integer(headers, "sheaf-decode-us", job->figures.decode_us);
-    add_integer(headers, "sheaf-finished-us", finished_us);
+        add(headers, TEXT("ce_subject"), job->job_id);
+    add_time(headers, TEXT("ce_time"), finished_us);
+    pass_through(headers, source, TEXT("traceparent"));
+    pass_through(headers, source, TEXT("tracestate"));
+    add(headers, TEXT("sheaf-source-topic"), source->topic);
+    add_integer(headers, TEXT("sheaf-source-partition"), source->partition);
+    add_integer(headers, TEXT("sheaf-source-offset"), source->offset);
+    append(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
+    add(headers, TEXT("sheaf-worker"), maker);
+    add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
+    add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
+    add_integer(headers, TEXT("sheaf-queued-us"), job->figures.queued_us);
+    add_integer(headers, TEXT("sheaf-prefill-us"), job->figures.prefill_us);
+    add_integer(headers, TEXT("sheaf-decode-us"), job->figures.decode_us);
+    add_integer(headers, TEXT("sheaf-finished-us"), finished_us);
 }
 
 static const char *stage_name(enum error_code code)
@@ -129,15 +163,15 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
 {
     const struct job_source *source = &job->source;
     const struct error *error = &job->result.error;
-    *headers = (struct record_headers){0};
-    add(headers, "__sheaf.errors.topic", source->topic);
-    add_integer(headers, "__sheaf.errors.partition", source->partition);
-    add_integer(headers, "__sheaf.errors.offset", source->offset);
-    add(headers, "__sheaf.errors.stage", text_from_string(stage_name(error->code)));
-    add(headers, "__sheaf.errors.code", text_from_string(error_code_name(error->code)));
-    add(headers, "__sheaf.errors.message", text_from_string(error->text));
-    add_integer(headers, "__sheaf.errors.attempts", job->figures.attempts);
-    add_time(headers, "__sheaf.errors.timestamp", now_us);
+    clear(headers);
+    add(headers, TEXT("__sheaf.errors.topic"), source->topic);
+    add_integer(headers, TEXT("__sheaf.errors.partition"), source->partition);
+    add_integer(headers, TEXT("__sheaf.errors.offset"), source->offset);
+    add(headers, TEXT("__sheaf.errors.stage"), text_from_string(stage_name(error->code)));
+    add(headers, TEXT("__sheaf.errors.code"), text_from_string(error_code_name(error->code)));
+    add(headers, TEXT("__sheaf.errors.message"), text_from_string(error->text));
+    add_integer(headers, TEXT("__sheaf.errors.attempts"), job->figures.attempts);
+    add_time(headers, TEXT("__sheaf.errors.timestamp"), now_us);
     if (omitted)
-        add(headers, "__sheaf.errors.omitted", text_from_string(omitted));
+        add(headers, TEXT("__sheaf.errors.omitted"), text_from_string(omitted));
 }

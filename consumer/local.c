@@ -32,14 +32,12 @@ static struct text dataset_of(const struct local *local)
 static void receive_claimed(void *context, const struct claimed_job *job)
 {
     const struct local *local = context;
-    char index[24], created[24];
-    snprintf(index, sizeof index, "%lld", (long long)job->index);
-    snprintf(created, sizeof created, "%lld", (long long)(job->submitted_at / 1000000));
+    char index[INTEGER_TEXT_BYTES], created[INTEGER_TEXT_BYTES];
     struct header headers[] = {{TEXT(HEADER_DATASET), job->dataset},
                                {TEXT(HEADER_JOB_ID), job->job_id},
                                {TEXT(HEADER_CUSTOM_ID), job->custom_id},
-                               {TEXT(HEADER_CREATED), text_from_string(created)},
-                               {TEXT(HEADER_INDEX), text_from_string(index)}};
+                               {TEXT(HEADER_CREATED), text_from_integer(job->submitted_at / 1000000, created)},
+                               {TEXT(HEADER_INDEX), text_from_integer(job->index, index)}};
     struct record record = {.offset = job->id,
                             .headers = headers,
                             .n_headers = job->index >= 0 ? 5 : 4,

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200,
+enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, TURN_MS = 1, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200,
        FOLD_INTERVAL_MS = 10000 };
 
 // When to try again what failed for a while.
@@ -431,7 +431,9 @@ static void wait_for_news(struct worker *worker)
                            {transport_fd, POLLIN, 0},
                            {worker->config->stop_fd, POLLIN, 0},
                            {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
-    poll(fds, 4, (int)timeout);
+    // Steps that are shorter than a millisecond are taken together: a turn costs more than such a step.
+    if (poll(fds + 1, 3, timeout < TURN_MS ? (int)timeout : TURN_MS) == 0)
+        poll(fds, 4, (int)timeout);
     if (fds[3].revents)
         worker->served_ms = 0;
 }

@@ -408,7 +408,7 @@ void json_encode(const struct value *value, struct buffer *out)
         buffer_add_string(out, value->boolean ? "true" : "false");
         break;
     case VALUE_INTEGER:
-        buffer_add_format(out, "%lld", (long long)value->integer);
+        buffer_add_integer(out, value->integer);
         break;
     case VALUE_FLOAT:
         encode_number(value->number, value->single, out);

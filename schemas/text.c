@@ -20,6 +20,18 @@ bool text_equals_string(struct text a, const char *b)
     return text_equal(a, text_from_string(b));
 }
 
+struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES])
+{
+    char *end = out + INTEGER_TEXT_BYTES, *at = end;
+    uint64_t left = integer < 0 ? -(uint64_t)integer : (uint64_t)integer;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (integer < 0)
+        *--at = '-';
+    return (struct text){at, (size_t)(end - at)};
+}
+
 bool buffer_reserve(struct buffer *buffer, size_t extra)
 {
     if (buffer->failed)
@@ -67,7 +79,19 @@ void buffer_add_string(struct buffer *buffer, const char *string)
 
 void buffer_add_byte(struct buffer *buffer, char byte)
 {
-    buffer_add(buffer, &byte, 1);
+    bool has_room = buffer->size + 1 < buffer->capacity && (!buffer->size_max || buffer->size < buffer->size_max);
+    if (!has_room || buffer->failed) {
+        buffer_add(buffer, &byte, 1);
+        return;
+    }
+    buffer->data[buffer->size++] = byte;
+    buffer->data[buffer->size] = '\0';
+}
+
+void buffer_add_integer(struct buffer *buffer, int64_t integer)
+{
+    char digits[INTEGER_TEXT_BYTES];
+    buffer_add_text(buffer, text_from_integer(integer, digits));
 }
 
 void buffer_add_format(struct buffer *buffer, const char *format, ...)

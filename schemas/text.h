@@ -19,6 +19,10 @@ struct text text_from_string(const char *string); // NULL gives the empty text
 bool text_equal(struct text a, struct text b);
 bool text_equals_string(struct text a, const char *b);
 
+// Writes the integer in decimal to the end of out[]; the text stands in it.
+enum { INTEGER_TEXT_BYTES = 24 };
+struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES]);
+
 // A growing buffer. A zeroed struct is valid and empty. When memory runs out, or `size_max` (0: none) would
 // be passed, nothing is written, `failed` is set and stays: check it once at the end.
 struct buffer {
@@ -33,6 +37,7 @@ void buffer_add(struct buffer *buffer, const void *data, size_t size);
 void buffer_add_text(struct buffer *buffer, struct text text);
 void buffer_add_string(struct buffer *buffer, const char *string);
 void buffer_add_byte(struct buffer *buffer, char byte);
+void buffer_add_integer(struct buffer *buffer, int64_t integer); // in decimal
 void buffer_add_format(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
 bool buffer_reserve(struct buffer *buffer, size_t extra);
 void buffer_clear(struct buffer *buffer); // keeps the memory

@@ -46,6 +46,23 @@ static void a_buffer_grows_and_always_ends_in_nul(void **state)
     buffer_finish(&buffer);
 }
 
+static void integers_are_written_in_decimal(void **state)
+{
+    (void)state;
+    const int64_t integers[] = {0, 7, -7, 10, 1000000, INT64_MAX, INT64_MIN};
+    const char *const texts[] = {"0", "7", "-7", "10", "1000000", "9223372036854775807", "-9223372036854775808"};
+    struct buffer all = {0};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        char out[INTEGER_TEXT_BYTES];
+        struct text text = text_from_integer(integers[i], out);
+        assert_true(text_equals_string(text, texts[i]));
+        buffer_clear(&all);
+        buffer_add_integer(&all, integers[i]);
+        assert_string_equal(all.data, texts[i]);
+    }
+    buffer_finish(&all);
+}
+
 static void a_buffer_takes_its_limit_and_nothing_beyond(void **state)
 {
     struct buffer buffer = {.size_max = 10};
@@ -276,6 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_compare_by_their_bytes),
         cmocka_unit_test(a_buffer_grows_and_always_ends_in_nul),
+        cmocka_unit_test(integers_are_written_in_decimal),
         cmocka_unit_test(a_buffer_takes_its_limit_and_nothing_beyond),
         cmocka_unit_test(utf8_is_decoded_and_encoded_at_every_boundary),
         cmocka_unit_test(what_utf8_forbids_is_refused),

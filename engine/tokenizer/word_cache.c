@@ -57,9 +57,17 @@ struct word_key word_key_of(struct text word)
     assert(word.size > 0 && word.size <= WORD_CACHE_BYTES_MAX);
     struct word_key key = {.size = (uint32_t)word.size};
     const char *data = word.data, *end = data + word.size;
-    if (word.size < 8) {
-        for (size_t i = word.size; i-- > 0;)
-            key.bytes[0] = key.bytes[0] << 8 | (unsigned char)data[i];
+    if (word.size < 8) { // two halves, or three bytes, that overlap where the word is shorter: they agree there
+        uint32_t first, last;
+        if (word.size >= 4) {
+            memcpy(&first, data, 4);
+            memcpy(&last, end - 4, 4);
+            key.bytes[0] = first | (uint64_t)last << 8 * (word.size - 4);
+        } else {
+            size_t middle = word.size / 2;
+            key.bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
+                           (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
+        }
         return key;
     }
     size_t n_whole = word.size / 8;
