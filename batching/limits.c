@@ -321,3 +321,25 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
              (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
              attention ? "attention-cpu" : "layers", number);
 }
+
+enum status limits_derive_check(const struct limits_plan *plan, const struct model *model, uint64_t host_memory_available,
+                                struct forward_limits *check, uint64_t *bytes, struct error *error)
+{
+    *check = plan->forward;
+    uint64_t one_page = forward_page_bytes(model, check->page_positions, check->kv_type);
+    uint64_t logits = 2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
+    uint64_t fixed = model_held_bytes(model) + forward_matrix_bytes(model, check) + logits;
+    uint64_t planned = plan->host_weight_bytes + plan->host_page_bytes;
+    uint64_t left = host_memory_available > planned + fixed ? host_memory_available - planned - fixed : 0;
+    uint64_t n_pages = left / 2 / one_page;
+    if (n_pages < 1)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                         "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and logits, and pages of "
+                         "%.2f MB each; of the host's memory %.1f MB are available",
+                         (double)fixed / 1e6, (double)one_page / 1e6,
+                         (double)(host_memory_available > planned ? host_memory_available - planned : 0) / 1e6);
+    if (n_pages < (uint64_t)check->n_pages)
+        check->n_pages = (int32_t)n_pages;
+    *bytes = fixed + (uint64_t)check->n_pages * one_page;
+    return STATUS_OK;
+}

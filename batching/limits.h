@@ -49,3 +49,9 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 // needed, what there is and what would fit.
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
+
+// What computing steps a second time on the CPU takes besides (engine/check.h): its limits, with as many pages as the plan has or as there is
+// room for, and bytes. `host_memory_available` is what there was before the plan was carried out, of which the plan's own host
+// part is taken off. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
+enum status limits_derive_check(const struct limits_plan *plan, const struct model *model, uint64_t host_memory_available,
+                                struct forward_limits *check, uint64_t *bytes, struct error *error) WARN_UNUSED;

@@ -16,7 +16,7 @@ struct measurement {
 
 struct bench {
     const struct model *model;
-    struct forward *forward;
+    struct runtime *runtime;
     struct forward_limits limits;
     int32_t n_prompt, n_generate;
     // A step's arrays, for the largest batch.
@@ -91,7 +91,7 @@ static struct step step_of(struct bench *bench)
 
 static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing, struct error *error)
 {
-    enum status status = forward_step(bench->forward, step, bench->results, NULL, error);
+    enum status status = runtime_step(bench->runtime, step, bench->results, error);
     for (int32_t i = 0; status == STATUS_OK && i < step->n_outputs; i++)
         bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
     return status;
@@ -280,7 +280,9 @@ enum status command_bench(const struct settings *settings, struct error *error)
     double start = now_s();
     if (status == STATUS_OK)
         status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);
-    bench.forward = runtime.forward;
+    bench.runtime = &runtime;
+    if (status == STATUS_OK)
+        status = runtime_open_check(&runtime, settings, &bench.limits, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->impl->name,
                   pool_n_threads(runtime.pool), now_s() - start);

@@ -28,6 +28,7 @@ struct settings {
     uint64_t kv_memory, gpu_memory;
     int64_t gpu_device;
     char *placement;
+    int64_t check_cpu;
     char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever

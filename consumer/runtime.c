@@ -1,11 +1,13 @@
 #include "consumer/runtime.h"
 
+#include "consumer/check_cpu.h"
 #include "consumer/fault.h"
 #include "consumer/log.h"
 #include "consumer/test_engine.h"
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/gguf_quantise.h"
+#include "engine/machine.h"
 #include "engine/model_folder.h"
 #include "gpu/backend.h"
 
@@ -236,9 +238,10 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on", settings->placement);
     if (status != STATUS_OK)
         return status;
+    runtime->host_memory_available = machine_memory_available();
     if (runtime->host) {
         wanted->host = runtime->host;
-        wanted->host_memory_available = runtime->host->impl->memory_available(runtime->host);
+        wanted->host_memory_available = runtime->host_memory_available;
     }
     status = limits_derive(&runtime->plan, runtime->model, backend->impl->memory_available(backend), wanted, error);
     return status == STATUS_OK ? place(runtime, error) : status;
@@ -274,14 +277,36 @@ static void say_plan(const struct runtime *runtime)
               plan->batch.n_pages, plan->batch.page_positions);
 }
 
-static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
+                               const struct forward_limits *limits, struct error *error)
 {
-    struct runtime *runtime = context;
-    fault_step(step);
-    enum status status = forward_step(runtime->forward, step, results, NULL, error);
+    if (!settings->check_cpu)
+        return STATUS_OK;
+    struct check_cpu_wanted wanted = {.every = settings->check_cpu,
+                                      .model = runtime->model,
+                                      .backend = runtime->backend,
+                                      .pool = runtime->pool,
+                                      .plan = runtime->plan,
+                                      .host_memory_available = runtime->host_memory_available};
+    wanted.plan.forward = *limits;
+    return check_cpu_open(&runtime->check, &wanted, error);
+}
+
+enum status runtime_step(struct runtime *runtime, struct step *step, struct sample_result *results, struct error *error)
+{
+    float *logits = runtime->check ? check_cpu_logits(runtime->check, step) : NULL;
+    enum status status = forward_step(runtime->forward, step, results, logits, error);
     if (status == STATUS_OK && runtime->trace)
         trace_write(runtime->trace, step);
+    if (status == STATUS_OK && logits)
+        status = check_cpu_step(runtime->check, step, results, error);
     return status;
+}
+
+static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    fault_step(step);
+    return runtime_step(context, step, results, error);
 }
 
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
@@ -295,6 +320,8 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
                                         show_loading, &loading, error);
     if (loading.shown)
         fputs("\r\033[K", stderr);
+    if (status == STATUS_OK)
+        status = runtime_open_check(runtime, settings, &runtime->plan.forward, error);
     if (status == STATUS_OK && settings->trace_steps)
         status = trace_open(&runtime->trace, settings->trace_steps, runtime->backend, error);
     return status;
@@ -350,6 +377,7 @@ void runtime_close(struct runtime *runtime)
 {
     batcher_destroy(runtime->batcher);
     trace_close(runtime->trace);
+    check_cpu_close(runtime->check);
     forward_destroy(runtime->forward);
     test_engine_destroy(runtime->test_engine);
     if (runtime->backend)

@@ -14,7 +14,9 @@ struct runtime {
     struct backend *backend; // of both, where device and host compute together
     struct backend *host;    // the CPU's beside a GPU, until it is needed or not; else NULL
     bool on_gpu;
+    uint64_t host_memory_available; // when the plan was made
     struct trace *trace; // NULL: none
+    struct check_cpu *check; // NULL: none
     struct forward *forward;         // NULL when test_engine stands in its place
     struct test_engine *test_engine; // --engine-test, else NULL
     struct batcher *batcher;
@@ -39,6 +41,12 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 // Derives the memory plan of what is wanted (its backends and placing are filled in) and places the backend by it.
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
                          struct error *error) WARN_UNUSED;
+// What stands beside the forward pass by the settings: the check on the CPU. `forward` is there, with limits.
+enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
+                               const struct forward_limits *limits, struct error *error) WARN_UNUSED;
+// A step of the forward pass, checked and traced by the settings. Thread: engine.
+enum status runtime_step(struct runtime *runtime, struct step *step, struct sample_result *results, struct error *error)
+    WARN_UNUSED;
 void runtime_close(struct runtime *runtime);
 
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE.

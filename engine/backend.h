@@ -151,6 +151,13 @@ struct backend_impl {
                                  struct matrix **matrix, struct error *error);
     void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
+    // Between steps: what one layer's pages hold, as float32: keys [n_pages, page_positions, n_kv_heads, key_dim], and values with
+    // value_dim. NULL: they can't be told.
+    enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
+                           float *values, struct error *error);
+    // The same into the pages. NULL: not here.
+    void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, const float *keys,
+                     const float *values);
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
     // Bytes a weight takes of them. NULL: as many as in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);

@@ -240,6 +240,14 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     return status;
 }
 
+static enum status kv_read(struct backend *base, int32_t index, const int32_t *pages, int32_t n_pages, float *keys,
+                           float *values, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    struct backend *backend = placed->sides[attention_side(placed, index)];
+    return backend->impl->kv_read(backend, side_layer(placed, index), pages, n_pages, keys, values, error);
+}
+
 static uint64_t memory_available(struct backend *base)
 {
     struct backend *device = placed_of(base)->sides[DEVICE];
@@ -591,6 +599,7 @@ static const struct backend_impl impl_placed = {.destroy = destroy,
                                                 .matrix_create = matrix_create,
                                                 .matrix_destroy = matrix_destroy,
                                                 .kv_create = kv_create,
+                                                .kv_read = kv_read,
                                                 .memory_available = memory_available,
                                                 .trace = trace,
                                                 .begin = begin,
@@ -629,6 +638,8 @@ enum status placed_backend_create(struct backend **out, struct backend *device, 
     placed->impl.name = placed->name;
     if (!device->impl->head_products || !host->impl->head_products)
         placed->impl.head_products = NULL;
+    if (!device->impl->kv_read || !host->impl->kv_read)
+        placed->impl.kv_read = NULL;
     placed->sides[DEVICE] = device;
     placed->sides[HOST] = host;
     placed->placement = *placement;

@@ -120,6 +120,10 @@ void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
 
+// page_read.c
+enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
+                        float *values, struct error *error) WARN_UNUSED;
+
 // operations.c
 bool gpu_enqueues(struct gpu_backend *backend);   // false: an operation has nothing to do; else what waited is flushed
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // as padded in this step

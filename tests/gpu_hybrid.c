@@ -1,6 +1,7 @@
 // Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/placed.h): near the CPU's
 // logits, the same bytes alone, among others and in any chunks, and faults of the device in the middle of a step.
 #include "batching/limits.h"
+#include "engine/check.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/placed.h"
@@ -74,7 +75,12 @@ static void machine_open(struct machine *machine, const struct model *model, con
     if (placement) {
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
         must(gpu_backend_create(&device, &options, &error), &error);
-        must(placed_backend_create(&machine->backend, device, host, placement, &error), &error);
+        if (placement->n_host_layers || placement->host_attention) {
+            must(placed_backend_create(&machine->backend, device, host, placement, &error), &error);
+        } else {
+            machine->backend = device;
+            host->impl->destroy(host);
+        }
     }
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
 }
@@ -177,8 +183,11 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     model_close(model);
 }
 
-// One token after the other, each fed back.
-static enum status generate(struct machine *machine, int32_t drawn[16], struct error *error)
+enum { N_GENERATED = 20 }; // over more than one page
+
+// One token after the other, each fed back. With a check each step is checked, and the largest result kept.
+static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED], struct check *check,
+                            struct check_result *largest, struct error *error)
 {
     int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
     struct step_sequence sequence = {.n_rows = 1, .pages = pages};
@@ -193,12 +202,18 @@ static enum status generate(struct machine *machine, int32_t drawn[16], struct e
                         .n_outputs = 1,
                         .output_rows = &output,
                         .samples = &request};
-    for (; position < 16; position++) {
+    for (; position < N_GENERATED; position++) {
         sequence.position = position;
         request.index = (uint32_t)position;
-        enum status status = forward_step(machine->forward, &step, &result, NULL, error);
+        float *logits = check ? check_logits(check) : NULL;
+        enum status status = forward_step(machine->forward, &step, &result, logits, error);
+        struct check_result checked = {0};
+        if (status == STATUS_OK && check)
+            status = check_step(check, &step, &result, &checked, error);
         if (status != STATUS_OK)
             return status;
+        if (check && (position == 0 || checked.difference > largest->difference))
+            *largest = checked;
         drawn[position] = token = result.token;
     }
     return STATUS_OK;
@@ -224,24 +239,24 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
     struct model *model = open_made_model(&subject->recipe);
     struct machine machine;
     struct error error = {0};
-    int32_t expected[16], drawn[16];
+    int32_t expected[N_GENERATED], drawn[N_GENERATED];
     int n_failed = 0;
     machine_open(&machine, model, &subject->placement, 0);
-    must(generate(&machine, expected, &error), &error);
+    must(generate(&machine, expected, NULL, NULL, &error), &error);
     machine_close(&machine);
     for (int64_t failing = 90; failing < 400; failing += 13) {
         machine_open(&machine, model, &subject->placement, failing);
-        if (generate(&machine, drawn, &error) != STATUS_OK) {
+        if (generate(&machine, drawn, NULL, NULL, &error) != STATUS_OK) {
             n_failed++;
             assert_int_equal(error.status, STATUS_RESTART);
             assert_int_equal(error.code, ERROR_DEVICE);
-            assert_int_equal(generate(&machine, drawn, &error), STATUS_RESTART); // it stays lost
+            assert_int_equal(generate(&machine, drawn, NULL, NULL, &error), STATUS_RESTART); // it stays lost
         }
         machine_close(&machine);
     }
     assert_true(n_failed >= 3);
     machine_open(&machine, model, &subject->placement, 0); // a new context
-    must(generate(&machine, drawn, &error), &error);
+    must(generate(&machine, drawn, NULL, NULL, &error), &error);
     assert_memory_equal(drawn, expected, sizeof expected);
     machine_close(&machine);
     model_close(model);
@@ -253,16 +268,51 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     struct model *model = open_made_model(&subject->recipe);
     struct machine machine;
     struct error error = {0};
-    int32_t expected[16], drawn[16];
+    int32_t expected[N_GENERATED], drawn[N_GENERATED];
     struct step_times times = {0};
     machine_open(&machine, model, &subject->placement, 0);
-    must(generate(&machine, expected, &error), &error);
+    must(generate(&machine, expected, NULL, NULL, &error), &error);
     machine.backend->impl->trace(machine.backend, &times);
-    must(generate(&machine, drawn, &error), &error);
+    must(generate(&machine, drawn, NULL, NULL, &error), &error);
     assert_memory_equal(drawn, expected, sizeof expected);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
     machine_close(&machine);
+    model_close(model);
+}
+
+// The device alone, layers, attention on the host: pages of either side are read.
+static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **state)
+{
+    const struct subject *subject = *state;
+    const struct placement placements[] = {{0, false}, {1, false}, {0, true}};
+    struct model *model = open_made_model(&subject->recipe);
+    for (int i = 0; i < 3; i++) {
+        struct machine machine;
+        struct error error = {0};
+        struct backend *host;
+        struct check *check;
+        struct check_result checked;
+        struct forward_limits limits = {.n_rows_max = 1,
+                                        .n_outputs_max = 1,
+                                        .n_sequences_max = 1,
+                                        .page_positions = PAGE_POSITIONS,
+                                        .n_pages = 2,
+                                        .kv_type = KV_F16};
+        int32_t expected[N_GENERATED], drawn[N_GENERATED];
+        machine_open(&machine, model, &placements[i], 0);
+        must(generate(&machine, expected, NULL, NULL, &error), &error);
+        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error), &error);
+        must(generate(&machine, drawn, check, &checked, &error), &error);
+        assert_memory_equal(drawn, expected, sizeof expected);
+        print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference, checked.squared_error);
+        assert_int_equal(checked.n_outputs, 1);
+        assert_true(checked.difference > 0.0 && checked.squared_error <= 1e-6);
+        check_destroy(check);
+        host->impl->destroy(host);
+        machine_close(&machine);
+    }
     model_close(model);
 }
 
@@ -372,7 +422,7 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    static struct CMUnitTest tests[N_SPLIT + 5];
+    static struct CMUnitTest tests[N_SPLIT + 6];
     for (int i = 0; i < N_SPLIT; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name, a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
                                        NULL, NULL, &subjects[i]};
@@ -384,5 +434,7 @@ int main(void)
                                                      a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
     tests[N_SPLIT + 4] = (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
+    tests[N_SPLIT + 5] = (struct CMUnitTest){
+        "checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens, NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

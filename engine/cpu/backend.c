@@ -175,6 +175,34 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     return status;
 }
 
+static enum status kv_read(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages, float *keys,
+                           float *values, struct error *error)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct kv_shape *shape = &backend->pages.shape;
+    (void)error;
+    for (int32_t i = 0; i < n_pages; i++)
+        for (int32_t position = 0; position < shape->page_positions; position++) {
+            pages_load(&backend->pages, &backend->kernels.rows, layer, list[i], position, keys, values);
+            keys += (ptrdiff_t)shape->n_kv_heads * shape->key_dim;
+            values += (ptrdiff_t)shape->n_kv_heads * shape->value_dim;
+        }
+    return STATUS_OK;
+}
+
+static void kv_write(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages, const float *keys,
+                     const float *values)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct kv_shape *shape = &backend->pages.shape;
+    for (int32_t i = 0; i < n_pages; i++)
+        for (int32_t position = 0; position < shape->page_positions; position++) {
+            pages_store(&backend->pages, &backend->kernels.rows, layer, list[i], position, keys, values);
+            keys += (ptrdiff_t)shape->n_kv_heads * shape->key_dim;
+            values += (ptrdiff_t)shape->n_kv_heads * shape->value_dim;
+        }
+}
+
 static uint64_t memory_available(struct backend *base)
 {
     return machine_memory_available();
@@ -328,6 +356,7 @@ static void destroy(struct backend *base)
     {                                                                                                        \
         .name = label, .destroy = destroy, .weight_create = weight_create, .weight_destroy = weight_destroy, \
         .matrix_create = matrix_create, .matrix_destroy = matrix_destroy, .kv_create = kv_create,            \
+        .kv_read = kv_read, .kv_write = kv_write,                                                            \
         .memory_available = memory_available, .trace = trace, .begin = begin, .phase = phase,                \
         .embed = cpu_embed, .norm = cpu_norm, .products = cpu_products, .rope = cpu_rope,                    \
         .kv_store = cpu_kv_store, .attend = cpu_attend, .activate = cpu_activate, .add = cpu_add,            \

@@ -112,3 +112,42 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
         values += shape->value_dim;
     }
 }
+
+static void load_f16(const struct pages *pages, const struct row_kernels *kernels, const unsigned char *part,
+                     int32_t position, float *keys, float *values)
+{
+    const uint16_t *key = (const uint16_t *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
+    key += position % PAGE_BLOCK;
+    for (int32_t i = 0; i < pages->shape.key_dim; i++)
+        kernels->widen_f16(keys + i, key + (size_t)i * PAGE_BLOCK, 1);
+    const uint16_t *value =
+        (const uint16_t *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
+    kernels->widen_f16(values, value, pages->shape.value_dim);
+}
+
+static void load_f32(const struct pages *pages, const unsigned char *part, int32_t position, float *keys, float *values)
+{
+    const float *key = (const float *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
+    key += position % PAGE_BLOCK;
+    for (int32_t i = 0; i < pages->shape.key_dim; i++)
+        keys[i] = key[(size_t)i * PAGE_BLOCK];
+    const float *value =
+        (const float *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
+    memcpy(values, value, (size_t)pages->shape.value_dim * sizeof *values);
+}
+
+void pages_load(const struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
+                int32_t position_in_page, float *keys, float *values)
+{
+    const struct kv_shape *shape = &pages->shape;
+    assert(position_in_page >= 0 && position_in_page < shape->page_positions);
+    for (int32_t head = 0; head < shape->n_kv_heads; head++) {
+        const unsigned char *part = head_part(pages, layer, page, head);
+        if (shape->type == KV_F16)
+            load_f16(pages, kernels, part, position_in_page, keys, values);
+        else
+            load_f32(pages, part, position_in_page, keys, values);
+        keys += shape->key_dim;
+        values += shape->value_dim;
+    }
+}

@@ -42,3 +42,6 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
 // Writes one position's keys [n_kv_heads, key_dim] and values [n_kv_heads, value_dim].
 void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
                  int32_t position_in_page, const float *keys, const float *values);
+// Reads one position's, widened.
+void pages_load(const struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
+                int32_t position_in_page, float *keys, float *values);

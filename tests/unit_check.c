@@ -1,0 +1,182 @@
+// Steps computed twice (engine/check.h), over CPU backends, which give the same bytes: a step that is right differs in nothing, however
+// its pages stand, and one that is not is told by how much.
+#include "engine/check.h"
+#include "engine/cpu/backend.h"
+#include "engine/placed.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_VOCAB = 320, N_SEQUENCES = 3, PAGE_POSITIONS = 16, PAGES_EACH = 4, ROWS_MAX = 96, N_PAGES = 2 + N_SEQUENCES * PAGES_EACH };
+
+struct machine {
+    struct pool *pool;
+    struct backend *backend, *host;
+    struct forward *forward;
+    struct check *check;
+};
+
+static const struct forward_limits limits_all = {.n_rows_max = ROWS_MAX,
+                                                 .n_outputs_max = N_SEQUENCES,
+                                                 .n_sequences_max = N_SEQUENCES,
+                                                 .page_positions = PAGE_POSITIONS,
+                                                 .n_pages = N_PAGES,
+                                                 .kv_type = KV_F16};
+
+static void must(enum status status, const struct error *error)
+{
+    if (status != STATUS_OK)
+        fail_msg("%s", error->text);
+}
+
+// `checked_by`: the model as the check has it. A placement: the first computation is on two sides.
+static void machine_open(struct machine *machine, const struct model *model, const struct model *checked_by,
+                         const struct placement *placement, int32_t n_check_pages)
+{
+    struct error error = {0};
+    struct forward_limits limits = limits_all;
+    must(pool_create(&machine->pool, 2, &error), &error);
+    must(cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error), &error);
+    if (placement) {
+        struct backend *other;
+        must(cpu_backend_create(&other, machine->pool, CPU_PLAIN, &error), &error);
+        must(placed_backend_create(&machine->backend, machine->backend, other, placement, &error), &error);
+    }
+    must(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);
+    must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+    limits.n_pages = n_check_pages;
+    must(check_create(&machine->check, checked_by, machine->backend, N_PAGES, machine->host, &limits, &error), &error);
+}
+
+static void machine_close(struct machine *machine)
+{
+    check_destroy(machine->check);
+    forward_destroy(machine->forward);
+    machine->host->impl->destroy(machine->host);
+    machine->backend->impl->destroy(machine->backend);
+    pool_destroy(machine->pool);
+}
+
+static struct model *open_made_model(uint64_t seed)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    struct model_recipe recipe = {.family = "llama", .seed = seed, .n_layers = 2, .type = TENSOR_Q8_0};
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &recipe);
+    must(model_open(&model, path, &error), &error);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
+
+// Prompts of 40 tokens whose first two pages are one sequence's and shared by all, then three steps of decoding; each step is checked.
+static void compute(struct machine *machine, struct check_result checked[5])
+{
+    struct error error = {0};
+    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[N_SEQUENCES], pages[N_SEQUENCES][PAGES_EACH];
+    struct step_sequence sequences[N_SEQUENCES];
+    struct sampling sampling = {.temperature = 0.8f, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 4};
+    struct sample_request samples[N_SEQUENCES];
+    struct sample_result results[N_SEQUENCES];
+    // [step][sequence]: the first computes the shared beginning alone.
+    static const int32_t rows[5][N_SEQUENCES] = {{40}, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
+    int32_t done[N_SEQUENCES] = {0, 32, 32};
+    for (int turn = 0; turn < 5; turn++) {
+        struct step step = {.tokens = tokens,
+                            .positions = positions,
+                            .sequences = sequences,
+                            .output_rows = outputs,
+                            .samples = samples};
+        for (int32_t s = 0; s < N_SEQUENCES && rows[turn][s]; s++) {
+            for (int32_t i = 0; i < PAGES_EACH; i++)
+                pages[s][i] = i < 2 ? i : N_PAGES - 1 - i * N_SEQUENCES - s + 2 * N_SEQUENCES;
+            sequences[step.n_sequences++] = (struct step_sequence){step.n_rows, rows[turn][s], done[s], pages[s], false};
+            for (int32_t i = 0; i < rows[turn][s]; i++, done[s]++, step.n_rows++) {
+                positions[step.n_rows] = done[s];
+                tokens[step.n_rows] = (done[s] * 37 + (done[s] < 32 ? 0 : s) * 11) % N_VOCAB;
+            }
+            samples[step.n_outputs] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)turn};
+            outputs[step.n_outputs++] = step.n_rows - 1;
+        }
+        must(forward_step(machine->forward, &step, results, check_logits(machine->check), &error), &error);
+        must(check_step(machine->check, &step, results, &checked[turn], &error), &error);
+    }
+}
+
+static void a_right_step_differs_in_nothing(void **state)
+{
+    struct model *model = open_made_model(3);
+    const struct placement placements[] = {{1, false}, {0, true}};
+    for (int i = 0; i < 3; i++) {
+        struct machine machine;
+        struct check_result checked[5];
+        machine_open(&machine, model, model, i ? &placements[i - 1] : NULL, N_PAGES);
+        compute(&machine, checked);
+        for (int turn = 0; turn < 5; turn++) {
+            assert_true(checked[turn].difference == 0.0 && checked[turn].squared_error == 0.0);
+            assert_int_equal(checked[turn].n_sequences, turn ? N_SEQUENCES : 1);
+            assert_int_equal(checked[turn].n_outputs, checked[turn].n_sequences);
+            assert_int_equal(checked[turn].n_draws, checked[turn].n_outputs);
+            assert_int_equal(checked[turn].n_draws_apart, 0);
+        }
+        machine_close(&machine);
+    }
+    model_close(model);
+}
+
+static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
+{
+    struct model *model = open_made_model(3);
+    // The shared two and one more of each sequence: a page too few for the third, for the second, and for the first.
+    for (int32_t n_pages = 2; n_pages <= 5; n_pages++) {
+        struct machine machine;
+        struct check_result checked[5];
+        machine_open(&machine, model, model, NULL, n_pages);
+        compute(&machine, checked);
+        for (int turn = 1; turn < 5; turn++) {
+            assert_int_equal(checked[turn].n_sequences, n_pages - 2);
+            assert_int_equal(checked[turn].n_outputs, n_pages - 2);
+            assert_true(checked[turn].difference == 0.0);
+        }
+        machine_close(&machine);
+    }
+    model_close(model);
+}
+
+static void a_wrong_step_is_told_by_how_much(void **state)
+{
+    struct model *model = open_made_model(3), *other = open_made_model(8);
+    struct machine machine;
+    struct check_result checked[5];
+    int n_apart = 0;
+    machine_open(&machine, model, other, NULL, N_PAGES);
+    compute(&machine, checked);
+    for (int turn = 0; turn < 5; turn++) {
+        assert_true(checked[turn].difference > 0.01 && isfinite(checked[turn].difference));
+        assert_true(checked[turn].squared_error > 0.01);
+        n_apart += checked[turn].n_draws_apart;
+    }
+    assert_true(n_apart > 0);
+    machine_close(&machine);
+    model_close(other);
+    model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_right_step_differs_in_nothing),
+        cmocka_unit_test(the_first_sequences_are_compared_as_far_as_pages_last),
+        cmocka_unit_test(a_wrong_step_is_told_by_how_much),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
