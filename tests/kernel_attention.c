@@ -485,7 +485,7 @@ static void linear_biases_follow_the_paper(void **state)
 
 struct shape {
     const char *name;
-    int32_t n_heads, n_kv_heads, dim, n_sequences, n_rows, context;
+    int32_t n_heads, n_kv_heads, dim, n_sequences, n_rows, context, n_shared;
 };
 
 static void bench_shape(const struct shape *shape, enum cpu_level level, int n_threads, double *seconds_plain)
@@ -517,6 +517,9 @@ static void bench_shape(const struct shape *shape, enum cpu_level level, int n_t
     int32_t *tables = malloc((size_t)n_pages * sizeof *tables);
     for (int32_t i = 0; i < n_pages; i++) // sequences' pages interleaved, as batches leave them
         tables[(i % n_sequences) * (shape->context / PAGE) + i / n_sequences] = i;
+    for (int32_t i = 0; i < n_sequences * (shape->context / PAGE); i++)
+        if (i % (shape->context / PAGE) < shape->n_shared / PAGE)
+            tables[i] = i % (shape->context / PAGE);
     struct step_sequence *sequences = malloc((size_t)n_sequences * sizeof *sequences);
     for (int32_t s = 0; s < n_sequences; s++)
         sequences[s] =
@@ -565,6 +568,7 @@ static int bench(const char *filter)
         {"decode 1 x 2048, 32/4 heads of 64", 32, 4, 64, 1, 1, 2048},
         {"decode 16 x 2048, 32/8 heads of 128", 32, 8, 128, 16, 1, 2048},
         {"decode 16 x 512, 12/12 heads of 64", 12, 12, 64, 16, 1, 512},
+        {"decode 64 x 576, 512 shared", 32, 4, 64, 64, 1, 576, 512},
         {"prefill 512 of 512, 32/4 heads of 64", 32, 4, 64, 1, 512, 512},
         {"prefill 128 of 2048, 32/4 heads", 32, 4, 64, 1, 128, 2048},
         {"prefill 512 of 512, 12/12 heads", 12, 12, 64, 1, 512, 512},

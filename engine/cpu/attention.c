@@ -13,6 +13,8 @@ enum {
     KEPT_BYTES = 16 << 20,   // parts of dealt-out segments: 32 heads of 64 dimensions over 1,985 segments
     SHARED_BYTES = 64 << 20, // what shared segments leave for rows: 3,971 rows of 64 heads of 64 dimensions
     TASKS_PER_THREAD = 4,    // fewer tiles than that: segments are dealt out
+    TILES_PER_THREAD = 8,    // fewer: tiles are made smaller, down to
+    TILE_QUERIES_LEAST = 64,
     DEALT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX,
 };
 
@@ -223,7 +225,7 @@ static void dealt_task(void *context, int index, int thread)
     float *kept_out = attention->kept_out + cut->first_kept[dealt] * attention->pages->value_width;
     tile_compute_parts(cut->call, &tile, begin, end, &attention->scratch[thread], kept, kept_out);
     if (atomic_fetch_sub_explicit(&attention->n_chunks_left[dealt], 1, memory_order_acq_rel) == 1)
-        tile_merge_parts(cut->call, &tile, kept, kept_out);
+        tile_merge_parts(cut->call, &tile, &attention->scratch[thread], kept, kept_out);
 }
 
 // Fills in first_task and first_kept. False: segments are not dealt out.
@@ -277,8 +279,14 @@ static void spans_compute(struct attention *attention, const struct call *call, 
     cut.spans = spans;
     cut.n_spans = n;
     cut.n_kv_heads = attention->pages->shape.n_kv_heads;
+    // Large tiles widen a segment seldom; small ones are enough tasks for all threads.
     cut.tile_queries = ATTENTION_TILE;
     cut.n_tiles = tiles_count(&cut);
+    while (cut.n_tiles < TILES_PER_THREAD * pool_n_threads(attention->pool) &&
+           cut.tile_queries > TILE_QUERIES_LEAST) {
+        cut.tile_queries /= 2;
+        cut.n_tiles = tiles_count(&cut);
+    }
     if (deal(&cut))
         pool_run(attention->pool, cut.first_task[cut.n_tiles], dealt_task, &cut);
     else
@@ -294,19 +302,12 @@ void attention_begin(struct attention *attention, struct attention_sequences seq
     sharing_find(&attention->sharing, sequences, attention->pages->shape.page_positions);
 }
 
-// How many of the step's groups this layer can use: those that there is memory for. With a window or biases
-// by distance a row's part of a segment depends on its position.
-static int32_t groups_usable(const struct attention *attention, const struct attention_parameters *parameters)
+// With a window or biases by distance, a row's part of a segment depends on its position.
+static bool groups_usable(const struct attention *attention, const struct attention_parameters *parameters)
 {
     const struct sharing *sharing = &attention->sharing;
-    if (parameters->window > 0 || parameters->alibi_bias_max > 0.0f)
-        return 0;
-    int32_t n = 0;
-    while (n < sharing->n_groups &&
-           ((int64_t)sharing->groups[n].first_state + sharing->groups[n].n_rows) * parameters->n_heads <=
-               attention->n_shared_max)
-        n++;
-    return n;
+    return sharing->n_groups > 0 && parameters->window == 0 && parameters->alibi_bias_max == 0.0f &&
+           (int64_t)sharing->n_rows * parameters->n_heads <= attention->n_shared_max;
 }
 
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
@@ -323,10 +324,11 @@ void attention_run(struct attention *attention, const struct attention_parameter
                         .sinks = sinks,
                         .n_group = parameters->n_heads / shape->n_kv_heads,
                         .shared_states = attention->shared_states,
-                        .shared_out = attention->shared_out};
-    int32_t n_groups = groups_usable(attention, parameters);
-    if (n_groups > 0)
-        spans_compute(attention, &call, sharing->groups, n_groups);
+                        .shared_out = attention->shared_out,
+                        .n_shared_rows = sharing->n_rows};
+    bool grouped = groups_usable(attention, parameters);
+    if (grouped)
+        spans_compute(attention, &call, sharing->groups, sharing->n_groups);
     for (int32_t i = 0; i < attention->sequences.n; i++) {
         const struct step_sequence *sequence = &attention->sequences.items[i];
         struct span *span = &attention->spans[i];
@@ -335,9 +337,8 @@ void attention_run(struct attention *attention, const struct attention_parameter
                               .n_rows = sequence->n_rows,
                               .position = sequence->position,
                               .first_state = -1};
-        int32_t group = sharing->group_of[i];
-        if (group >= 0 && group < n_groups) {
-            span->segment_begin = sharing->groups[group].segment_end;
+        if (grouped && sharing->group_of[i] >= 0) {
+            span->segment_begin = sharing->groups[sharing->group_of[i]].segment_end;
             span->first_state = sharing->first_state[i];
         }
     }

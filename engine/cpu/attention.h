@@ -29,7 +29,7 @@
 
 enum {
     ATTENTION_QUERIES = 8, // that a kernel takes at a time
-    ATTENTION_TILE = 64,
+    ATTENTION_TILE = 256,
     SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
 };
 

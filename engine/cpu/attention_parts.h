@@ -65,9 +65,11 @@ struct call {
     struct attention_rows q, out;
     const float *sinks;
     int32_t n_group; // query heads of one key-value head
-    // Of the rows in groups: what the shared segments left. [number, n_heads], and as many times width.
+    // What the shared segments left: [key-value head][row of the groups][head in group], and as many times
+    // width.
     struct attention_state *shared_states;
     float *shared_out;
+    int32_t n_shared_rows;
 };
 
 struct tile {
@@ -89,4 +91,5 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
 void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
                         struct scratch *scratch, struct kept *kept, float *kept_out);
 // All parts of a tile are there: merges them in order.
-void tile_merge_parts(const struct call *call, const struct tile *tile, struct kept *kept, float *kept_out);
+void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
+                      const struct kept *kept, const float *kept_out);

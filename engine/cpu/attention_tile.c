@@ -184,30 +184,38 @@ static void company_attend(const struct call *call, const struct company *compan
     values_weigh(call, company, view->type, values, scratch->scores, out);
 }
 
+// How far a tile's queries have come.
+struct progress {
+    struct attention_state *states; // [n_queries]
+    float *out;                     // [n_queries, width]
+    bool *started;                  // [n_queries]
+};
+
 // Takes a company's part of one segment into the tile's states: runs of queries that all have one already, at
 // once.
-static void company_merge(const struct call *call, const struct company *company, struct scratch *scratch,
-                          const struct attention_state *states, const float *out)
+static void company_merge(const struct call *call, const struct company *company,
+                          const struct progress *progress, const struct attention_state *states,
+                          const float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
     for (int i = 0, n; i < company->n; i += n) {
         int number = company->first + i;
-        float *tile_out = scratch->tile_out + (size_t)number * width;
+        float *tile_out = progress->out + (size_t)number * width;
         n = 0;
         while (i + n < company->n && company->begin[i + n] < company->end[i + n] &&
-               scratch->started[number + n])
+               progress->started[number + n])
             n++;
         if (n > 0) {
-            call->kernels->merge(n, &scratch->states[number], tile_out, &states[i], out + (size_t)i * width,
+            call->kernels->merge(n, &progress->states[number], tile_out, &states[i], out + (size_t)i * width,
                                  (int32_t)width);
             continue;
         }
         n = 1;
         if (company->begin[i] == company->end[i])
             continue;
-        scratch->states[number] = states[i];
+        progress->states[number] = states[i];
         memcpy(tile_out, out + (size_t)i * width, width * sizeof *out);
-        scratch->started[number] = true;
+        progress->started[number] = true;
     }
 }
 
@@ -224,11 +232,11 @@ static int64_t row_of(const struct call *call, const struct tile *tile, int numb
     return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
 }
 
-// Where a query's state over shared segments stands.
-static int64_t shared_of(const struct call *call, const struct tile *tile, int number)
+// Where the states over shared segments of a tile's queries stand, side by side.
+static int64_t shared_of(const struct call *call, const struct tile *tile)
 {
-    int64_t row = tile->span->first_state + (tile->query_begin + number) / call->n_group;
-    return row * call->parameters->n_heads + head_of(call, tile, number);
+    int64_t first_row = (int64_t)tile->kv_head * call->n_shared_rows + tile->span->first_state;
+    return first_row * call->n_group + tile->query_begin;
 }
 
 static void queries_pack(const struct call *call, const struct tile *tile, struct scratch *scratch)
@@ -249,39 +257,27 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
     }
 }
 
-static bool continues_shared(const struct tile *tile)
-{
-    return tile->span->first_state >= 0 && !tile->span->is_group;
-}
-
 static void result_write(const struct call *call, const struct tile *tile, int number,
                          const struct attention_state *state, const float *state_out)
 {
-    const size_t width = (size_t)call->pages->value_width;
     int32_t head = head_of(call, tile, number), value_dim = call->pages->shape.value_dim;
-    if (tile->span->is_group) {
-        int64_t place = shared_of(call, tile, number);
-        call->shared_states[place] = *state;
-        memcpy(call->shared_out + (size_t)place * width, state_out, width * sizeof *state_out);
-        return;
-    }
     float *out = call->out.items + row_of(call, tile, number) * call->out.stride + (int64_t)head * value_dim;
     call->kernels->finish(out, state, state_out, value_dim, call->sinks ? &call->sinks[head] : NULL);
 }
 
-static void states_begin(const struct call *call, const struct tile *tile, struct scratch *scratch)
+// A group's tile leaves its states for the sequences' tiles, which go on with them.
+static struct progress progress_begin(const struct call *call, const struct tile *tile,
+                                      struct scratch *scratch)
 {
-    const size_t width = (size_t)call->pages->value_width;
-    bool continues = continues_shared(tile);
-    for (int number = 0; number < tile->n_queries; number++) {
-        scratch->started[number] = continues;
-        if (!continues)
-            continue;
-        int64_t place = shared_of(call, tile, number);
-        scratch->states[number] = call->shared_states[place];
-        memcpy(scratch->tile_out + (size_t)number * width, call->shared_out + (size_t)place * width,
-               width * sizeof(float));
+    struct progress progress = {scratch->states, scratch->tile_out, scratch->started};
+    const struct span *span = tile->span;
+    memset(scratch->started, span->first_state >= 0 && !span->is_group, (size_t)tile->n_queries);
+    if (span->first_state >= 0) {
+        int64_t place = shared_of(call, tile);
+        progress.states = call->shared_states + place;
+        progress.out = call->shared_out + place * call->pages->value_width;
     }
+    return progress;
 }
 
 void tile_compute(const struct call *call, const struct tile *tile, const struct tile *follower,
@@ -289,7 +285,7 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
 {
     const size_t width = (size_t)call->pages->value_width;
     queries_pack(call, tile, scratch);
-    states_begin(call, tile, scratch);
+    struct progress progress = progress_begin(call, tile, scratch);
     struct segment segments[2];
     segment_locate(call, tile, tile->segment_begin, &segments[0]);
     for (int32_t i = tile->segment_begin, now = 0; i < tile->segment_end; i++, now ^= 1) {
@@ -308,12 +304,11 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
             if (company.n_seeing == 0)
                 continue;
             company_attend(call, &company, &view, i, scratch, states, scratch->out);
-            company_merge(call, &company, scratch, states, scratch->out);
+            company_merge(call, &company, &progress, states, scratch->out);
         }
     }
-    for (int number = 0; number < tile->n_queries; number++)
-        result_write(call, tile, number, &scratch->states[number],
-                     scratch->tile_out + (size_t)number * width);
+    for (int number = 0; number < tile->n_queries && !tile->span->is_group; number++)
+        result_write(call, tile, number, &progress.states[number], progress.out + (size_t)number * width);
 }
 
 void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
@@ -343,31 +338,40 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
     }
 }
 
-void tile_merge_parts(const struct call *call, const struct tile *tile, struct kept *kept, float *kept_out)
+// Takes a query's parts [n_segments], n_queries apart, into its state, when it has begun, or into the first
+// part.
+static void parts_merge(const struct call *call, const struct kept *kept, const float *kept_out,
+                        int n_queries, int32_t n_segments, bool started, struct attention_state *state,
+                        float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
-    int32_t n_segments = tile->segment_end - tile->segment_begin;
+    for (int32_t segment = 0; segment < n_segments; segment++) {
+        int64_t slot = (int64_t)segment * n_queries;
+        const float *part = kept_out + (size_t)slot * width;
+        if (!kept[slot].present)
+            continue;
+        if (started) {
+            call->kernels->merge(1, state, out, &kept[slot].state, part, (int32_t)width);
+        } else {
+            *state = kept[slot].state;
+            memcpy(out, part, width * sizeof *out);
+            started = true;
+        }
+    }
+    assert(started);
+}
+
+void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
+                      const struct kept *kept, const float *kept_out)
+{
+    const size_t width = (size_t)call->pages->value_width;
+    struct progress progress = progress_begin(call, tile, scratch);
     for (int number = 0; number < tile->n_queries; number++) {
-        struct attention_state *state = NULL;
-        float *out = NULL;
-        if (continues_shared(tile)) {
-            int64_t place = shared_of(call, tile, number);
-            state = &call->shared_states[place];
-            out = call->shared_out + (size_t)place * width;
-        }
-        for (int32_t segment = 0; segment < n_segments; segment++) {
-            int64_t slot = (int64_t)segment * tile->n_queries + number;
-            float *part = kept_out + (size_t)slot * width;
-            if (!kept[slot].present)
-                continue;
-            if (state) {
-                call->kernels->merge(1, state, out, &kept[slot].state, part, (int32_t)width);
-            } else {
-                state = &kept[slot].state;
-                out = part;
-            }
-        }
-        assert(state);
-        result_write(call, tile, number, state, out);
+        float *out = progress.out + (size_t)number * width;
+        parts_merge(call, kept + number, kept_out + (size_t)number * width, tile->n_queries,
+                    tile->segment_end - tile->segment_begin, progress.started[number],
+                    &progress.states[number], out);
+        if (!tile->span->is_group)
+            result_write(call, tile, number, &progress.states[number], out);
     }
 }
