@@ -153,13 +153,24 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
     return n_received;
 }
 
+// What the group says. An assignment may stand in the queue right behind another one; nothing is committed between the two.
+static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
+{
+    rd_kafka_message_t *message;
+    do {
+        kafka->regrouped = false;
+        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+    } while (!message && kafka->regrouped);
+    return message;
+}
+
 // First the group's events, in which partitions come and go, then records. One message at a time: a batch that is taken
 // while partitions go can hold records of those (librdkafka's issue 4208).
 static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *error)
 {
     enum status status = STATUS_OK;
     rd_kafka_message_t *message;
-    while (status == STATUS_OK && (message = rd_kafka_consumer_poll(kafka->consumer.rk, 0)))
+    while (status == STATUS_OK && (message = next_event(kafka)))
         *n_received += take_message(kafka, message, &status, error);
     while (status == STATUS_OK && *n_received < n_max && (message = rd_kafka_consume_queue(kafka->records, 0)))
         *n_received += take_message(kafka, message, &status, error);
@@ -441,6 +452,8 @@ static void kafka_close(struct transport *transport)
     kafka_control_close(&kafka->control, deadline);
     if (kafka->assigned)
         rd_kafka_topic_partition_list_destroy(kafka->assigned);
+    if (kafka->coming)
+        rd_kafka_consumer_group_metadata_destroy(kafka->coming);
     if (kafka->membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->membership);
     kafka_group_drop_records(kafka);

@@ -194,21 +194,50 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     return status;
 }
 
-// What the coordinator checks is member and generation, so both are taken now, with the partitions, and used
-// until the next rebalance. A member that lost its place between has an empty id, which the coordinator would
-// not check at all.
+// ---- who we are in the group ----
+
+static void drop_metadata(rd_kafka_consumer_group_metadata_t **metadata)
+{
+    if (*metadata)
+        rd_kafka_consumer_group_metadata_destroy(*metadata);
+    *metadata = NULL;
+}
+
+static bool metadata_equal(const rd_kafka_consumer_group_metadata_t *a, const rd_kafka_consumer_group_metadata_t *b)
+{
+    void *bytes[2] = {NULL, NULL};
+    size_t sizes[2];
+    rd_kafka_error_t *faults[2] = {rd_kafka_consumer_group_metadata_write(a, &bytes[0], &sizes[0]),
+                                   rd_kafka_consumer_group_metadata_write(b, &bytes[1], &sizes[1])};
+    bool equal = !faults[0] && !faults[1] && sizes[0] == sizes[1] && memcmp(bytes[0], bytes[1], sizes[0]) == 0;
+    for (int i = 0; i < 2; i++) {
+        if (faults[i])
+            rd_kafka_error_destroy(faults[i]);
+        else
+            rd_kafka_mem_free(NULL, bytes[i]);
+    }
+    return equal;
+}
+
+// What the coordinator checks is member and generation, so both must be of the assignment they are used for. They were taken
+// when it came (`coming`). If they are others now, librdkafka joined the group anew while the assignment waited for its
+// offsets, as it does without a word when partitions are added (2.0.2): the next assignment is on its way, and until
+// it is here nothing is committed. A member that lost its place has an empty id, which the coordinator would not check
+// at all.
 static void take_membership(struct kafka_transport *kafka)
 {
-    if (kafka->membership)
-        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
-    kafka->membership = rd_kafka_consumer_group_metadata(kafka->consumer.rk);
-    char *member = rd_kafka_memberid(kafka->consumer.rk);
-    if (kafka->membership && (!member || !*member || rd_kafka_assignment_lost(kafka->consumer.rk))) {
-        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
-        kafka->membership = NULL;
+    rd_kafka_t *rk = kafka->consumer.rk;
+    drop_metadata(&kafka->membership);
+    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
+    char *member = rd_kafka_memberid(rk);
+    if (now && kafka->coming && member && *member && !rd_kafka_assignment_lost(rk) && metadata_equal(now, kafka->coming)) {
+        kafka->membership = kafka->coming;
+        kafka->coming = NULL;
     }
+    drop_metadata(&kafka->coming);
+    drop_metadata(&now);
     if (member)
-        rd_kafka_mem_free(kafka->consumer.rk, member);
+        rd_kafka_mem_free(rk, member);
 }
 
 // Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
@@ -276,6 +305,7 @@ static void drop_assigned(struct kafka_transport *kafka)
     if (kafka->assigned)
         rd_kafka_topic_partition_list_destroy(kafka->assigned);
     kafka->assigned = NULL;
+    drop_metadata(&kafka->coming);
 }
 
 static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
@@ -314,21 +344,36 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         return;
     }
     rd_kafka_assign(kafka->consumer.rk, NULL);
-    if (kafka->membership)
-        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
-    kafka->membership = NULL;
+    drop_metadata(&kafka->membership);
+}
+
+// An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us without a word.
+static void disown_all(struct kafka_transport *kafka)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        if (kafka->partitions.items[i] && kafka->partitions.items[i]->owned)
+            add_partition(list, kafka, i);
+    }
+    disown(kafka, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    drop_metadata(&kafka->membership);
 }
 
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque)
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
+    kafka->regrouped = true;
     if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         give_partitions(kafka, list);
         return;
     }
     drop_assigned(kafka);
+    if (!is_cooperative(kafka))
+        disown_all(kafka);
     kafka->assigned = rd_kafka_topic_partition_list_copy(list);
+    kafka->coming = rd_kafka_consumer_group_metadata(rk);
     struct error error;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_begin_assigned(kafka, LOCAL_TIMEOUT_MS, &error); // else the next poll goes on with it
@@ -382,9 +427,7 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 static void forget_group(struct kafka_transport *kafka)
 {
     drop_assigned(kafka);
-    if (kafka->membership)
-        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
-    kafka->membership = NULL;
+    drop_metadata(&kafka->membership);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (partition)

@@ -69,7 +69,9 @@ struct kafka_transport {
 
     struct partition_table partitions;
     rd_kafka_topic_partition_list_t *assigned; // given to us, but its offsets are not read yet; NULL: none
+    rd_kafka_consumer_group_metadata_t *coming;     // member and generation when `assigned` came
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: we own nothing
+    bool regrouped;                                 // a rebalance was heard of in this poll
     bool subscribed, paused;
     bool is_expelled;                      // the consumer had a fatal error
     bool is_stuck;                         // it does not fetch what is there

@@ -152,6 +152,59 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     member_finish(&first);
 }
 
+// ---- assignments without a revocation ----
+
+static bool lies_in_second_partition(const struct job *job)
+{
+    return job->source.partition == 1;
+}
+
+// librdkafka 2.0.2 joins the group anew while an assignment waits for its offsets, when partitions are added: the next
+// assignment comes without a revocation of the one before.
+static void an_assignment_takes_all_partitions_that_it_does_not_list(void **state)
+{
+    struct error error;
+    begin("retaken", 2, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS);
+    struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, first.config.jobs, 1);
+    kafka_rebalance(kafka->consumer.rk, RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, list, &kafka->consumer);
+    rd_kafka_topic_partition_list_destroy(list);
+    while (kafka->assigned)
+        poll_well(&first, N_JOBS);
+    assert_int_equal(n_partitions_of(&first), 1);
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_OK);
+    assert_int_equal(first.n_published, N_JOBS / 2); // the others are no longer ours
+    assert_int_equal(first.n_dropped, N_JOBS / 2);
+    assert_int_equal(count_records(first.config.results), N_JOBS / 2);
+    member_finish(&first);
+}
+
+// The assignment is of one generation, what the group says of us meanwhile of another: nothing is committed with it.
+static void nothing_is_committed_as_a_member_of_another_generation(void **state)
+{
+    struct error error;
+    begin("older", 2, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS);
+    struct kafka_transport *kafka = (struct kafka_transport *)first.transport;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(2);
+    for (int i = 0; i < 2; i++)
+        rd_kafka_topic_partition_list_add(list, first.config.jobs, i);
+    rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka->membership = NULL;
+    kafka->assigned = list;
+    kafka->coming = rd_kafka_consumer_group_metadata_new_with_genid(first.config.group, 77, "stranger", NULL);
+    assert_int_equal(kafka_begin_assigned(kafka, PATIENCE_MS, &error), STATUS_OK);
+    assert_null(kafka->membership);
+    assert_int_equal(member_commit_once(&first, lies_in_second_partition, &error), STATUS_RETRY);
+    assert_non_null(strstr(error.text, "being rebalanced"));
+    assert_int_equal(count_records(first.config.results), 0);
+    member_finish(&first);
+}
+
 // ---- delivered again ----
 
 static bool is_odd(const struct job *job)
@@ -345,6 +398,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BROKER_TEST(a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt),
+        BROKER_TEST(an_assignment_takes_all_partitions_that_it_does_not_list),
+        BROKER_TEST(nothing_is_committed_as_a_member_of_another_generation),
         BROKER_TEST(what_is_delivered_again_is_dropped),
         BROKER_TEST(a_pause_outlives_a_rebalance),
         BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
