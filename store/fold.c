@@ -139,9 +139,8 @@ static const char surplus_jobs_of_topics[] =
     " AND id <= (SELECT max(id) FROM jobs) - ?1 ORDER BY id LIMIT ?2";
 // Answers that stand here: when somebody has them, and no job of the dataset is to come.
 static const char collected_jobs[] =
-    "INSERT INTO temp.folding SELECT id FROM jobs WHERE dataset = (SELECT dataset FROM datasets d WHERE collected_at < ?1"
-    " AND last_finished_at < ?1 AND n_submitted = n_done + n_failed + n_cancelled"
-    " AND EXISTS (SELECT 1 FROM jobs WHERE jobs.dataset = d.dataset) LIMIT 1) AND finished_at IS NOT NULL LIMIT ?2";
+    "INSERT INTO temp.folding SELECT id FROM datasets d CROSS JOIN jobs USING (dataset) WHERE collected_at < ?1"
+    " AND last_finished_at < ?1 AND n_submitted = n_done + n_failed + n_cancelled AND finished_at IS NOT NULL LIMIT ?2";
 
 enum status store_fold(struct store *store, int64_t before_us, bool *more, struct error *error)
 {

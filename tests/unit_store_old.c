@@ -263,6 +263,24 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     store_close(store);
 }
 
+// Else as many datasets as are finished between two calls would be more than go.
+static void one_fold_takes_many_small_datasets(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    for (int i = 0; i < 40; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "small-%d", i);
+        add_jobs(store, name, "NULL", 0, 100, 100);
+        assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
+    }
+    bool more = true;
+    assert_int_equal(store_fold(store, store_now_us() + hour_us, &more, &error), STATUS_OK);
+    assert_false(more);
+    assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
+    store_close(store);
+}
+
 static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
 {
     (void)state;
@@ -315,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
         cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),
         cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
+        cmocka_unit_test_setup(one_fold_takes_many_small_datasets, fresh_path),
         cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
         cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),
     };
