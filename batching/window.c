@@ -28,9 +28,8 @@ static struct window_level *level_of(struct window *window, const struct job *jo
         else
             high = middle;
     }
-    struct window_level **place = window->levels + low;
-    if (low < window->n_levels && (*place)->priority == job->priority && (*place)->minute == minute)
-        return *place;
+    if (low < window->n_levels && window->levels[low]->priority == job->priority && window->levels[low]->minute == minute)
+        return window->levels[low];
     if (window->n_levels == window->levels_capacity) {
         int32_t capacity = window->levels_capacity ? window->levels_capacity * 2 : 8;
         struct window_level **levels = realloc(window->levels, (size_t)capacity * sizeof *levels);
@@ -38,12 +37,12 @@ static struct window_level *level_of(struct window *window, const struct job *jo
             return NULL;
         window->levels = levels;
         window->levels_capacity = capacity;
-        place = levels + low;
     }
     struct window_level *level = calloc(1, sizeof *level);
     if (!level)
         return NULL;
     *level = (struct window_level){.priority = job->priority, .minute = minute};
+    struct window_level **place = &window->levels[low];
     memmove(place + 1, place, (size_t)(window->n_levels - low) * sizeof *place);
     window->n_levels++;
     return *place = level;

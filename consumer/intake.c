@@ -30,18 +30,26 @@ static struct text header_value(const struct record *record, const char *name)
     return headers_find(record->headers, record->n_headers, name);
 }
 
+// A name in the headers that no result could carry, too long or no UTF-8, counts as not given.
+static struct text header_name(const struct record *record, const char *name, size_t bytes_max)
+{
+    struct text value = header_value(record, name);
+    return value.size <= bytes_max && utf8_valid(value.data, value.size) ? value : (struct text){0};
+}
+
 // What the headers say stands over what the record says: the submitter wrote them, from the same line.
 static bool set_identity(struct job *job, const struct record *record)
 {
-    struct text dataset = header_value(record, HEADER_DATASET), job_id = header_value(record, HEADER_JOB_ID);
-    struct text custom_id = header_value(record, HEADER_CUSTOM_ID);
+    struct text dataset = header_name(record, HEADER_DATASET, JOB_DATASET_BYTES_MAX);
+    struct text job_id = header_name(record, HEADER_JOB_ID, JOB_ID_BYTES_MAX);
+    struct text custom_id = header_name(record, HEADER_CUSTOM_ID, JOB_ID_BYTES_MAX);
     headers_read_integer(record->headers, record->n_headers, HEADER_INDEX, &job->index);
     headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &job->created);
-    if (dataset.size && dataset.size <= JOB_DATASET_BYTES_MAX && !job_set_text(job, &job->dataset, dataset))
+    if (dataset.size && !job_set_text(job, &job->dataset, dataset))
         return false;
-    if (job_id.size && job_id.size <= JOB_ID_BYTES_MAX && !job_set_id(job, job_id))
+    if (job_id.size && !job_set_id(job, job_id))
         return false;
-    if (custom_id.size && custom_id.size <= JOB_ID_BYTES_MAX && !job_set_text(job, &job->custom_id, custom_id))
+    if (custom_id.size && !job_set_text(job, &job->custom_id, custom_id))
         return false;
     if (job->job_id.size == 0) {
         char name[JOB_ID_BYTES_MAX];

@@ -1,4 +1,5 @@
 // The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure, faults, leaving.
+#include "consumer/intake.h"
 #include "consumer/log.h"
 #include "consumer/worker.h"
 #include "tests/fake_model.h"
@@ -444,6 +445,33 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage_close(&stage);
 }
 
+static void names_in_headers_that_no_result_can_carry_count_as_not_given(void **state)
+{
+    (void)state;
+    char longest[JOB_ID_BYTES_MAX + 1];
+    memset(longest, 'n', sizeof longest);
+    const struct {
+        struct text given;
+        const char *job_id; // NULL: as given
+    } cases[] = {{TEXT("from-header"), NULL},
+                 {{longest, JOB_ID_BYTES_MAX}, NULL},
+                 {{longest, JOB_ID_BYTES_MAX + 1}, "from-record"},
+                 {TEXT("\xFF\xFE"), "from-record"},
+                 {TEXT(""), "from-record"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct header headers[] = {{TEXT(HEADER_JOB_ID), cases[i].given}};
+        struct record record = {.topic = TEXT("t"),
+                                .headers = headers,
+                                .n_headers = 1,
+                                .value = TEXT("{\"job_id\":\"from-record\",\"prompt\":\"p\"}")};
+        struct job *job = intake_job(&record, TEXT("m"));
+        assert_non_null(job);
+        struct text expected = cases[i].job_id ? text_from_string(cases[i].job_id) : cases[i].given;
+        assert_true(text_equal(job->job_id, expected));
+        job_destroy(job);
+    }
+}
+
 int main(void)
 {
     struct error error;
@@ -461,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_cancel_from_the_source_reaches_the_engine),
         cmocka_unit_test(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
         cmocka_unit_test(a_cancel_reaches_jobs_at_the_gate),
+        cmocka_unit_test(names_in_headers_that_no_result_can_carry_count_as_not_given),
         cmocka_unit_test(more_dead_letters_than_their_share_end_the_worker_before_they_are_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
