@@ -13,8 +13,10 @@
 struct listing {
     struct buffer out;
     bool json;
-    int64_t n_datasets, n_unfinished, n_workers;
+    int64_t n_datasets, n_unfinished, n_workers, n_waiting, n_suspects, n_suspects_told;
 };
+
+enum { SUSPECTS_TOLD_MAX = 20 };
 
 static void format_seconds(char out[16], double seconds)
 {
@@ -45,7 +47,8 @@ static void list_json(struct listing *listing, const struct dataset_progress *pr
         buffer_add_string(out, "null");
     else
         json_encode_number(progress->seconds_left, out);
-    buffer_add_format(out, ",\"is_cancelled\":%s}", progress->is_cancelled ? "true" : "false");
+    buffer_add_format(out, ",\"late\":%lld,\"crashed\":%lld,\"is_cancelled\":%s}", (long long)progress->late,
+                      (long long)progress->crashed, progress->is_cancelled ? "true" : "false");
 }
 
 static void list_row(struct listing *listing, const struct dataset_progress *progress)
@@ -60,6 +63,9 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
                       (int)progress->dataset.size, progress->dataset.data, (long long)progress->submitted,
                       (long long)progress->done, (long long)progress->failed, (long long)progress->cancelled,
                       (long long)progress->running, percent, progress->jobs_per_second, left);
+    if (progress->late || progress->crashed)
+        buffer_add_format(&listing->out, "%-20s of the failed: %lld past their deadline, %lld that killed workers\n", "",
+                          (long long)progress->late, (long long)progress->crashed);
 }
 
 static void list(void *context, const struct dataset_progress *progress)
@@ -92,6 +98,61 @@ static void add_totals(struct listing *listing, const struct store_totals *total
                           (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
                           (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
                           100 * totals->tokens_saved_share);
+}
+
+static void list_waiting(void *context, const struct waiting_jobs *jobs)
+{
+    struct listing *listing = context;
+    struct buffer *out = &listing->out;
+    listing->n_suspects += jobs->suspects;
+    if (listing->json) {
+        buffer_add_string(out, listing->n_waiting++ ? ",{\"dataset\":" : "{\"dataset\":");
+        json_encode_string(jobs->dataset, out);
+        buffer_add_format(out, ",\"priority\":%d,\"waiting\":%lld,\"running\":%lld,\"late\":%lld,\"suspects\":%lld}",
+                          jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
+                          (long long)jobs->suspects);
+        return;
+    }
+    if (listing->n_waiting++ == 0)
+        buffer_add_format(out, "\n%-20s %9s %9s %8s %9s %9s\n", "unfinished", "priority", "waiting", "running", "late",
+                          "suspects");
+    buffer_add_format(out, "%-20.*s %9d %9lld %8lld %9lld %9lld\n", (int)jobs->dataset.size, jobs->dataset.data,
+                      jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
+                      (long long)jobs->suspects);
+}
+
+static void list_suspect(void *context, const struct suspect_job *job)
+{
+    static const char *const states[] = {"waiting", "among_few", "alone"};
+    static const char *const words[] = {"waits", "is computed among few", "is computed alone"};
+    struct listing *listing = context;
+    struct buffer *out = &listing->out;
+    if (listing->json) {
+        buffer_add_string(out, listing->n_suspects_told++ ? ",{\"dataset\":" : "{\"dataset\":");
+        json_encode_string(job->dataset, out);
+        buffer_add_string(out, ",\"custom_id\":");
+        json_encode_string(job->custom_id, out);
+        buffer_add_format(out, ",\"crashes\":%d,\"attempts\":%d,\"state\":\"%s\"}", job->crashes, job->attempts,
+                          states[job->state]);
+        return;
+    }
+    buffer_add_string(out, listing->n_suspects_told++ ? "" : "\njobs that may have killed workers, the worst first:\n");
+    buffer_add_format(out, "%.*s %.*s: %d crash%s, %d attempt%s; %s\n", (int)job->dataset.size, job->dataset.data,
+                      (int)job->custom_id.size, job->custom_id.data, job->crashes, job->crashes == 1 ? "" : "es",
+                      job->attempts, job->attempts == 1 ? "" : "s", words[job->state]);
+}
+
+// What the embedded queue holds.
+static enum status add_waiting(struct listing *listing, struct store *store, struct text dataset, struct error *error)
+{
+    if (listing->json)
+        buffer_add_string(&listing->out, "],\"unfinished\":[");
+    enum status status = store_waiting(store, dataset, list_waiting, listing, error);
+    if (listing->json)
+        buffer_add_string(&listing->out, "],\"suspects\":[");
+    if (status == STATUS_OK && listing->n_suspects)
+        status = store_suspects(store, dataset, SUSPECTS_TOLD_MAX, list_suspect, listing, error);
+    return status;
 }
 
 static void list_worker(void *context, const struct fleet_worker *worker)
@@ -171,6 +232,8 @@ static enum status show(struct store *store, const struct settings *settings, in
     if (status == STATUS_OK && settings->dataset && listing.n_datasets == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %s", store_path(store),
                            settings->dataset);
+    if (status == STATUS_OK)
+        status = add_waiting(&listing, store, text_from_string(settings->dataset), error);
     if (status == STATUS_OK)
         status = add_fleet(&listing, store, error);
     if (status == STATUS_OK)

@@ -16,6 +16,20 @@ static enum status count_running(struct store *store, struct text dataset, int64
     return STATUS_OK;
 }
 
+// Failures are few or old; jobs_failed holds the former, the fold has counted the latter.
+static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT total(jobs) FROM failures WHERE dataset = ? AND error_code = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, text_from_string(code));
+    *n = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return STATUS_OK;
+}
+
 enum status store_progress(struct store *store, struct text dataset,
                            void (*receive)(void *context, const struct dataset_progress *progress), void *context,
                            struct error *error)
@@ -47,6 +61,10 @@ enum status store_progress(struct store *store, struct text dataset,
             .cached_tokens = sqlite3_column_int64(select, 10),
         };
         status = count_running(store, progress.dataset, &progress.running, error);
+        if (status == STATUS_OK && progress.failed)
+            status = count_failed(store, progress.dataset, error_code_name(ERROR_DEADLINE), &progress.late, error);
+        if (status == STATUS_OK && progress.failed)
+            status = count_failed(store, progress.dataset, error_code_name(ERROR_CRASHED), &progress.crashed, error);
         if (status == STATUS_OK)
             receive(context, &progress);
     }
@@ -54,6 +72,60 @@ enum status store_progress(struct store *store, struct text dataset,
     if (status == STATUS_OK && code != SQLITE_DONE)
         status = database_error(&store->database, "reading progress", error);
     return status;
+}
+
+enum status store_waiting(struct store *store, struct text dataset,
+                          void (*receive)(void *context, const struct waiting_jobs *jobs), void *context,
+                          struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT dataset, queue.priority, sum(queue.worker IS NULL), sum(queue.worker IS NOT NULL),"
+        " sum(queue.deadline <= ?2), sum(crashes > 0) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+        " WHERE ?1 IS NULL OR dataset = ?1 GROUP BY dataset, queue.priority"
+        " ORDER BY dataset, queue.priority DESC",
+        error);
+    if (!select)
+        return error->status;
+    if (dataset.size)
+        bind_text(select, 1, dataset);
+    sqlite3_bind_int64(select, 2, store_now_us());
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        receive(context, &(struct waiting_jobs){.dataset = column_text(select, 0),
+                                                .priority = sqlite3_column_int(select, 1),
+                                                .waiting = sqlite3_column_int64(select, 2),
+                                                .running = sqlite3_column_int64(select, 3),
+                                                .late = sqlite3_column_int64(select, 4),
+                                                .suspects = sqlite3_column_int64(select, 5)});
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "reading what waits", error);
+}
+
+enum status store_suspects(struct store *store, struct text dataset, size_t n_max,
+                           void (*receive)(void *context, const struct suspect_job *job), void *context,
+                           struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT dataset, custom_id, crashes, attempts, CASE WHEN queue.worker IS NULL THEN 0 ELSE computed END"
+        " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE crashes > 0 AND (?1 IS NULL OR dataset = ?1)"
+        " ORDER BY crashes DESC, queue.job LIMIT ?2",
+        error);
+    if (!select)
+        return error->status;
+    if (dataset.size)
+        bind_text(select, 1, dataset);
+    sqlite3_bind_int64(select, 2, (sqlite3_int64)n_max);
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        receive(context, &(struct suspect_job){.dataset = column_text(select, 0),
+                                               .custom_id = column_text(select, 1),
+                                               .crashes = sqlite3_column_int(select, 2),
+                                               .attempts = sqlite3_column_int(select, 3),
+                                               .state = (enum suspect_state)sqlite3_column_int(select, 4)});
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "reading suspects", error);
 }
 
 static enum status count_alive(struct store *store, int64_t *n, struct error *error)

@@ -187,11 +187,37 @@ struct dataset_progress {
     int64_t prompt_tokens, completion_tokens, cached_tokens;
     double jobs_per_second;  // 0: unknown
     double seconds_left;     // negative: unknown
+    int64_t late, crashed;   // of those that failed: past their deadline; given up because workers died of them
     bool is_cancelled;
 };
 // One call of `receive` a dataset; `dataset` with size 0: all.
 enum status store_progress(struct store *store, struct text dataset,
                            void (*receive)(void *context, const struct dataset_progress *progress), void *context,
+                           struct error *error) WARN_UNUSED;
+
+// Unfinished jobs of one dataset and one priority in the embedded queue. (A mirror knows no job before its result.)
+struct waiting_jobs {
+    struct text dataset; // valid during the call
+    int32_t priority;
+    int64_t waiting, running;
+    int64_t late;        // their deadline has passed
+    int64_t suspects;    // workers died while they may have been computed
+};
+enum status store_waiting(struct store *store, struct text dataset,
+                          void (*receive)(void *context, const struct waiting_jobs *jobs), void *context,
+                          struct error *error) WARN_UNUSED;
+
+enum suspect_state { SUSPECT_WAITING, SUSPECT_AMONG_FEW, SUSPECT_ALONE }; // the last two: computed now
+
+// A job of the embedded queue that may have killed workers.
+struct suspect_job {
+    struct text dataset, custom_id; // valid during the call
+    int32_t crashes, attempts;
+    enum suspect_state state;
+};
+// The worst first, at most n_max.
+enum status store_suspects(struct store *store, struct text dataset, size_t n_max,
+                           void (*receive)(void *context, const struct suspect_job *job), void *context,
                            struct error *error) WARN_UNUSED;
 
 struct store_totals {

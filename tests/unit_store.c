@@ -384,6 +384,52 @@ static void a_crash_is_blamed_on_what_was_computed(void **state)
     assert_crashes("1321");
 }
 
+static void write_waiting(void *context, const struct waiting_jobs *jobs)
+{
+    buffer_add_format(context, "%.*s %d: %lld+%lld late %lld suspects %lld\n", (int)jobs->dataset.size, jobs->dataset.data,
+                      jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
+                      (long long)jobs->suspects);
+}
+
+static void write_suspect(void *context, const struct suspect_job *job)
+{
+    buffer_add_format(context, "%.*s %.*s %d/%d %d\n", (int)job->dataset.size, job->dataset.data, (int)job->custom_id.size,
+                      job->custom_id.data, job->crashes, job->attempts, job->state);
+}
+
+static void assert_told(struct store *store, const char *dataset, size_t n_suspects, const char *expected)
+{
+    struct buffer told = {0};
+    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &told, &error), STATUS_OK);
+    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &told, &error), STATUS_OK);
+    assert_string_equal(told.size ? told.data : "", expected);
+    buffer_finish(&told);
+}
+
+static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(void **state)
+{
+    (void)state;
+    struct store *store = open_store(false);
+    submit(store, "a", 0, 3);
+    submit_urgent(store, "past", 4, 1);
+    submit_urgent(store, "later", 4, INT64_C(4000000000));
+    submit(store, "b", 0, 2);
+    assert_told(store, "", 9, "a 4: 2+0 late 1 suspects 0\na 0: 3+0 late 0 suspects 0\nb 0: 2+0 late 0 suspects 0\n");
+    assert_told(store, "b", 9, "b 0: 2+0 late 0 suspects 0\n");
+    assert_told(store, "none", 9, "");
+    store_close(store);
+    die_computing("", false);  // anyone may have been it
+    die_computing("1", false); // a-1 and b-1
+    store = open_store(true);
+    struct claims claims = claim(store, "b", 2);
+    int64_t alone = claims.jobs[0]->source.offset;
+    assert_int_equal(store_suspect(store, &alone, 1, true, &error), STATUS_OK);
+    assert_told(store, "b", 9, "b 0: 0+2 late 0 suspects 2\nb b-1 2/3 0\nb b-0 1/3 2\n");
+    assert_told(store, "a", 1, "a 4: 2+0 late 1 suspects 2\na 0: 3+0 late 0 suspects 3\na a-1 2/2 0\n");
+    drop(&claims);
+    store_close(store);
+}
+
 static void hear(void *context, struct text dataset)
 {
     snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
@@ -593,6 +639,7 @@ int main(void)
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
+        cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects, fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),

@@ -51,6 +51,23 @@ def a_job_past_its_deadline_fails_with_an_error_of_its_own_and_the_others_do_not
 
 
 @case
+def status_shows_what_waits_by_priority_and_what_came_too_late(test):
+    now = int(time.time())
+    submit(test, "d", jobs(3, priority=5, deadline=now - 1) + jobs(2, priority=5) + jobs(4))
+    told = json.loads(test.run("status", "--json").out)
+    assert told["unfinished"] == [
+        {"dataset": "d", "priority": 5, "waiting": 5, "running": 0, "late": 3, "suspects": 0},
+        {"dataset": "d", "priority": 0, "waiting": 4, "running": 0, "late": 0, "suspects": 0}], told
+    assert told["suspects"] == [] and told["datasets"][0]["late"] == 0, told
+    text = test.run("status").out
+    assert "unfinished" in text and "priority" in text, text
+    work(test)
+    told = json.loads(test.run("status", "--json").out)
+    assert told["unfinished"] == [] and told["datasets"][0]["late"] == 3 and told["datasets"][0]["failed"] == 3, told
+    assert "3 past their deadline" in test.run("status").out
+
+
+@case
 def priorities_change_the_order_and_no_answer(test):
     lines = jobs(20)
     test.write("plain.jsonl", lines)
