@@ -30,12 +30,13 @@ def make_jobs(number, n_jobs, seed):
 
 
 class Submission(threading.Thread):
-    """Submits the datasets one after the other with `sheaf submit`, some twice, and rubbish between them with kcat."""
+    """Submits the datasets one after the other with `sheaf submit`, some twice, and rubbish between them with kcat: each
+    when its share of the faults is behind, which share() tells, so that there is work as long as anything breaks."""
 
-    def __init__(self, sheaf, cluster, folder, n_datasets, n_jobs, seconds, seed, counts):
+    def __init__(self, sheaf, cluster, folder, n_datasets, n_jobs, share, seed, counts):
         super().__init__(daemon=True)
         self.sheaf, self.cluster, self.folder, self.counts = sheaf, cluster, folder, counts
-        self.n_datasets, self.n_jobs, self.pause_s, self.seed = n_datasets, n_jobs, seconds / n_datasets, seed
+        self.n_datasets, self.n_jobs, self.share, self.seed = n_datasets, n_jobs, share, seed
         self.rng = random.Random(f"{seed}-submission")
         self.ending = threading.Event()
         self.n_submitted, self.fault = 0, None
@@ -54,12 +55,13 @@ class Submission(threading.Thread):
     def run(self):
         try:
             for number in range(self.n_datasets):
+                while self.share() < number / self.n_datasets and not self.ending.wait(0.1):
+                    pass
                 self.submit(number)
                 if self.rng.random() < 0.15:
                     self.submit(number)  # somebody is not sure that it worked
                     self.counts["datasets submitted twice"] += 1
                 self.rubbish(number)
-                self.ending.wait(self.pause_s)
         except Exception as fault:  # told by the storm's own thread
             self.fault = fault
 
