@@ -15,6 +15,7 @@ KAFKA = os.path.join(ROOT, "ops", "kafka")
 LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, CREATE_PARTITIONS = 2, 9, 10, 15, 37
 LATEST, READ_UNCOMMITTED, READ_COMMITTED = -1, 0, 1
 DEADLINE_S = 120
+READ_TRIES = 10
 
 
 def load_protocol():
@@ -101,9 +102,17 @@ class Cluster:
     def read(self, topic):
         """All committed records of a topic: dictionaries with partition, offset, key, payload and headers."""
         with tempfile.TemporaryFile() as out:
-            subprocess.run(["kcat", "-b", self.address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-J",
-                            "-X", "isolation.level=read_committed"], stdout=out, stderr=subprocess.DEVNULL, check=True,
-                           timeout=DEADLINE_S)
+            for tries_left in reversed(range(READ_TRIES)):  # kcat gives a broker 5 s, a busy machine's needs more
+                out.seek(0)
+                out.truncate()
+                try:
+                    subprocess.run(["kcat", "-b", self.address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-J",
+                                    "-X", "isolation.level=read_committed"], stdout=out, stderr=subprocess.DEVNULL,
+                                   check=True, timeout=DEADLINE_S)
+                    break
+                except subprocess.SubprocessError:
+                    if not tries_left:
+                        raise
             out.seek(0)
             for line in out:
                 record = json.loads(line.decode(errors="replace"))
