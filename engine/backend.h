@@ -219,6 +219,10 @@ struct backend_impl {
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
+    // gate's y = activation(gate's product) * up's product, where both are products of x, or with `experts` as expert_products
+    // has them of one row a row. up's y is used up. NULL: products and activate are called.
+    void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
+                           const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
     // Fills the first n_rows rows from the host; `rows` is read before end returns.

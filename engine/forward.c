@@ -37,6 +37,24 @@ static void multiply(struct pass *pass, struct matrix *y, const struct weight *w
     pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
 }
 
+// gate's y = activation(gate) * up, of each row or, with `experts`, of each pair of a row and an expert.
+static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x, bool experts)
+{
+    const struct backend_impl *impl = pass->impl;
+    enum activation_kind activation = pass->forward->model->family->activation;
+    if (impl->gated_products) {
+        impl->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
+        return;
+    }
+    struct product products[] = {gate, up};
+    if (experts)
+        impl->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
+    else
+        impl->products(pass->backend, products, 2, x, pass->n_rows);
+    int32_t n_rows = experts ? pass->n_rows * pass->shape->n_experts_used : pass->n_rows;
+    impl->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
+}
+
 static void enter(struct pass *pass, enum step_phase phase)
 {
     pass->impl->phase(pass->backend, phase);
@@ -122,13 +140,15 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
 static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    enum activation_kind activation = pass->forward->model->family->activation;
-    struct product products[] = {{m->up, layer->ffn_up, layer->ffn_up_bias},
-                                 {m->gate, layer->ffn_gate, layer->ffn_gate_bias}};
-    bool gated = layer->ffn_gate != NULL;
-    struct matrix *hidden = gated ? m->gate : m->up;
-    pass->impl->products(pass->backend, products, gated ? 2 : 1, input, pass->n_rows);
-    pass->impl->activate(pass->backend, hidden, hidden, gated ? m->up : NULL, pass->n_rows, activation);
+    struct product up = {m->up, layer->ffn_up, layer->ffn_up_bias};
+    struct product gate = {m->gate, layer->ffn_gate, layer->ffn_gate_bias};
+    struct matrix *hidden = layer->ffn_gate ? m->gate : m->up;
+    if (layer->ffn_gate) {
+        multiply_gated(pass, gate, up, input, false);
+    } else {
+        pass->impl->products(pass->backend, &up, 1, input, pass->n_rows);
+        pass->impl->activate(pass->backend, hidden, hidden, NULL, pass->n_rows, pass->forward->model->family->activation);
+    }
     multiply(pass, m->branch, layer->ffn_down, layer->ffn_down_bias, hidden);
 }
 
@@ -137,15 +157,13 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    struct product products[] = {{m->shared_gate, layer->shared_gate, NULL},
-                                 {m->shared_up, layer->shared_up, NULL},
-                                 {m->shared_router, layer->shared_router, NULL}};
-    pass->impl->products(pass->backend, products, layer->shared_router ? 3 : 2, input, pass->n_rows);
-    pass->impl->activate(pass->backend, m->shared_gate, m->shared_gate, m->shared_up, pass->n_rows,
-                         pass->forward->model->family->activation);
+    struct product gate = {m->shared_gate, layer->shared_gate, NULL}, up = {m->shared_up, layer->shared_up, NULL};
+    multiply_gated(pass, gate, up, input, false);
     multiply(pass, m->shared, layer->shared_down, NULL, m->shared_gate);
-    if (layer->shared_router)
+    if (layer->shared_router) {
+        multiply(pass, m->shared_router, layer->shared_router, NULL, input);
         pass->impl->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
+    }
 }
 
 // branch = the chosen experts' outputs by weight, and the shared expert's.
@@ -162,11 +180,9 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .n_groups = shape->n_expert_groups,
                                           .n_groups_used = shape->n_expert_groups_used};
     pass->impl->route(pass->backend, m->router, pass->n_rows, &parameters);
-    struct product products[] = {{m->pair_gate, layer->gate_experts, layer->gate_experts_bias},
-                                 {m->pair_up, layer->up_experts, layer->up_experts_bias}};
-    pass->impl->expert_products(pass->backend, products, 2, input, pass->n_rows, false);
-    pass->impl->activate(pass->backend, m->pair_gate, m->pair_gate, m->pair_up,
-                         pass->n_rows * shape->n_experts_used, pass->forward->model->family->activation);
+    struct product gate = {m->pair_gate, layer->gate_experts, layer->gate_experts_bias};
+    struct product up = {m->pair_up, layer->up_experts, layer->up_experts_bias};
+    multiply_gated(pass, gate, up, input, true);
     struct product down = {m->pair_down, layer->down_experts, layer->down_experts_bias};
     pass->impl->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
     pass->impl->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);

@@ -63,7 +63,8 @@ void launch_operand(void *stream, const struct operand_launch *operand);
 //   fragments  of 16 inputs (gpu/tiles.h says which), in order: acc = acc + the exact products of 16 inputs, as the tensor
 //              cores add them, which looks at no other output or row
 //   chains     of PRODUCT_CHAIN inputs: each begins with acc 0; total = total + acc, chain by chain, from 0
-//   y          total * the row's scale, + bias; or fma(factor, that, y) when it is added
+//   y          total * the row's scale, + bias; or fma(factor, that, y) when it is added; or, gated, the activation of that times
+//              what the other part has at the same output: the bits of launch_activate after two products
 // F32: see gpu/product_float.cu.
 
 enum { PRODUCT_CHAIN = 512, PRODUCT_PARTS_MAX = 4 };
@@ -89,6 +90,9 @@ struct product_launch {
     int32_t rows_divisor;
     bool add; // y += factor * result, else y = result
     float factor;
+    // Two parts of equally many outputs: the gate's y becomes activation(gate) * up, the second part's y is not touched. Not F32.
+    bool gated;
+    enum activation_kind activation;
     // Experts, else n_experts 0: x's rows [first[e], first[e + 1]) go through matrix e, and row i's result to row order[i] of y
     // (NULL: i).
     int32_t n_experts;

@@ -1,7 +1,8 @@
-// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are counted through.
+// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are counted through; of
+// gated ones by turns, so that a block has the gate and the other factor of the same outputs.
 #pragma once
 
-#include "gpu/kernel.h"
+#include "gpu/activation_device.h"
 #include "gpu/kernels.h"
 #include "gpu/tiles.h"
 
@@ -34,9 +35,10 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
 #pragma unroll
     for (int i = 1; i < PRODUCT_PARTS_MAX; i++)
         part = i < plan.call.n_parts && panel >= plan.first_panel[i] ? i : part;
+    part = plan.call.gated ? panel % 2 : part;
     const struct product_part &weight = plan.call.parts[part];
     bool exists = panel < plan.first_panel[plan.call.n_parts];
-    int32_t index = exists ? panel - plan.first_panel[part] : 0;
+    int32_t index = !exists ? 0 : plan.call.gated ? panel / 2 : panel - plan.first_panel[part];
     int32_t first = index * TILE_OUTPUTS, left = weight.n_outputs - first;
     panel_place place;
     place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] + (int64_t)index * plan.panel_bytes;
@@ -96,19 +98,37 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
 }
 
+static __device__ __forceinline__ float *find_result(const struct product_plan &plan, const panel_place &place, int32_t output,
+                                                     int32_t row)
+{
+    int64_t y_row = plan.call.expert_order ? plan.call.expert_order[row] : row;
+    return place.y + y_row * place.y_stride + output;
+}
+
+static __device__ __forceinline__ float finish_result(const struct product_plan &plan, const panel_place &place, int32_t output,
+                                                      int32_t row, float total)
+{
+    float result = plan.call.type == TENSOR_F32 ? total : total * plan.call.x.scales[row];
+    return place.bias ? result + place.bias[output] : result;
+}
+
 // One output's result of one row of x goes to y.
 static __device__ __forceinline__ void put_result(const struct product_plan &plan, const panel_place &place, int32_t output, int32_t row,
                                   float total)
 {
     if (output >= place.n_outputs)
         return;
-    const struct product_launch &call = plan.call;
-    int64_t y_row = call.expert_order ? call.expert_order[row] : row;
-    float *y = place.y + y_row * place.y_stride + output;
-    float result = call.type == TENSOR_F32 ? total : total * call.x.scales[row];
-    if (place.bias)
-        result = result + place.bias[output];
-    *y = call.add ? fmaf(call.factor, result, *y) : result;
+    float *y = find_result(plan, place, output, row), result = finish_result(plan, place, output, row, total);
+    *y = plan.call.add ? fmaf(plan.call.factor, result, *y) : result;
+}
+
+static __device__ __forceinline__ void put_gated(const struct product_plan &plan, const panel_place &gate, const panel_place &up,
+                                                 int32_t output, int32_t row, float gate_total, float up_total)
+{
+    if (output < gate.n_outputs)
+        *find_result(plan, gate, output, row) = activated(finish_result(plan, gate, output, row, gate_total),
+                                                          finish_result(plan, up, output, row, up_total),
+                                                          plan.call.activation);
 }
 
 // The launch for one type (product_type.cu is compiled for each).

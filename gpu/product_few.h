@@ -118,11 +118,17 @@ static __global__ void __launch_bounds__(32 * FEW_WARPS_MAX) product_few(const s
         }
         __syncthreads();
     }
-    for (int i = (int)threadIdx.x; i < N_SUMS; i += (int)blockDim.x) {
+    bool gated = n_panels == 2 && plan.call.gated;
+    for (int i = (int)threadIdx.x; i < (gated ? N_SUMS / 2 : N_SUMS); i += (int)blockDim.x) {
         int reg = i % 4, from = i / 4 % 32, m = i / 128 / n_columns, n = i / 128 % n_columns;
-        int32_t row = n * 8 + from % 4 * 2 + reg % 2;
-        if (row < rows.n)
-            put_result(plan, find_panel(plan, (int32_t)blockIdx.x * n_panels + m, rows.expert), from / 4 + reg / 2 * 8,
-                       rows.first + row, totals[i]);
+        int32_t row = n * 8 + from % 4 * 2 + reg % 2, output = from / 4 + reg / 2 * 8;
+        if (row >= rows.n)
+            continue;
+        panel_place place = find_panel(plan, (int32_t)blockIdx.x * n_panels + m, rows.expert);
+        if (gated)
+            put_gated(plan, place, find_panel(plan, (int32_t)blockIdx.x * n_panels + 1, rows.expert), output,
+                      rows.first + row, totals[i], totals[N_SUMS / 2 + i]);
+        else
+            put_result(plan, place, output, rows.first + row, totals[i]);
     }
 }

@@ -185,17 +185,21 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
         }
     }
     copy_async_wait<0>();
+    int32_t panel = (int32_t)blockIdx.x * shape::n_panels + output_warp * 2;
+    panel_place places[2] = {find_panel(plan, panel, rows.expert), find_panel(plan, panel + 1, rows.expert)};
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        panel_place place =
-            find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + output_warp * 2 + m, rows.expert);
+    for (int n = 0; n < n_kept; n++)
 #pragma unroll
-        for (int n = 0; n < n_kept; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int32_t row = (row_warp * shape::n_columns + slice * n_kept + n) * 8 + lane % 4 * 2 + i % 2;
-                if (row < rows.n)
-                    put_result(plan, place, lane / 4 + i / 2 * 8, rows.first + row, totals[m][n][i]);
+        for (int i = 0; i < 4; i++) {
+            int32_t row = (row_warp * shape::n_columns + slice * n_kept + n) * 8 + lane % 4 * 2 + i % 2;
+            int32_t output = lane / 4 + i / 2 * 8;
+            if (row >= rows.n)
+                continue;
+            if (plan.call.gated) {
+                put_gated(plan, places[0], places[1], output, rows.first + row, totals[0][n][i], totals[1][n][i]);
+            } else {
+                put_result(plan, places[0], output, rows.first + row, totals[0][n][i]);
+                put_result(plan, places[1], output, rows.first + row, totals[1][n][i]);
             }
-    }
+        }
 }

@@ -33,7 +33,9 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
     const struct product_launch &call = plan->call;
     // Rows that go through one matrix, on the average.
     int32_t n_rows = call.n_experts > 0 ? (call.x.n_rows + call.n_experts - 1) / call.n_experts : call.x.n_rows;
-    if (n_rows <= FEW_ROWS_LEAST)
+    if (n_rows <= FEW_ROWS_LEAST && call.gated)
+        launch_few<type, 2, 1>(stream, plan);
+    else if (n_rows <= FEW_ROWS_LEAST)
         launch_few<type, 1, 1>(stream, plan);
     else if (n_rows <= FEW_ROWS_MOST)
         launch_few<type, 2, 2>(stream, plan);

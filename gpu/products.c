@@ -68,6 +68,31 @@ static void run(struct gpu_backend *backend, const struct product *products, int
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
+static struct product_launch call_of_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
+{
+    return (struct product_launch){.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
+                                   .floats = x->device.items,
+                                   .floats_stride = x->device.stride,
+                                   .rows_divisor = 1};
+}
+
+static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
+                                           bool x_per_pair)
+{
+    const struct route_launch *route = &backend->route;
+    int32_t n_pairs = route->n_rows * route->n_used;
+    assert(gpu_rows(backend, n_rows) == route->n_rows && (x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
+    (void)n_rows;
+    return (struct product_launch){.x = {.n_rows = n_pairs, .n_inputs = x->n_cols},
+                                   .floats = x->device.items,
+                                   .floats_stride = x->device.stride,
+                                   .rows = route->order,
+                                   .rows_divisor = x_per_pair ? 1 : route->n_used,
+                                   .n_experts = route->n_experts,
+                                   .expert_first = route->first,
+                                   .expert_order = route->order};
+}
+
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
@@ -76,11 +101,7 @@ void gpu_products(struct backend *base, const struct product *products, int n, c
     assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
     for (int i = 0; i < n; i++)
         check(&products[i], x, n_rows, 1);
-    struct product_launch call = {.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
-                                  .floats = x->device.items,
-                                  .floats_stride = x->device.stride,
-                                  .rows_divisor = 1};
-    run(backend, products, n, x, call);
+    run(backend, products, n, x, call_of_rows(backend, x, n_rows));
 }
 
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -89,19 +110,27 @@ void gpu_expert_products(struct backend *base, const struct product *products, i
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    const struct route_launch *route = &backend->route;
-    int32_t n_pairs = route->n_rows * route->n_used;
-    assert(gpu_rows(backend, n_rows) == route->n_rows && n > 0 && n <= PRODUCTS_MAX);
-    assert((x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
+    assert(n > 0 && n <= PRODUCTS_MAX);
+    struct product_launch call = call_of_pairs(backend, x, n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        check(&products[i], x, n_pairs, route->n_experts);
-    struct product_launch call = {.x = {.n_rows = n_pairs, .n_inputs = x->n_cols},
-                                  .floats = x->device.items,
-                                  .floats_stride = x->device.stride,
-                                  .rows = route->order,
-                                  .rows_divisor = x_per_pair ? 1 : route->n_used,
-                                  .n_experts = route->n_experts,
-                                  .expert_first = route->first,
-                                  .expert_order = route->order};
+        check(&products[i], x, call.x.n_rows, call.n_experts);
     run(backend, products, n, x, call);
+}
+
+void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
+                        const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend) || n_rows == 0)
+        return;
+    struct product products[] = {*gate, *up};
+    struct product_launch call = experts ? call_of_pairs(backend, x, n_rows, false) : call_of_rows(backend, x, n_rows);
+    for (int i = 0; i < 2; i++)
+        check(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
+    call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
+    call.activation = kind;
+    run(backend, products, 2, x, call);
+    if (!call.gated)
+        launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows, gate->y->n_cols,
+                        kind);
 }

@@ -3,7 +3,7 @@
 #include "gpu/kernels_rows.h"
 
 #include "engine/backend.h"
-#include "gpu/kernel.h"
+#include "gpu/activation_device.h"
 
 #include <math.h>
 
@@ -190,45 +190,14 @@ static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim,
 
 // --- Activations ---
 
-static __device__ float gelu_tanh(float x)
-{
-    return x / (1.0f + expf(-1.5957691f * x * (1.0f + 0.044715f * x * x)));
-}
-
-static __device__ float round_to_half(float x)
-{
-    return half_float(half2_make(x, 0.0f));
-}
-
-static __device__ float activation(float x, enum activation_kind kind)
-{
-    switch (kind) {
-    case ACTIVATION_SILU:
-        return x / (1.0f + expf(-x));
-    case ACTIVATION_GELU:
-        return 0.5f * x * erfcf(x * -0.70710678f);
-    case ACTIVATION_GELU_TANH:
-        return gelu_tanh(x);
-    case ACTIVATION_RELU_SQUARED:
-        return x < 0.0f ? 0.0f : x * x;
-    case ACTIVATION_SWIGLU_CLAMPED:
-        x = fminf(x, 7.0f);
-        return x / (1.0f + expf(-1.702f * x));
-    default: // ACTIVATION_GELU_HALF
-        return x < -10.0f ? 0.0f : x > 10.0f ? x : round_to_half(gelu_tanh(round_to_half(x)));
-    }
-}
-
 static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up, int n_cols,
                                 enum activation_kind kind)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
-        float y = activation(gate.items[row * gate.stride + col], kind);
-        float u = up.items ? up.items[row * up.stride + col] : 1.0f;
-        if (kind == ACTIVATION_SWIGLU_CLAMPED && up.items)
-            u = fminf(fmaxf(u, -7.0f), 7.0f) + 1.0f;
-        out.items[row * out.stride + col] = y * u;
+        float x = gate.items[row * gate.stride + col];
+        out.items[row * out.stride + col] =
+            up.items ? activated(x, up.items[row * up.stride + col], kind) : activation(x, kind);
     }
 }
 

@@ -149,6 +149,8 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                          int32_t n_rows, bool x_per_pair);
+void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
+                        const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
 
 // sampling.c
 size_t gpu_outcome_bytes(int32_t n_outputs);

@@ -4,6 +4,7 @@
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/kernels.h"
+#include "gpu/kernels_rows.h"
 #include "gpu/tiles.h"
 #include "tests/product_data.h"
 
@@ -19,22 +20,12 @@
 
 static struct device *device;
 
-static int open_device(void **state)
+static bool open_device(void)
 {
     struct error error;
-    struct device_options options = {0};
-    if (device_open(&device, &options, &error) != STATUS_OK) {
-        print_message("%s\n", error.text);
-        return -1;
-    }
-    print_message("on %s\n", device_facts(device)->name);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    device_close(device);
-    return 0;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
+    return opened;
 }
 
 static void wait_for_device(void)
@@ -331,6 +322,79 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
     }
 }
 
+// The first half of the problem's matrices is the gate, the other half what it lets through; in one launch, or in one for both
+// products and one for the activation.
+static float *compute_gated(const struct problem *problem, int32_t n, struct product_launch product, bool in_one)
+{
+    int32_t half = problem->n_matrices / 2;
+    uint64_t gate_bytes = (uint64_t)half * tiles_bytes(problem->type, problem->n_outputs, problem->n_inputs);
+    size_t up_items = (size_t)(problem->n_rows * problem->y_stride);
+    float *up = device_allocate(device, up_items * sizeof *up);
+    device_zero(device, up, up_items * sizeof *up);
+    product.n_parts = 2;
+    product.gated = in_one;
+    product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
+                                             problem->y_stride, problem->n_outputs};
+    product.parts[1] = product.parts[0];
+    product.parts[1].tiles = (char *)problem->device_tiles + gate_bytes;
+    product.parts[1].bias += half * problem->n_outputs;
+    product.parts[1].y = up;
+    float *y = problem_compute(problem, 0, n, NULL, product);
+    if (!in_one) {
+        free(y);
+        struct device_matrix gate = {problem->device_y, problem->y_stride}, factor = {up, problem->y_stride};
+        launch_activate(device_stream(device), gate, gate, factor, n, problem->n_outputs, product.activation);
+        y = floats_of(problem->device_y, (size_t)(problem->n_rows * problem->y_stride));
+    }
+    device_free(device, up);
+    return y;
+}
+
+static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
+    static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_SWIGLU_CLAMPED, ACTIVATION_GELU,
+                                                 ACTIVATION_GELU_TANH};
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 100}; // each of the kernels
+    uint64_t seed = 11;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct problem problem = problem_make(product_tensor(types[t], 2 * 55, 768, FILL_RANDOM, &seed), 100, 2, &seed);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            struct product_launch call = {.activation = kinds[(t + i) % 4]};
+            float *expected = compute_gated(&problem, counts[i], call, false);
+            float *y = compute_gated(&problem, counts[i], call, true);
+            assert_same_rows(&problem, y, expected, counts[i], 0);
+            for (int32_t j = 0; j < counts[i] * problem.y_stride; j++) // nothing beside the result
+                assert_true(j % problem.y_stride < 55 || y[j] == 0);
+            free(expected);
+            free(y);
+        }
+        problem_free(&problem);
+    }
+}
+
+static void experts_have_their_own_gates(void **state)
+{
+    enum { N_ROWS = 40, N_EXPERTS = 3 };
+    static const int32_t first[N_EXPERTS + 1] = {0, 3, 3, N_ROWS};
+    uint64_t seed = 12;
+    int32_t order[N_ROWS];
+    for (int32_t i = 0; i < N_ROWS; i++)
+        order[i] = (i * 7 + 3) % N_ROWS;
+    struct problem problem =
+        problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 24, 256, FILL_RANDOM, &seed), N_ROWS, 2 * N_EXPERTS, &seed);
+    int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
+    struct product_launch call = {
+        .n_experts = N_EXPERTS, .expert_first = device_first, .expert_order = device_order};
+    float *expected = compute_gated(&problem, N_ROWS, call, false), *y = compute_gated(&problem, N_ROWS, call, true);
+    assert_same_rows(&problem, y, expected, N_ROWS, 0);
+    free(expected);
+    free(y);
+    device_free(device, device_order);
+    device_free(device, device_first);
+    problem_free(&problem);
+}
+
 // Pairs sorted by expert: each goes through its matrix, and its result to its place.
 static void experts_multiply_the_rows_that_picked_them(void **state)
 {
@@ -422,6 +486,8 @@ static void rows_of_any_size_keep_their_precision(void **state)
 
 int main(void)
 {
+    if (!open_device())
+        return 77; // skipped
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_every_type_are_near_double_precision),
         cmocka_unit_test(the_file_s_extremes_survive_packing),
@@ -429,9 +495,13 @@ int main(void)
         cmocka_unit_test(long_rows_take_several_rounds_of_chains),
         cmocka_unit_test(results_are_added_with_a_factor),
         cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
+        cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
         cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
+        cmocka_unit_test(experts_have_their_own_gates),
         cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),
         cmocka_unit_test(rows_of_any_size_keep_their_precision),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
 }
