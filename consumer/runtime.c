@@ -147,6 +147,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
 {
     struct gpu_options options = {.index = (int)settings->gpu_device,
                                   .memory_bytes = settings->gpu_memory,
+                                  .eager = settings->no_graphs,
                                   .pool = runtime->pool};
     enum status status = gpu_backend_create(&runtime->backend, &options, error);
     if (status != STATUS_OK)

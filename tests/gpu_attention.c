@@ -43,21 +43,12 @@ static const int32_t lengths[N_SEQUENCES] = {514, 257, 33, 1}, wanted[N_SEQUENCE
 static struct device *device;
 static uint64_t seed;
 
-static int open_device(void **state)
+static bool open_device(void)
 {
     struct error error;
-    struct device_options options = {0};
-    if (device_open(&device, &options, &error) != STATUS_OK) {
-        print_message("%s\n", error.text);
-        return -1;
-    }
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    device_close(device);
-    return 0;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
+    return opened;
 }
 
 static float random_float(float size) // in [-size, size]
@@ -398,10 +389,14 @@ static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
 
 int main(void)
 {
+    if (!open_device())
+        return 77; // skipped
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_near_double_precision),
         cmocka_unit_test(cuts_company_and_dealing_out_leave_the_bytes_alone),
         cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
 }

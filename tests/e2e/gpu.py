@@ -1,0 +1,164 @@
+"""The whole program with --backend cuda: over the emulated device everywhere, and over a real one where there is one.
+
+The promises of answers.py hold there too: a result is the same bytes however it was computed. (They are not the CPU's
+bytes: tensor cores round elsewhere.)
+"""
+import csv
+import json
+import os
+import signal
+import subprocess
+
+from session import Skip, case, text_of, varied_jobs
+
+N_JOBS = 12
+REFERENCE = {}
+
+
+def jobs():
+    """Of every kind, with stop strings, and two that fail."""
+    listed = varied_jobs(N_JOBS)
+    for i in (4, 7, 11):
+        listed[i]["stop"] = ["e", "in"]
+    listed[5] = "{no json"
+    listed[9] = {"custom_id": "line 9", "prompt": text_of(9, 5), "max_tokens": 100000}
+    return listed
+
+
+def on_gpu(test, source, output, *options):
+    finished = test.run_file(source, output, "--backend", "cuda", *options, status=None)
+    if finished.status != 0 and ("built without CUDA" in finished.err or "no CUDA device" in finished.err):
+        raise Skip("there is no GPU")
+    assert finished.status == 0, finished
+    return finished
+
+
+def reference(test):
+    """The answers of one plain run, computed once for all cases."""
+    test.write("in.jsonl", jobs())
+    if not REFERENCE:
+        on_gpu(test, "in.jsonl", "reference.jsonl")
+        REFERENCE["bytes"] = test.comparable("reference.jsonl")
+    return REFERENCE["bytes"]
+
+
+def same_as_reference(test, *options):
+    expected = reference(test)
+    on_gpu(test, "in.jsonl", "out.jsonl", *options)
+    assert test.comparable() == expected
+
+
+@case
+def every_line_has_its_answer_and_faulty_ones_their_errors(test):
+    lines = reference(test).splitlines()
+    answers = [json.loads(line) for line in lines]
+    assert len(answers) == N_JOBS
+    codes = {i: answer["error"]["code"] for i, answer in enumerate(answers) if answer["error"]}
+    assert codes == {5: "invalid_encoding", 9: "context_length_exceeded"}, codes
+    for i in (4, 7, 11):
+        for choice in answers[i]["response"]["body"]["choices"]:
+            text = choice.get("text") or choice.get("message", {}).get("content") or ""
+            assert "e" not in text and "in" not in text, choice
+    reasons = {choice["finish_reason"] for answer in answers if not answer["error"]
+               for choice in answer["response"]["body"]["choices"]}
+    assert reasons == {"stop", "length"}, reasons
+
+
+@case
+def kernels_launched_one_by_one_give_the_bytes_of_graphs(test):
+    same_as_reference(test, "--no-graphs")
+
+
+@case
+def a_batch_of_one_gives_the_bytes_of_a_full_batch(test):
+    same_as_reference(test, "--max-batch", "1")
+
+
+@case
+def few_rows_a_step_and_few_pages_give_the_same_bytes(test):
+    same_as_reference(test, "--max-rows", "7", "--max-batch", "5", "--kv-memory", "200K")
+
+
+@case
+def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
+    among = reference(test).splitlines()
+    for i in (0, 7, 10):
+        test.write("one.jsonl", [jobs()[i]])
+        on_gpu(test, "one.jsonl", f"alone-{i}.jsonl")
+        alone = test.comparable(f"alone-{i}.jsonl").strip().replace(b"run-0", f"run-{i}".encode())
+        assert alone == among[i], (alone, among[i])
+
+
+@case
+def submit_work_and_collect_give_the_answers_of_run(test):
+    expected = reference(test)
+    test.run("submit", "in.jsonl", "--dataset", "run")
+    told = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
+    assert "GPU: " in told and " on cuda" in told, told
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl")
+    assert test.comparable() == expected
+
+
+@case
+def a_run_that_is_killed_and_started_again_gives_the_same_bytes(test):
+    expected = reference(test)
+    options = ["--backend", "cuda", "--max-batch", "2", "--window", "4"]
+    for attempt in range(10):
+        run = test.start("run", "in.jsonl", "-o", f"{attempt}.jsonl", "--model", test.model, *options)
+        store = f"{attempt}.jsonl.db"
+        test.wait_until("some jobs are done, or all", lambda: run.poll() is not None or
+                        test.query("SELECT count(*) FROM results", store) > [(2,)])
+        run.send_signal(signal.SIGKILL)
+        if test.wait(run).status == -signal.SIGKILL and test.query("SELECT count(*) FROM queue", store) > [(0,)]:
+            break
+    else:
+        raise Skip("the runs end before they are killed")
+    on_gpu(test, "in.jsonl", f"{attempt}.jsonl")
+    assert test.comparable(f"{attempt}.jsonl") == expected
+    assert test.query("SELECT count(*), count(DISTINCT job_id) FROM results", store) == [(N_JOBS, N_JOBS)]
+
+
+@case
+def a_trace_tells_each_step_s_times_and_changes_no_byte(test):
+    same_as_reference(test, "--trace-steps", "trace.jsonl")
+    steps = [json.loads(line) for line in test.read("trace.jsonl").splitlines()]
+    assert len(steps) > 10
+    for step in steps:
+        assert step["products_us"] > 0 and step["attention_us"] > 0, step
+    answers = [json.loads(line) for line in REFERENCE["bytes"].splitlines()]
+    n_choices = sum(len(answer["response"]["body"]["choices"]) for answer in answers if not answer["error"])
+    assert sum(step["first_tokens"] for step in steps) == n_choices
+
+
+@case
+def bench_measures_on_the_gpu(test):
+    finished = test.run("bench", test.model, "--backend", "cuda", "--prompt", "20", "--generate", "3", "--batch", "1,4",
+                        "--repeat", "1", "--json", status=None)
+    if "built without CUDA" in finished.err or "no CUDA device" in finished.err:
+        raise Skip("there is no GPU")
+    assert finished.status == 0 and "on cuda" in finished.err, finished
+    measured = json.loads(finished.out)
+    assert [one["batch"] for one in measured] == [1, 4]
+    assert all(one["prefill_tokens_per_second"] > 0 and one["decode_tokens_per_second"] > 0 for one in measured)
+
+
+@case
+def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
+    """Its second half with small sizes: the goals' lines are there, each with what was measured."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", DECODE="--prompt 8 --generate 2 --batch 1,4 --repeat 1",
+                       PREFILL="--prompt 16 --generate 1 --batch 8 --repeat 1")
+    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu_device.sh"), "measure", test.folder, test.model],
+                              env=environment, capture_output=True, text=True, timeout=400)
+    if "built without CUDA" in finished.stdout or "no CUDA device" in finished.stdout:
+        raise Skip("there is no GPU")
+    with open(test.path("goals.csv"), encoding="utf-8", newline="") as file:
+        goals = {row["what"]: row for row in csv.DictReader(file)}
+    measured = {what: float(row["measured"]) for what, row in goals.items() if row["measured"]}
+    assert set(measured) == {"decode tokens/s, batch 1", "decode tokens/s, batch 4", "prefill tokens/s, batch 8",
+                             "% of a step not on the device, batch 4"}, finished.stdout
+    assert all(value > 0 for value in measured.values()), measured
+    # 64 and 256 rows were not asked for, which the script says.
+    assert goals["decode tokens/s, batch 64"]["measured"] == "" and finished.returncode == 1, finished.stdout
+    with open(test.path("stages.csv"), encoding="utf-8") as file:
+        assert [line.split(",")[:2] for line in file] == [["decode", "passed"], ["prefill", "passed"], ["trace", "passed"]]
