@@ -31,20 +31,41 @@ struct job *job_list_take(struct job_list *list)
 
 // ---- life ----
 
-static bool allocate_step(struct batcher *b)
+static bool allocate_steps(struct batcher *b)
 {
     size_t rows = (size_t)b->config.limits.n_rows_max, sequences = (size_t)b->config.limits.n_sequences_max;
     b->preparing = calloc((size_t)b->config.limits.n_jobs_max, sizeof(struct prompt *));
-    b->running = calloc(sequences, sizeof(struct sequence *));
-    b->tokens = calloc(rows, sizeof *b->tokens);
-    b->positions = calloc(rows, sizeof *b->positions);
-    b->output_rows = calloc(sequences, sizeof *b->output_rows);
-    b->sequences = calloc(sequences, sizeof *b->sequences);
-    b->drawing = calloc(sequences, sizeof(struct sequence *));
-    b->samples = calloc(sequences, sizeof *b->samples);
+    b->running = calloc(2 * sequences, sizeof(struct sequence *));
     b->results = calloc(sequences, sizeof *b->results);
-    return b->preparing && b->running && b->tokens && b->positions && b->output_rows && b->sequences &&
-           b->drawing && b->samples && b->results;
+    bool complete = b->preparing && b->running && b->results;
+    for (int i = 0; i < 2; i++) {
+        struct planned_step *planned = &b->steps[i];
+        planned->tokens = calloc(rows, sizeof *planned->tokens);
+        planned->positions = calloc(rows, sizeof *planned->positions);
+        planned->output_rows = calloc(sequences, sizeof *planned->output_rows);
+        planned->sequences = calloc(sequences, sizeof *planned->sequences);
+        planned->drawing = calloc(sequences, sizeof(struct sequence *));
+        planned->samples = calloc(sequences, sizeof *planned->samples);
+        complete = complete && planned->tokens && planned->positions && planned->output_rows && planned->sequences &&
+                   planned->drawing && planned->samples;
+    }
+    return complete;
+}
+
+static void free_steps(struct batcher *b)
+{
+    free(b->preparing);
+    free(b->running);
+    free(b->results);
+    for (int i = 0; i < 2; i++) {
+        struct planned_step *planned = &b->steps[i];
+        free(planned->tokens);
+        free(planned->positions);
+        free(planned->output_rows);
+        free(planned->sequences);
+        free(planned->drawing);
+        free(planned->samples);
+    }
 }
 
 static int64_t machine_clock_us(void)
@@ -68,7 +89,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     int64_t n_positions = (int64_t)limits->n_pages * limits->page_positions;
     b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
     enum status status = STATUS_OK;
-    if (!allocate_step(b))
+    b->building = &b->steps[0];
+    if (!allocate_steps(b))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                            "batcher: no memory for steps of %d rows and %d sequences", limits->n_rows_max,
                            limits->n_sequences_max);
@@ -94,15 +116,7 @@ void batcher_destroy(struct batcher *b)
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
-    free(b->preparing);
-    free(b->running);
-    free(b->tokens);
-    free(b->positions);
-    free(b->output_rows);
-    free(b->sequences);
-    free(b->drawing);
-    free(b->samples);
-    free(b->results);
+    free_steps(b);
     free(b);
 }
 
@@ -258,23 +272,19 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
         finish_prompt(b, prompt, finished);
 }
 
-static void take_results(struct batcher *b, struct job_list *finished)
+static void take_results(struct batcher *b, const struct planned_step *done, struct job_list *finished,
+                         struct step_figures *figures)
 {
-    for (int32_t i = 0; i < b->step.n_outputs; i++) {
-        struct sequence *sequence = b->drawing[i];
-        // Stopped by a failed choice of the same job earlier in this loop: the job is gone.
+    for (int32_t i = 0; i < done->step.n_outputs; i++) {
+        struct sequence *sequence = done->drawing[i];
         if (!sequence)
             continue;
+        figures->n_generated++;
         if (!sequence->prompt->first_token_us)
             sequence->prompt->first_token_us = planner_now_us();
         sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
-        if (sequence->finish_reason == FINISH_NONE)
-            continue;
-        if (sequence->finish_reason == FINISH_ERROR)
-            for (int32_t j = i + 1; j < b->step.n_outputs; j++)
-                if (b->drawing[j] && b->drawing[j]->prompt == sequence->prompt)
-                    b->drawing[j] = NULL;
-        finish_sequence(b, sequence, finished);
+        if (sequence->finish_reason != FINISH_NONE)
+            finish_sequence(b, sequence, finished);
     }
 }
 
@@ -351,6 +361,28 @@ static void expire(struct batcher *b, int64_t now_s)
     }
 }
 
+// Computes what was built, or, ahead, submits it and waits for the step before. `done` gets the step whose results are there;
+// NULL: none.
+static enum status compute(struct batcher *b, const struct planned_step **done, struct error *error)
+{
+    const struct engine *engine = &b->config.engine;
+    struct planned_step *next = b->building->step.n_rows > 0 ? b->building : NULL, *before = b->under_way;
+    *done = engine->submit ? before : next;
+    enum status status = STATUS_OK;
+    if (next && engine->submit) {
+        status = engine->submit(engine->context, &next->step, error);
+        b->building = &b->steps[next == &b->steps[0]];
+    } else if (next) {
+        status = engine->step(engine->context, &next->step, b->results, error);
+    }
+    b->under_way = engine->submit ? next : NULL;
+    if (status == STATUS_OK && before)
+        status = engine->wait(engine->context, &before->step, b->results, error);
+    if (status != STATUS_OK)
+        b->under_way = NULL;
+    return status;
+}
+
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
@@ -364,21 +396,21 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     planner_plan(b);
     int64_t planned = planner_now_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
-    if (b->step.n_rows == 0) {
+    const struct planned_step *done;
+    enum status status = compute(b, &done, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!done) {
         finish_failed(b, finished); // a lone sequence that could not be put back
         return STATUS_OK;
     }
-    enum status status = b->config.engine.step(b->config.engine.context, &b->step, b->results, error);
-    if (status != STATUS_OK)
-        return status;
     int64_t computed = planner_now_us();
-    take_results(b, finished);
-    figures->n_sequences = b->step.n_sequences;
-    figures->n_rows = b->step.n_rows;
-    figures->prefill_tokens = b->prefill_rows;
-    figures->decode_tokens = b->decode_rows;
-    figures->n_generated = b->step.n_outputs;
-    figures->n_preempted = b->n_preempted;
+    take_results(b, done, finished, figures);
+    figures->n_sequences = done->step.n_sequences;
+    figures->n_rows = done->step.n_rows;
+    figures->prefill_tokens = done->prefill_rows;
+    figures->decode_tokens = done->decode_rows;
+    figures->n_preempted = done->n_preempted;
     figures->n_waiting = b->window.n_waiting;
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);

@@ -2,6 +2,11 @@
 // works in rounds: prepare newcomers, admit while places, rows and pages last, one step of the engine, finish what is
 // done. A finished sequence's place is filled in the next round; prompts are cut into chunks that share a step with
 // decoding rows. When pages run out the youngest sequence gives its own back and starts over later, to the same bytes.
+//
+// With an engine that computes ahead a round plans and submits a step while the one before is computed, and then takes that
+// one's results. A sequence's newest token is unknown then, and its row says whose output it will be. That it was the last
+// one is learnt when the row after it is under way: that row's result is thrown away. A page may have a new owner while a step
+// that knew the old one is under way: steps are computed in the order in which they were submitted.
 // Thread: engine.
 #pragma once
 
@@ -21,10 +26,15 @@ struct batch_limits {
     int32_t page_positions;
 };
 
-// Computes a step: forward_step bound to a model, or a test's own engine.
+// Computes steps: forward_step bound to a model, or a test's own engine.
 struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
+    // Where the device computes by itself (else NULL, both): step in two calls. `submit` reads all that the step points to; the
+    // step and its arrays stay untouched until `wait`, what samples and sequences point to need not. At most two are under
+    // way, waited for in order; one that is under way at the end is never waited for.
+    enum status (*submit)(void *context, struct step *step, struct error *error);
+    enum status (*wait)(void *context, struct step *step, struct sample_result *results, struct error *error);
 };
 
 struct batcher_config {
@@ -57,7 +67,7 @@ bool batcher_is_empty(const struct batcher *batcher);
 void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id);
 
 // One round. Finished jobs (failed and cancelled ones too) are appended to `finished` and are the caller's. `figures` are
-// of the step; n_rows 0: nothing ran. An error is the engine's (STATUS_RESTART): release the jobs and start anew.
+// of the step; n_rows 0: none ended. An error is the engine's (STATUS_RESTART): release the jobs and start anew.
 enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,
                           struct error *error) WARN_UNUSED;
 

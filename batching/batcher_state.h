@@ -5,6 +5,16 @@
 #include "batching/batcher.h"
 #include "batching/window.h"
 
+// A step and its arrays of n_rows_max or n_sequences_max.
+struct planned_step {
+    struct step step;
+    int32_t *tokens, *positions, *output_rows;
+    struct step_sequence *sequences;
+    struct sequence **drawing; // [n_outputs] who gets which result; NULL: nobody any more
+    struct sample_request *samples;
+    int32_t prefill_rows, decode_rows, n_preempted;
+};
+
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
@@ -14,24 +24,21 @@ struct batcher {
     int32_t n_jobs;
     struct job_list arrived;          // taken and not yet prepared
     struct prompt **preparing;        // [n_jobs_max]
-    struct sequence **running;        // [n_sequences_max], in order of admission
+    struct sequence **running;        // [2 n_sequences_max], in order of admission; half of them may only wait for their last token
     int32_t n_running;
     int64_t n_admissions;
     bool any_failed;                  // some prompt has its error set outside a step
     int64_t next_deadline;            // the earliest of the prompts', or one that is gone; 0: none
     double answer_tokens;             // moving mean of finished answers; 0: none yet
-    // The step being built; arrays of n_rows_max or n_sequences_max.
-    struct step step;
-    int32_t *tokens, *positions, *output_rows;
-    struct step_sequence *sequences;
-    struct sequence **drawing;        // [n_outputs] who gets which result
-    struct sample_request *samples;
-    struct sample_result *results;
-    int32_t prefill_rows, decode_rows, n_preempted;
+    struct planned_step steps[2];
+    struct planned_step *building;    // one of them
+    struct planned_step *under_way;   // the other one, submitted and not waited for; NULL: none
+    struct sample_result *results;    // [n_sequences_max]
 };
 
-// Fills b->step with the running sequences' rows, then with those of newly admitted ones. planner.c.
+// Fills b->building with the running sequences' rows, then with those of newly admitted ones. planner.c.
 void planner_plan(struct batcher *b);
-// Takes a sequence out of wherever it is: the batch, giving its pages back, or the window. planner.c.
+// Takes a sequence out of wherever it is: the batch, giving its pages back, or the window. What steps draw for it goes to nobody.
+// planner.c.
 void planner_stop(struct batcher *b, struct sequence *sequence);
 int64_t planner_now_us(void); // monotonic: for the figures only

@@ -40,6 +40,10 @@ static void remove_running(struct batcher *b, struct sequence *sequence)
 
 void planner_stop(struct batcher *b, struct sequence *sequence)
 {
+    for (int i = 0; i < 2; i++)
+        for (int32_t j = 0; j < b->steps[i].step.n_outputs; j++)
+            if (b->steps[i].drawing[j] == sequence)
+                b->steps[i].drawing[j] = NULL;
     if (sequence->running)
         remove_running(b, sequence);
     else if (sequence->node)
@@ -140,7 +144,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 
 static void preempt(struct batcher *b, struct sequence *sequence)
 {
-    b->n_preempted++;
+    b->building->n_preempted++;
     sequence->prompt->job->figures.cached_tokens -= sequence->n_shared;
     sequence->n_shared = 0;
     remove_running(b, sequence);
@@ -186,40 +190,44 @@ static void mark_ready(struct batcher *b, struct sequence *sequence)
         }
 }
 
-static void add_output(struct batcher *b, struct sequence *sequence)
+static void add_output(struct planned_step *planned, struct sequence *sequence)
 {
-    struct step *step = &b->step;
+    struct step *step = &planned->step;
     const struct prompt *prompt = sequence->prompt;
-    b->output_rows[step->n_outputs] = step->n_rows - 1;
-    b->drawing[step->n_outputs] = sequence;
-    b->samples[step->n_outputs] = (struct sample_request){
+    int32_t output = step->n_outputs++;
+    planned->output_rows[output] = step->n_rows - 1;
+    planned->drawing[output] = sequence;
+    planned->samples[output] = (struct sample_request){
         .sampling = &prompt->job->request.sampling,
         .choice = sequence->choice,
-        .index = (uint32_t)sequence->n_generated,
+        .index = (uint32_t)sequence->n_drawn,
+        .pending = sequence->n_drawn > sequence->n_generated ? 1 + sequence->output : 0,
         .prompt = prompt->tokens.ids,
         .n_prompt = (int32_t)prompt->tokens.n_ids,
         .generated = sequence->generated,
         .n_generated = sequence->n_generated,
     };
-    step->n_outputs++;
+    sequence->n_drawn++;
+    sequence->output = output;
 }
 
 // Adds up to n_rows_max rows of the sequence's next positions. Its pages reach far enough.
 static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_rows_max)
 {
-    struct step *step = &b->step;
+    struct planned_step *planned = b->building;
+    struct step *step = &planned->step;
     int32_t n_tokens = sequence_n_tokens(sequence);
     int32_t n = n_tokens - sequence->n_computed;
     n = n < n_rows_max ? n : n_rows_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    b->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
-                                                               .n_rows = n,
-                                                               .position = sequence->n_computed,
-                                                               .pages = sequence->pages,
-                                                               .long_context = sequence->prompt->long_context};
+    planned->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
+                                                                     .n_rows = n,
+                                                                     .position = sequence->n_computed,
+                                                                     .pages = sequence->pages,
+                                                                     .long_context = sequence->prompt->long_context};
     int32_t n_prefill = n_prompt - sequence->n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
-    int32_t *tokens = b->tokens + step->n_rows, *positions = b->positions + step->n_rows;
+    int32_t *tokens = planned->tokens + step->n_rows, *positions = planned->positions + step->n_rows;
     if (n_prefill)
         memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed, (size_t)n_prefill * sizeof *tokens);
     for (int32_t i = n_prefill; i < n; i++)
@@ -227,17 +235,18 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     for (int32_t i = 0; i < n; i++)
         positions[i] = sequence->n_computed + i;
     step->n_rows += n;
-    b->prefill_rows += n_prefill;
-    b->decode_rows += n - n_prefill;
+    planned->prefill_rows += n_prefill;
+    planned->decode_rows += n - n_prefill;
     sequence->n_computed += n;
     mark_ready(b, sequence);
     if (sequence->n_computed == n_tokens)
-        add_output(b, sequence);
+        add_output(planned, sequence);
 }
 
 static bool step_has_room(const struct batcher *b)
 {
-    return b->step.n_rows < b->config.limits.n_rows_max && b->step.n_sequences < b->config.limits.n_sequences_max;
+    const struct step *step = &b->building->step;
+    return step->n_rows < b->config.limits.n_rows_max && step->n_sequences < b->config.limits.n_sequences_max;
 }
 
 // The running sequences' rows: the oldest first, so that what started is finished.
@@ -245,7 +254,9 @@ static void plan_running(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
-        int32_t room = b->config.limits.n_rows_max - b->step.n_rows;
+        if (sequence_ends(sequence))
+            continue;
+        int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
         // Each sequence after this one that decodes is owed its row.
         int32_t owed = b->n_running - i - 1;
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
@@ -260,9 +271,19 @@ static void plan_running(struct batcher *b)
     }
 }
 
+// Running sequences that have no row any more, nor a place that others could want.
+static int32_t count_ending(const struct batcher *b)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_running; i++)
+        n += sequence_ends(b->running[i]);
+    return n;
+}
+
 static void plan_admissions(struct batcher *b)
 {
-    while (step_has_room(b) && b->n_running < b->config.limits.n_sequences_max) {
+    int32_t n_ending = count_ending(b);
+    while (step_has_room(b) && b->n_running - n_ending < b->config.limits.n_sequences_max) {
         struct sequence *sequence = window_next(&b->window);
         if (!sequence)
             return;
@@ -276,7 +297,7 @@ static void plan_admissions(struct batcher *b)
             !reserve_table(b, sequence, pages_for(b, n_tokens)))
             return;
         admit(b, sequence, n_ready);
-        int32_t room = b->config.limits.n_rows_max - b->step.n_rows;
+        int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
         int32_t n = left < room ? left : room;
         if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, b->n_running)) {
@@ -289,12 +310,13 @@ static void plan_admissions(struct batcher *b)
 
 void planner_plan(struct batcher *b)
 {
-    b->step = (struct step){.tokens = b->tokens,
-                            .positions = b->positions,
-                            .sequences = b->sequences,
-                            .output_rows = b->output_rows,
-                            .samples = b->samples};
-    b->prefill_rows = b->decode_rows = b->n_preempted = 0;
+    struct planned_step *planned = b->building;
+    planned->step = (struct step){.tokens = planned->tokens,
+                                  .positions = planned->positions,
+                                  .sequences = planned->sequences,
+                                  .output_rows = planned->output_rows,
+                                  .samples = planned->samples};
+    planned->prefill_rows = planned->decode_rows = planned->n_preempted = 0;
     plan_running(b);
     plan_admissions(b);
 }

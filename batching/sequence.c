@@ -7,14 +7,21 @@
 
 int32_t sequence_n_tokens(const struct sequence *sequence)
 {
-    return (int32_t)sequence->prompt->tokens.n_ids + sequence->n_generated;
+    return (int32_t)sequence->prompt->tokens.n_ids + sequence->n_drawn;
 }
 
 int32_t sequence_token(const struct sequence *sequence, int32_t position)
 {
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    assert(position >= 0 && position < n_prompt + sequence->n_generated);
-    return position < n_prompt ? sequence->prompt->tokens.ids[position] : sequence->generated[position - n_prompt];
+    assert(position >= 0 && position < n_prompt + sequence->n_drawn);
+    if (position < n_prompt)
+        return sequence->prompt->tokens.ids[position];
+    return position - n_prompt < sequence->n_generated ? sequence->generated[position - n_prompt] : -1 - sequence->output;
+}
+
+bool sequence_ends(const struct sequence *sequence)
+{
+    return sequence->n_drawn > sequence->n_generated && sequence->n_drawn >= sequence->prompt->max_tokens;
 }
 
 static void fail(struct sequence *sequence, enum error_code code, const char *text)

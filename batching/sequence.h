@@ -43,6 +43,8 @@ struct sequence {
     // The answer so far.
     int32_t *generated;          // [n_generated]
     int32_t n_generated, generated_capacity;
+    int32_t n_drawn;             // n_generated, or 1 more: output `output` of the step under way
+    int32_t output;
     struct buffer text;          // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] when asked for, texts in the job's arena
     enum finish_reason finish_reason;
@@ -70,9 +72,11 @@ void prompt_destroy(struct prompt *prompt);    // not the job
 // context is an error; without one the answer may take what is left.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
-// Token at a position of prompt and answer so far.
+// Token at a position of prompt and answer so far; one that is not known yet as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
-int32_t sequence_n_tokens(const struct sequence *sequence);
+int32_t sequence_n_tokens(const struct sequence *sequence); // drawn ones included
+// Whether a token that is not known yet ends the answer, whatever it is.
+bool sequence_ends(const struct sequence *sequence);
 
 // Takes a drawn token: text, logprobs, stop rules. finish_reason is set when it was the last one; a NaN draw sets
 // FINISH_ERROR and prompt->error.

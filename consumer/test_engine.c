@@ -105,5 +105,5 @@ static enum status compute_step(void *context, struct step *step, struct sample_
 
 struct engine test_engine_bind(struct test_engine *engine)
 {
-    return (struct engine){engine, compute_step};
+    return (struct engine){.context = engine, .step = compute_step};
 }

@@ -51,9 +51,10 @@ struct sample_request {
     const struct sampling *sampling;
     uint32_t choice;            // 0..n-1 of the job
     uint32_t index;             // how many tokens were generated before: the random number's counter
+    int32_t pending;            // 1 + j: the newest of them is output j of the step submitted before; 0: all are known
     const int32_t *prompt;      // for the penalties
     int32_t n_prompt;
-    const int32_t *generated;
+    const int32_t *generated;   // those that are known
     int32_t n_generated;
 };
 
@@ -67,7 +68,7 @@ struct sample_result {
 // One pass of the model over a batch's rows. Everything is the caller's and stays untouched until end returns.
 struct step {
     int32_t n_rows;
-    const int32_t *tokens;        // [n_rows]
+    const int32_t *tokens;        // [n_rows]; -1 - j: what output j of the step submitted before draws
     const int32_t *positions;     // [n_rows]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps

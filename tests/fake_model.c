@@ -12,9 +12,18 @@ enum { LONG = 1 << 20 }; // a slot written by a sequence with long_context
 struct fake_model {
     int32_t n_pages, page_positions;
     int32_t *slots; // token at [page][position]
-    int64_t n_rows, n_steps, fail_step;
+    int64_t n_rows, n_rows_ahead, n_steps, fail_step;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
+    // What a submitted step pointed to, copied; the oldest first.
+    struct fake_step {
+        struct step step;
+        const struct step *original;
+        int32_t *tokens;
+        struct sampling *samplings;
+    } under_way[2];
+    int n_under_way;
+    int32_t *drawn, n_drawn; // of the step that ran last
 };
 
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
@@ -29,8 +38,26 @@ struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
     return model;
 }
 
+static void drop_oldest(struct fake_model *model)
+{
+    struct fake_step *oldest = &model->under_way[0];
+    for (int32_t i = 0; i < oldest->step.n_sequences; i++)
+        free((void *)oldest->step.sequences[i].pages);
+    free((void *)oldest->step.sequences);
+    free(oldest->tokens);
+    free((void *)oldest->step.positions);
+    free((void *)oldest->step.output_rows);
+    free((void *)oldest->step.samples);
+    free(oldest->samplings);
+    model->under_way[0] = model->under_way[1];
+    model->n_under_way--;
+}
+
 void fake_model_destroy(struct fake_model *model)
 {
+    while (model->n_under_way > 0)
+        drop_oldest(model);
+    free(model->drawn);
     pthread_mutex_destroy(&model->gate);
     free(model->slots);
     free(model);
@@ -106,9 +133,79 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
     return STATUS_OK;
 }
 
+static void *copy(const void *items, size_t n, size_t size)
+{
+    void *copied = malloc(n * size + 1);
+    return n ? memcpy(copied, items, n * size) : copied;
+}
+
+static enum status fake_submit(void *context, struct step *step, struct error *error)
+{
+    struct fake_model *model = context;
+    (void)error;
+    assert(model->n_under_way < 2);
+    size_t n_rows = (size_t)step->n_rows, n_sequences = (size_t)step->n_sequences, n_outputs = (size_t)step->n_outputs;
+    struct fake_step *copied = &model->under_way[model->n_under_way++];
+    *copied = (struct fake_step){.step = *step,
+                                 .original = step,
+                                 .tokens = copy(step->tokens, n_rows, sizeof *step->tokens),
+                                 .samplings = malloc((n_outputs + 1) * sizeof(struct sampling))};
+    struct step_sequence *sequences = copy(step->sequences, n_sequences, sizeof *sequences);
+    for (size_t i = 0; i < n_sequences; i++)
+        sequences[i].pages = copy(
+            sequences[i].pages,
+            (size_t)((sequences[i].position + sequences[i].n_rows - 1) / model->page_positions + 1), sizeof(int32_t));
+    struct sample_request *samples = copy(step->samples, n_outputs, sizeof *samples);
+    for (size_t i = 0; i < n_outputs; i++) {
+        assert(samples[i].index == (uint32_t)(samples[i].n_generated + (samples[i].pending > 0)));
+        copied->samplings[i] = *samples[i].sampling;
+        samples[i].sampling = &copied->samplings[i];
+    }
+    copied->step.tokens = copied->tokens;
+    copied->step.positions = copy(step->positions, n_rows, sizeof *step->positions);
+    copied->step.sequences = sequences;
+    copied->step.output_rows = copy(step->output_rows, n_outputs, sizeof *step->output_rows);
+    copied->step.samples = samples;
+    return STATUS_OK;
+}
+
+static enum status fake_wait(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    struct fake_model *model = context;
+    struct fake_step *oldest = &model->under_way[0];
+    assert(model->n_under_way > 0 && oldest->original == step);
+    (void)step;
+    for (int32_t i = 0; i < oldest->step.n_rows; i++)
+        if (oldest->tokens[i] < 0) {
+            int32_t output = -1 - oldest->tokens[i];
+            assert(output < model->n_drawn);
+            oldest->tokens[i] = model->drawn[output] < 0 ? 0 : model->drawn[output];
+            model->n_rows_ahead++;
+        }
+    enum status status = fake_step(model, &oldest->step, results, error);
+    model->n_drawn = oldest->step.n_outputs;
+    model->drawn = realloc(model->drawn, ((size_t)model->n_drawn + 1) * sizeof *model->drawn);
+    for (int32_t i = 0; i < model->n_drawn; i++)
+        model->drawn[i] = results[i].token;
+    drop_oldest(model);
+    while (status != STATUS_OK && model->n_under_way > 0)
+        drop_oldest(model);
+    return status;
+}
+
 struct engine fake_model_engine(struct fake_model *model)
 {
-    return (struct engine){model, fake_step};
+    return (struct engine){.context = model, .step = fake_step};
+}
+
+struct engine fake_model_engine_ahead(struct fake_model *model)
+{
+    return (struct engine){.context = model, .step = fake_step, .submit = fake_submit, .wait = fake_wait};
+}
+
+int64_t fake_model_rows_ahead(const struct fake_model *model)
+{
+    return model->n_rows_ahead;
 }
 
 int64_t fake_model_rows(const struct fake_model *model)

@@ -12,7 +12,10 @@ enum { FAKE_VOCAB = 211, FAKE_EOS = 1 };
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions);
 void fake_model_destroy(struct fake_model *model);
 struct engine fake_model_engine(struct fake_model *model);
+// Computes ahead, as late as it may: a step that was submitted runs when it is waited for.
+struct engine fake_model_engine_ahead(struct fake_model *model);
 int64_t fake_model_rows(const struct fake_model *model);  // computed so far
+int64_t fake_model_rows_ahead(const struct fake_model *model); // of them, with a token that was not known when they were submitted
 int64_t fake_model_steps(const struct fake_model *model);
 int32_t fake_model_largest_batch(const struct fake_model *model); // sequences in one step
 void fake_model_fail_at(struct fake_model *model, int64_t step); // that step returns STATUS_RESTART

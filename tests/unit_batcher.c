@@ -1,4 +1,5 @@
-// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h).
+// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h): step by step, and
+// with an engine that computes while the next step is planned.
 #include "tests/fake_model.h"
 
 #include <setjmp.h>
@@ -10,6 +11,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+static bool ahead;           // how the tests run now
+static int64_t n_rows_ahead; // of all tests
 
 struct bench {
     struct fake_model *model;
@@ -24,7 +28,7 @@ static struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clo
     struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
     struct error error;
     assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
-    struct batcher_config config = {.engine = fake_model_engine(bench.model),
+    struct batcher_config config = {.engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
                                     .pool = bench.pool,
                                     .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
                                     .limits = limits,
@@ -44,6 +48,7 @@ static void bench_close(struct bench *bench)
         job_destroy(job);
     batcher_destroy(bench->batcher);
     pool_destroy(bench->pool);
+    n_rows_ahead += fake_model_rows_ahead(bench->model);
     fake_model_destroy(bench->model);
 }
 
@@ -244,7 +249,8 @@ static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **st
     }
     assert_int_equal(bench.prefill, 160 + 256 * 10);
     // The last token of an answer is never computed; one that stops at the end token has computed all it shows.
-    assert_true(bench.decode <= generated);
+    // Ahead, the end token has a row too: nobody knew yet that it was one.
+    assert_true(bench.decode <= generated + (ahead ? 256 : 0));
     struct prefix_report report;
     batcher_report_prefixes(bench.batcher, &report);
     assert_int_equal(report.n_lookups, 256);
@@ -340,7 +346,7 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 3);
     assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
-    assert_int_equal(figures.n_sequences, 1); // of them none had a row in it
+    assert_int_equal(figures.n_sequences, ahead ? 2 : 1); // of them none had a row in it; ahead, it had begun before
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         assert_int_equal(job->result.status, RESULT_CANCELLED);
         assert_int_equal(job->result.error.code, ERROR_CANCELLED);
@@ -515,6 +521,41 @@ static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void
     bench_close(&bench);
 }
 
+// Answers that end by a token are one row longer than needed, those that end by their length are not.
+static void a_row_behind_the_last_token_shows_nowhere(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 1, .n_rows_max = 8, .n_jobs_max = 4, .n_pages = 30, .page_positions = 4});
+    int32_t answer[40], n_stop = 40, tokens[] = {0, 30, 31};
+    while (n_stop == 40 || n_stop < 3) {
+        tokens[0]++;
+        n_stop = fake_model_answer(tokens, 3, 5, 0, 40, false, answer);
+    }
+    struct step_figures figures;
+    struct error error;
+    for (int32_t round = 0; round < 2; round++) {
+        int64_t steps_before = fake_model_steps(bench.model);
+        int32_t max_tokens = round ? n_stop : 40, n_generated = 0;
+        batcher_take(bench.batcher, job_of(tokens, 3, max_tokens, "job"));
+        while (!batcher_is_empty(bench.batcher)) {
+            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+            n_generated += figures.n_generated;
+        }
+        check_answer(bench.finished.last);
+        assert_int_equal(n_generated, round ? n_stop : n_stop + 1); // with the end token
+        // The first job's last row is still under way when it is finished, and waited for in the second's first round.
+        assert_int_equal(fake_model_steps(bench.model) - steps_before, round ? n_stop + (ahead ? 1 : 0) : n_stop + 1);
+    }
+    bench_close(&bench);
+}
+
+static void rows_have_tokens_that_nobody_knew(void **state)
+{
+    (void)state;
+    assert_true(ahead ? n_rows_ahead > 10000 : n_rows_ahead == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +571,10 @@ int main(void)
         cmocka_unit_test(a_lost_device_harms_no_job),
         cmocka_unit_test(an_old_job_is_not_passed_over_for_ever),
         cmocka_unit_test(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it),
+        cmocka_unit_test(a_row_behind_the_last_token_shows_nowhere),
+        cmocka_unit_test(rows_have_tokens_that_nobody_knew),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    ahead = true;
+    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
 }
