@@ -32,7 +32,7 @@ struct engine {
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // Where the device computes by itself (else NULL, both): step in two calls. `submit` reads all that the step points to; the
     // step and its arrays stay untouched until `wait`, what samples and sequences point to need not. At most two are under
-    // way, waited for in order; one that is under way at the end is never waited for.
+    // way, waited for in order; one that is under way at the end is never waited for. After an error nothing is under way.
     enum status (*submit)(void *context, struct step *step, struct error *error);
     enum status (*wait)(void *context, struct step *step, struct sample_result *results, struct error *error);
 };

@@ -95,6 +95,7 @@ static const struct option options[] = {
     {"check-cpu", 0, INTEGER, WORK | RUN | BENCH, AT(check_cpu), 1, 1 << 30, "N",
      "compute every Nth step a second time on the CPU and tell how far the logits are apart"},
     {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL, "on a GPU, launch each step's kernels one by one: for comparisons"},
+    {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL, "on a GPU, plan a step when the one before has ended: for comparisons"},
     {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE", "write each step's rows and times by phase, as JSON lines"},
     {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE", "memory for KV pages, as 512M or 4G (derived from the machine)"},
     {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},

@@ -29,7 +29,7 @@ struct settings {
     int64_t gpu_device;
     char *placement;
     int64_t check_cpu;
-    bool no_graphs;
+    bool no_graphs, no_ahead;
     char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever

@@ -310,6 +310,35 @@ static enum status compute_step(void *context, struct step *step, struct sample_
     return runtime_step(context, step, results, error);
 }
 
+static enum status submit_step(void *context, struct step *step, struct error *error)
+{
+    struct runtime *runtime = context;
+    fault_step(step);
+    return forward_submit(runtime->forward, step, error);
+}
+
+static enum status wait_for_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    struct runtime *runtime = context;
+    enum status status = forward_collect(runtime->forward, results, error);
+    if (status == STATUS_OK && runtime->trace)
+        trace_write(runtime->trace, step);
+    return status;
+}
+
+// A step that is computed again by the CPU must have ended before the next one begins.
+static struct engine bind_engine(struct runtime *runtime, const struct settings *settings)
+{
+    if (runtime->test_engine)
+        return test_engine_bind(runtime->test_engine);
+    struct engine engine = {.context = runtime, .step = compute_step};
+    if (forward_computes_ahead(runtime->forward) && !settings->no_ahead && !runtime->check) {
+        engine.submit = submit_step;
+        engine.wait = wait_for_step;
+    }
+    return engine;
+}
+
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     if (settings->engine_test) {
@@ -337,8 +366,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
-        .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
-                                       : (struct engine){runtime, compute_step},
+        .engine = bind_engine(runtime, settings),
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,

@@ -233,6 +233,11 @@ struct backend_impl {
     // Waits for what was enqueued so far, in a step that stops: what was read is filled, what was written may change. An
     // error ends the step. NULL: operations have run when they return.
     enum status (*wait)(struct backend *backend, struct error *error);
+    // end in two calls, for a device that computes by itself; else NULL, both. `submit` does not wait: the next step may begin, and
+    // name this one's outputs as its tokens. `collect` waits for the oldest of the at most two submitted. Matrices are not
+    // read in such a step. After an error nothing is under way.
+    enum status (*submit)(struct backend *backend, struct error *error);
+    enum status (*collect)(struct backend *backend, struct sample_result *results, struct error *error);
     // Waits for the step. `results` [n_outputs] when sample was called, else NULL. STATUS_RESTART: the device is lost.
     enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);
 };

@@ -283,7 +283,8 @@ static void check_step(const struct forward *forward, const struct step *step)
         assert(sequence->first_row == row && sequence->n_rows > 0 && sequence->n_rows <= step->n_rows - row);
         assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_rows);
         for (int32_t j = 0; j < sequence->n_rows; j++, row++) {
-            assert(step->tokens[row] >= 0 && step->tokens[row] < shape->n_vocab);
+            assert(step->tokens[row] >= -limits->n_outputs_max && step->tokens[row] < shape->n_vocab);
+            assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
         int32_t n_pages = (sequence->position + sequence->n_rows - 1) / limits->page_positions + 1;
@@ -299,8 +300,8 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
-                         float *logits, struct error *error)
+// Everything but its end.
+static void run_step(struct forward *forward, struct step *step, float *logits)
 {
     check_step(forward, step);
     fill_rope(forward, step);
@@ -326,5 +327,28 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
         if (step->samples)
             pass.impl->sample(pass.backend, forward->matrices.logits);
     }
-    return pass.impl->end(pass.backend, step->samples ? results : NULL, error);
+}
+
+enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
+                         float *logits, struct error *error)
+{
+    run_step(forward, step, logits);
+    return forward->backend->impl->end(forward->backend, step->samples ? results : NULL, error);
+}
+
+bool forward_computes_ahead(const struct forward *forward)
+{
+    return forward->backend->impl->submit != NULL;
+}
+
+enum status forward_submit(struct forward *forward, struct step *step, struct error *error)
+{
+    assert(step->samples);
+    run_step(forward, step, NULL);
+    return forward->backend->impl->submit(forward->backend, error);
+}
+
+enum status forward_collect(struct forward *forward, struct sample_result *results, struct error *error)
+{
+    return forward->backend->impl->collect(forward->backend, results, error);
 }

@@ -41,3 +41,9 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 // Errors: STATUS_RESTART when the device failed; nothing of the step counts then.
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results, float *logits,
                          struct error *error) WARN_UNUSED;
+
+// A step with samples in two calls, where the backend can (batching/batcher.h, struct engine): at most two are submitted and
+// not collected.
+bool forward_computes_ahead(const struct forward *forward);
+enum status forward_submit(struct forward *forward, struct step *step, struct error *error) WARN_UNUSED;
+enum status forward_collect(struct forward *forward, struct sample_result *results, struct error *error) WARN_UNUSED;

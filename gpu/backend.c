@@ -153,18 +153,50 @@ static enum status reserve(struct gpu_backend *backend, struct error *error)
     return STATUS_OK;
 }
 
+static void add_times(struct flight *flight)
+{
+    phases_add(&flight->phases, &flight->times);
+    if (flight->way != STEP_EAGER)
+        phases_add(&flight->entry->phases, &flight->times);
+    phases_add(&flight->outcome_phases, &flight->times);
+    flight->timed = true;
+}
+
+// Waits for what is under way, before memory or graphs that it uses go.
+static enum status settle(struct gpu_backend *backend, struct error *error)
+{
+    if (backend->n_under_way == 0)
+        return STATUS_OK;
+    enum status status = device_wait(backend->device, error);
+    for (int i = 0; i < 2; i++)
+        if (status == STATUS_OK && backend->times && &backend->flights[i] != backend->flight && !backend->flights[i].timed)
+            add_times(&backend->flights[i]);
+    return status;
+}
+
+// Contents are lost.
+static enum status pin_again(struct gpu_backend *backend, unsigned char **memory, size_t size_bytes, const char *what,
+                             struct error *error)
+{
+    device_unpin(backend->device, *memory);
+    *memory = device_pin(backend->device, size_bytes);
+    if (*memory)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for %s: %zu bytes", what, size_bytes);
+}
+
 // The step's input: pinned memory, and its copy on the device, both with room to spare so that they seldom grow.
 static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes, struct error *error)
 {
     if (size_bytes <= backend->upload.size_bytes)
         return STATUS_OK;
     size_t room = size_bytes + size_bytes / 2;
+    enum status status = settle(backend, error);
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        status = pin_again(backend, &backend->flights[i].upload_host, room, "a step's input", error);
     graphs_clear(&backend->graphs, backend->device);
-    device_unpin(backend->device, backend->upload_host);
-    backend->upload_host = device_pin(backend->device, room);
-    if (!backend->upload_host)
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for a step's %zu bytes", room);
-    enum status status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
+    if (status == STATUS_OK)
+        status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->given, given, "sampling", error) : status;
 }
@@ -174,11 +206,11 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
     size_t size_bytes = gpu_outcome_bytes(backend->n_rows_least);
     if (size_bytes <= backend->outcome.size_bytes)
         return STATUS_OK;
-    device_unpin(backend->device, backend->outcome_host);
-    backend->outcome_host = device_pin(backend->device, size_bytes);
-    if (!backend->outcome_host)
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for a step's outcome");
-    return gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        status = pin_again(backend, &backend->flights[i].outcome_host, size_bytes, "a step's outcome", error);
+    return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error)
+                               : status;
 }
 
 // Decoding alone, with every row's token drawn.
@@ -196,16 +228,18 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
         n_positions = larger(n_positions, step->sequences[i].position + step->sequences[i].n_rows);
         backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_rows);
     }
-    backend->way = STEP_EAGER;
-    backend->entry = NULL;
+    backend->flight->way = STEP_EAGER;
+    backend->flight->entry = NULL;
     backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs};
     backend->n_positions_padded = n_positions;
     if (!is_decoding(backend, step))
         return;
     int32_t n_rows = graph_rows(step->n_rows), positions = graph_positions(n_positions);
     n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
-    backend->entry = graphs_choose(&backend->graphs, n_rows, positions, &backend->way);
-    if (backend->way == STEP_EAGER)
+    struct flight *flight = backend->flight, *other = &backend->flights[flight == backend->flights];
+    flight->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
+    flight->entry = graphs_choose(&backend->graphs, n_rows, positions, flight->events, &flight->way);
+    if (backend->flight->way == STEP_EAGER)
         return;
     backend->padded = (struct upload_counts){n_rows, n_rows, n_rows};
     backend->n_positions_padded = positions;
@@ -228,7 +262,7 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
         choose_way(backend, step);
         backend->layout = upload_layout(step, &backend->padded, page_positions);
     }
-    upload_fill(backend->upload_host, &backend->layout, step, &backend->padded, page_positions, backend->n_cols_max);
+    upload_fill(backend->flight->upload_host, &backend->layout, step, &backend->padded, page_positions, backend->n_cols_max);
     return STATUS_OK;
 }
 
@@ -247,67 +281,86 @@ static void mark_end(struct gpu_backend *backend, struct phases *phases)
 // Where this step's operations are marked: a graph keeps its own, for its replays.
 static struct phases *phases_of(struct gpu_backend *backend)
 {
-    return backend->way == STEP_EAGER ? &backend->phases : &backend->entry->phases;
+    struct flight *flight = backend->flight;
+    return flight->way == STEP_EAGER ? &flight->phases : &flight->entry->phases;
 }
 
 static void phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->failed && backend->way != STEP_REPLAYS)
+    if (!backend->failed && backend->flight->way != STEP_REPLAYS)
         mark(backend, phases_of(backend), next);
 }
 
 static void trace(struct backend *base, struct step_times *times)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct error ignored; // it shows when the step is collected
+    bool changes = !backend->times != !times;
     assert(!backend->step);
-    if (!backend->times != !times)
+    backend->times = NULL;
+    if (changes && settle(backend, &ignored) == STATUS_OK)
         graphs_clear(&backend->graphs, backend->device); // the events are part of them, or are not
     backend->times = times;
 }
 
-static void take_times(struct gpu_backend *backend)
+// Tokens that the step before draws.
+static bool has_pending(const struct step *step)
 {
-    if (!backend->times)
-        return;
-    *backend->times = (struct step_times){0};
-    phases_add(&backend->phases, backend->times);
-    if (backend->way != STEP_EAGER)
-        phases_add(&backend->entry->phases, backend->times);
-    phases_add(&backend->outcome_phases, backend->times);
+    for (int32_t i = 0; i < step->n_rows; i++)
+        if (step->tokens[i] < 0)
+            return true;
+    for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
+        if (step->samples[i].pending > 0)
+            return true;
+    return false;
+}
+
+static void resolve(struct gpu_backend *backend)
+{
+    unsigned char *upload = backend->upload.memory;
+    launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->layout.tokens), backend->padded.n_rows,
+                   uploaded(backend, backend->layout.settings), backend->step->samples ? backend->padded.n_outputs : 0,
+                   (int32_t *)(void *)upload, backend->outcome.memory);
 }
 
 static void begin(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(!backend->step && step->n_rows <= backend->n_rows_max);
+    assert(!backend->step && step->n_rows <= backend->n_rows_max && backend->n_under_way < 2);
+    struct flight *flight = backend->flight = backend->flight == backend->flights ? &backend->flights[1] : backend->flights;
     backend->step = step;
     backend->pending = (struct pending_add){0};
-    backend->drawn = false;
+    flight->drawn = flight->timed = false;
+    flight->times = (struct step_times){0};
     backend->failed = prepare(backend, step, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     backend->figures.n_steps++;
-    backend->phases.n = backend->outcome_phases.n = 0;
-    mark(backend, &backend->phases, PHASE_UPLOAD);
-    device_upload(backend->device, backend->upload.memory, backend->upload_host, backend->layout.total);
-    if (backend->way != STEP_EAGER)
-        mark_end(backend, &backend->phases);
-    if (backend->way == STEP_REPLAYS) {
-        device_graph_launch(backend->device, backend->entry->graph);
+    flight->phases.n = flight->outcome_phases.n = 0;
+    mark(backend, &flight->phases, PHASE_UPLOAD);
+    device_upload(backend->device, backend->upload.memory, flight->upload_host, backend->layout.total);
+    if (flight->way != STEP_EAGER)
+        mark_end(backend, &flight->phases);
+    if (flight->way == STEP_REPLAYS) {
+        device_graph_launch(backend->device, flight->entry->graph);
         backend->figures.n_replayed++;
-    } else if (backend->way == STEP_CAPTURES) {
+    } else if (flight->way == STEP_CAPTURES) {
         device_graph_begin(backend->device); // a failure is latched
+        resolve(backend);
+    } else if (has_pending(step)) {
+        resolve(backend);
     }
 }
 
 static void finish_capture(struct gpu_backend *backend)
 {
-    mark_end(backend, &backend->entry->phases);
-    backend->entry->graph = device_graph_end(backend->device);
-    if (!backend->entry->graph)
+    struct graph_entry *entry = backend->flight->entry;
+    mark_end(backend, &entry->phases);
+    entry->graph = device_graph_end(backend->device);
+    if (!entry->graph)
         return;
-    device_graph_launch(backend->device, backend->entry->graph);
+    device_graph_launch(backend->device, entry->graph);
     backend->figures.n_graphs++;
 }
 
@@ -322,34 +375,61 @@ static enum status wait_now(struct backend *base, struct error *error)
     return error->status;
 }
 
-static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+static enum status submit(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct flight *flight = backend->flight;
     const struct step *step = backend->step;
     assert(step);
     gpu_enqueues(backend); // what still waits
     backend->step = NULL;
     if (backend->failed) {
+        backend->n_under_way = 0;
         *error = backend->error;
         return error->status;
     }
-    if (backend->way == STEP_CAPTURES)
+    if (flight->way == STEP_CAPTURES)
         finish_capture(backend);
-    else if (backend->way == STEP_EAGER)
-        mark_end(backend, &backend->phases);
-    mark(backend, &backend->outcome_phases, PHASE_DOWNLOAD);
-    bool wanted = results && backend->drawn && step->n_outputs > 0;
-    if (wanted)
-        device_download(backend->device, backend->outcome_host, backend->outcome.memory,
+    else if (flight->way == STEP_EAGER)
+        mark_end(backend, &flight->phases);
+    mark(backend, &flight->outcome_phases, PHASE_DOWNLOAD);
+    flight->n_outputs = step->n_outputs;
+    flight->n_outputs_padded = backend->padded.n_outputs;
+    flight->drawn = flight->drawn && step->n_outputs > 0;
+    if (flight->drawn)
+        device_download(backend->device, flight->outcome_host, backend->outcome.memory,
                         gpu_outcome_wanted_bytes(backend, step));
-    mark_end(backend, &backend->outcome_phases);
-    enum status status = device_wait(backend->device, error);
+    mark_end(backend, &flight->outcome_phases);
+    device_event_record(backend->device, flight->ended);
+    backend->n_under_way++;
+    return STATUS_OK;
+}
+
+static enum status collect(struct backend *base, struct sample_result *results, struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    assert(backend->n_under_way > 0);
+    bool last = backend->n_under_way == 1;
+    struct flight *flight = last ? backend->flight : &backend->flights[backend->flight == backend->flights];
+    device_event_wait(backend->device, flight->ended);
+    enum status status = device_status(backend->device, error);
+    backend->n_under_way = status == STATUS_OK ? backend->n_under_way - 1 : 0;
     if (status != STATUS_OK)
         return status;
-    if (wanted)
-        gpu_take_outcomes(backend, step, results);
-    take_times(backend);
+    if (flight->drawn && results)
+        gpu_take_outcomes(flight, results);
+    if (backend->times && !flight->timed)
+        add_times(flight);
+    if (backend->times)
+        *backend->times = flight->times;
     return STATUS_OK;
+}
+
+static enum status end(struct backend *base, struct sample_result *results, struct error *error)
+{
+    assert(gpu_backend_of(base)->n_under_way == 0);
+    enum status status = submit(base, error);
+    return status == STATUS_OK ? collect(base, results, error) : status;
 }
 
 // --- The backend ---
@@ -369,9 +449,17 @@ static void destroy(struct backend *base)
     if (!base)
         return;
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct error ignored; // of a step that nobody waits for
+    (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
-    phases_finish(&backend->phases, backend->device);
-    phases_finish(&backend->outcome_phases, backend->device);
+    for (int i = 0; i < 2; i++) {
+        struct flight *flight = &backend->flights[i];
+        phases_finish(&flight->phases, backend->device);
+        phases_finish(&flight->outcome_phases, backend->device);
+        device_event_destroy(backend->device, flight->ended);
+        device_unpin(backend->device, flight->upload_host);
+        device_unpin(backend->device, flight->outcome_host);
+    }
     staging_finish(&backend->staging);
     struct scratch *all[] = {&backend->pages,         &backend->upload,       &backend->outcome,
                              &backend->operand_items, &backend->operand_scales, &backend->attention,
@@ -380,8 +468,6 @@ static void destroy(struct backend *base)
                              &backend->expert_first};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch_finish(backend, all[i]);
-    device_unpin(backend->device, backend->upload_host);
-    device_unpin(backend->device, backend->outcome_host);
     device_close(backend->device);
     free(backend);
 }
@@ -421,6 +507,8 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .write = gpu_write,
                                               .read = gpu_read,
                                               .wait = wait_now,
+                                              .submit = submit,
+                                              .collect = collect,
                                               .end = end};
 
 enum status gpu_backend_create(struct backend **out, const struct gpu_options *options, struct error *error)
@@ -437,10 +525,16 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     enum status status = device_open(&backend->device, &device, error);
     if (status == STATUS_OK)
         status = staging_init(&backend->staging, backend->device, error);
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        backend->flights[i].ended = device_event_create(backend->device);
+        if (!backend->flights[i].ended)
+            status = error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no event on the device");
+    }
     if (status != STATUS_OK) {
         if (backend->device)
-            device_close(backend->device);
-        free(backend);
+            destroy(&backend->base);
+        else
+            free(backend);
         return status;
     }
     backend->stream = device_stream(backend->device);

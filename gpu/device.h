@@ -57,6 +57,7 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
                         size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
+enum status device_status(struct device *device, struct error *error) WARN_UNUSED; // what is latched, without waiting
 
 struct device_event *device_event_create(struct device *device); // NULL: out of memory
 void device_event_destroy(struct device *device, struct device_event *event);

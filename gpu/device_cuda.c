@@ -178,14 +178,19 @@ void device_zero(struct device *device, void *memory, size_t size_bytes)
         check(device, cudaMemsetAsync(memory, 0, size_bytes, device->stream), "clearing memory");
 }
 
-enum status device_wait(struct device *device, struct error *error)
+enum status device_status(struct device *device, struct error *error)
 {
     check(device, cudaGetLastError(), "launching a kernel");
-    check(device, cudaStreamSynchronize(device->stream), "a step");
     if (device->failure == cudaSuccess)
         return STATUS_OK;
     return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s: %s", device->facts.name, device->failed_call,
                      cudaGetErrorString(device->failure));
+}
+
+enum status device_wait(struct device *device, struct error *error)
+{
+    check(device, cudaStreamSynchronize(device->stream), "a step");
+    return device_status(device, error);
 }
 
 struct device_event *device_event_create(struct device *device)

@@ -21,6 +21,7 @@ struct device {
     struct device_graph *capturing; // NULL: work goes to `waiting`
     uint64_t memory_bytes, used_bytes;
     int64_t n_submitted, failing_work;
+    const struct emulated_work *failing; // when its turn comes
     bool failed;
     char failure[96];
     struct device_facts facts;
@@ -74,21 +75,32 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
         fail(device, "out of memory for a launch");
         return;
     }
-    if (++device->n_submitted == device->failing_work)
+    if (++device->n_submitted == device->failing_work && device->capturing)
         fail(device, "an ordered fault");
+    else if (device->n_submitted == device->failing_work)
+        device->failing = work;
     append(device->capturing ? &device->capturing->work : &device->waiting, work);
 }
 
-static void run_waiting(struct device *device)
+// Until the event has been recorded; NULL: all of it.
+static void run_until(struct device *device, const struct device_event *event)
 {
     assert(!device->capturing);
-    for (struct emulated_work *work; (work = device->waiting.first);) {
+    for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
         device->waiting.first = work->next;
+        if (work == device->failing)
+            fail(device, "an ordered fault");
         if (!device->failed)
             work->run(work);
         free(work);
     }
-    device->waiting.last = NULL;
+    if (!device->waiting.first)
+        device->waiting.last = NULL;
+}
+
+static void run_waiting(struct device *device)
+{
+    run_until(device, NULL);
 }
 
 // --- Life ---
@@ -226,12 +238,17 @@ void device_zero(struct device *device, void *memory, size_t size_bytes)
     submit_copy(device, memory, NULL, size_bytes);
 }
 
-enum status device_wait(struct device *device, struct error *error)
+enum status device_status(struct device *device, struct error *error)
 {
-    run_waiting(device);
     if (!device->failed)
         return STATUS_OK;
     return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s", device->facts.name, device->failure);
+}
+
+enum status device_wait(struct device *device, struct error *error)
+{
+    run_waiting(device);
+    return device_status(device, error);
 }
 
 // --- Events ---
@@ -265,12 +282,13 @@ void device_event_record(struct device *device, struct device_event *event)
     struct recording *recording = malloc(sizeof *recording);
     if (recording)
         *recording = (struct recording){{.run = run_recording}, event};
+    event->ran = false;
     emulated_stream_submit(device, recording ? &recording->work : NULL);
 }
 
 void device_event_wait(struct device *device, struct device_event *event)
 {
-    run_waiting(device);
+    run_until(device, event);
 }
 
 double device_event_between_us(const struct device_event *begin, const struct device_event *end)

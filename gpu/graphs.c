@@ -20,18 +20,20 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-struct graph_entry *graphs_choose(struct graphs *graphs, int32_t n_rows, int32_t n_positions, enum step_way *way)
+struct graph_entry *graphs_choose(struct graphs *graphs, int32_t n_rows, int32_t n_positions, int events,
+                                  enum step_way *way)
 {
     *way = STEP_EAGER;
     int i = 0;
     while (i < graphs->n_entries &&
-           (graphs->entries[i].n_rows != n_rows || graphs->entries[i].n_positions != n_positions))
+           (graphs->entries[i].n_rows != n_rows || graphs->entries[i].n_positions != n_positions ||
+            graphs->entries[i].events != events))
         i++;
     if (i == GRAPHS_MAX)
         return NULL;
     struct graph_entry *entry = &graphs->entries[i];
     if (i == graphs->n_entries) {
-        *entry = (struct graph_entry){.n_rows = n_rows, .n_positions = n_positions};
+        *entry = (struct graph_entry){.n_rows = n_rows, .n_positions = n_positions, .events = events};
         graphs->n_entries++;
     }
     if (entry->graph)

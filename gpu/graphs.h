@@ -15,6 +15,7 @@ enum {
 
 struct graph_entry {
     int32_t n_rows, n_positions;
+    int events; // which of two sets it records: that of a step is read while the next one runs
     bool seen;
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by it
@@ -29,6 +30,7 @@ struct graphs {
 int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 // The entry of padded counts and what a step of them does now. NULL: eagerly.
-struct graph_entry *graphs_choose(struct graphs *graphs, int32_t n_rows, int32_t n_positions, enum step_way *way);
+struct graph_entry *graphs_choose(struct graphs *graphs, int32_t n_rows, int32_t n_positions, int events,
+                                  enum step_way *way);
 // Forgets all graphs: memory they point to has moved.
 void graphs_clear(struct graphs *graphs, struct device *device);

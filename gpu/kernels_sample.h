@@ -63,6 +63,10 @@ struct sample_arguments {
 
 enum { SAMPLE_SLOTS = 32 }; // outputs that are penalised at once
 
+// Before everything else of a step: tokens that were not known when it was prepared (gpu/upload.h) become what the step before
+// drew, or 0 for a NaN. `tokens` [n_rows] and the ends of the histories that `settings` [n_outputs] name, NULL: none.
+void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
+                    int32_t *history, const struct sample_outcome *outcomes);
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments);
 void launch_sample_adjust(void *stream, const struct sample_arguments *arguments);
 void launch_sample_draw(void *stream, const struct sample_arguments *arguments);

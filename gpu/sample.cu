@@ -538,7 +538,34 @@ static __global__ void sample_draw(struct sample_arguments a)
     }
 }
 
+// --- Tokens of the step before ---
+
+static __device__ void resolve_token(int32_t *token, const struct sample_outcome *outcomes)
+{
+    if (*token >= 0)
+        return;
+    int32_t drawn = outcomes[-1 - *token].token;
+    *token = drawn < 0 ? 0 : drawn;
+}
+
+static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
+                               int32_t *history, const struct sample_outcome *outcomes)
+{
+    int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n_rows)
+        resolve_token(&tokens[i], outcomes);
+    if (i < n_outputs && settings[i].n_generated > 0)
+        resolve_token(&history[settings[i].first_token + settings[i].n_prompt + settings[i].n_generated - 1], outcomes);
+}
+
 // --- Launches ---
+
+void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
+                    int32_t *history, const struct sample_outcome *outcomes)
+{
+    launch(resolve, {(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows, settings,
+           n_outputs, history, outcomes);
+}
 
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)
 {

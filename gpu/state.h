@@ -45,6 +45,20 @@ struct pending_add {
     float scale;
 };
 
+// A step from its beginning until its results are taken; two at a time.
+struct flight {
+    unsigned char *upload_host, *outcome_host; // pinned
+    struct device_event *ended;
+    int32_t n_outputs, n_outputs_padded;
+    bool drawn;                            // its outcome is wanted
+    enum step_way way;
+    struct graph_entry *entry;             // of a step that is captured or replayed
+    int events;                            // the graph's set of them: not that of the other step under way
+    struct phases phases, outcome_phases;  // of the upload and an eager step's operations; of the download
+    struct step_times times;               // once it is `timed`
+    bool timed;
+};
+
 struct gpu_backend {
     struct backend base;
     struct gpu_options options;
@@ -56,9 +70,11 @@ struct gpu_backend {
     struct kv_shape kv;
     struct scratch pages;
 
-    // The step's input and outcome, in pinned memory and on the device.
+    // The step's input and outcome on the device: of all steps the same, since they run one after the other.
     struct scratch upload, outcome;
-    unsigned char *upload_host, *outcome_host;
+    struct flight flights[2];
+    struct flight *flight; // of the step that begins, began, or was submitted last
+    int n_under_way;       // submitted and not collected
     struct scratch operand_items, operand_scales, attention;
     struct scratch given, counts, states; // sampling
     struct scratch pair_experts, pair_weights, pair_order, expert_first;
@@ -69,19 +85,14 @@ struct gpu_backend {
 
     struct graphs graphs;
     const struct step *step; // between begin and end
-    enum step_way way;
-    struct graph_entry *entry; // of a step that is captured or replayed
     struct upload_counts padded;
     int32_t n_positions_padded; // of the longest sequence
     int32_t n_rows_most;        // of one sequence
     struct upload_layout layout;
     struct pending_add pending;
     struct route_launch route; // the last one
-    bool drawn;
     struct gpu_counts figures;
-
-    struct step_times *times;      // NULL: not traced
-    struct phases phases, outcome_phases; // of the upload and an eager step's operations; of the download
+    struct step_times *times; // NULL: not traced
 
     bool failed; // `error` is latched: operations do nothing until end
     struct error error;
@@ -156,4 +167,4 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
 size_t gpu_outcome_bytes(int32_t n_outputs);
 size_t gpu_outcome_wanted_bytes(const struct gpu_backend *backend, const struct step *step);
 void gpu_sample(struct backend *base, struct matrix *logits);
-void gpu_take_outcomes(const struct gpu_backend *backend, const struct step *step, struct sample_result *results);
+void gpu_take_outcomes(const struct flight *flight, struct sample_result *results);

@@ -23,7 +23,8 @@ static bool has_penalties(const struct sampling *sampling)
 
 static size_t history_of(const struct sample_request *request)
 {
-    return has_penalties(request->sampling) ? (size_t)request->n_prompt + (size_t)request->n_generated : 0;
+    size_t n_generated = (size_t)request->n_generated + (request->pending > 0);
+    return has_penalties(request->sampling) ? (size_t)request->n_prompt + n_generated : 0;
 }
 
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions)
@@ -149,7 +150,9 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
             settings->n_prompt = copy_tokens(history + token, request->prompt, request->n_prompt, n_vocab);
             token += request->n_prompt;
             settings->n_generated = copy_tokens(history + token, request->generated, request->n_generated, n_vocab);
-            token += request->n_generated;
+            if (request->pending > 0)
+                history[token + settings->n_generated++] = -request->pending;
+            token += settings->n_generated;
         }
         if (sampling->n_logit_bias > 0 || has_penalties(sampling))
             settings->flags |= SAMPLE_ADJUSTS;

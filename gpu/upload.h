@@ -6,6 +6,8 @@
 // finds them again; what varies stands behind it and is pointed at by index from the upload's beginning. Padding is harmless:
 // token 0, sequences without rows, outputs that nobody wants.
 //
+// A token below 0, of a row or the last of a history, is output -1 - token of the step before: launch_resolve puts it there.
+//
 // Thread: engine.
 #pragma once
 

@@ -218,13 +218,23 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
 
 enum { DRAWN = 12 };
 
-// Some tokens of each sequence; with four kinds of settings.
-static void generate(struct machine *machine, int n_sequences, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+static void take_drawn(struct running *running, int n_sequences, int index, const struct sample_result *results,
+                       struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+{
+    for (int s = 0; s < n_sequences; s++) {
+        drawn[s][index] = results[s];
+        assert_in_range(results[s].token, 0, N_VOCAB - 1);
+        running[s].ids[20 + index] = results[s].token;
+    }
+}
+
+// Some tokens of each sequence; with four kinds of settings. Ahead, each step is submitted before the one before is collected.
+static void generate(struct machine *machine, int n_sequences, bool ahead, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
     static struct running running[SEQUENCES_MAX];
-    static struct made_step made;
+    static struct made_step all[2];
     struct sampling settings[SEQUENCES_MAX];
-    struct sample_request requests[SEQUENCES_MAX];
+    struct sample_request requests[2][SEQUENCES_MAX];
     struct sample_result results[SEQUENCES_MAX];
     struct error error = {0};
     start(running, n_sequences, 20, 20);
@@ -239,25 +249,38 @@ static void generate(struct machine *machine, int n_sequences, struct sample_res
                                         .top_logprobs = s == 3 ? 5 : 0};
     }
     for (int index = 0; index < DRAWN; index++) {
-        assert_true(make_step(&made, running, n_sequences, 0));
-        made.step.n_outputs = n_sequences;
-        made.step.samples = requests;
+        struct made_step *made = &all[index % 2];
+        bool pending = ahead && index > 0;
+        assert_true(make_step(made, running, n_sequences, 0));
+        made->step.n_outputs = n_sequences;
+        made->step.samples = requests[index % 2];
         for (int s = 0; s < n_sequences; s++) {
-            made.outputs[s] = made.sequences[s].first_row + made.sequences[s].n_rows - 1;
-            requests[s] = (struct sample_request){.sampling = &settings[s],
-                                                  .index = (uint32_t)index,
-                                                  .prompt = running[s].ids,
-                                                  .n_prompt = 20,
-                                                  .generated = running[s].ids + 20,
-                                                  .n_generated = index};
+            made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_rows - 1;
+            requests[index % 2][s] = (struct sample_request){.sampling = &settings[s],
+                                                             .index = (uint32_t)index,
+                                                             .pending = pending ? 1 + s : 0,
+                                                             .prompt = running[s].ids,
+                                                             .n_prompt = 20,
+                                                             .generated = running[s].ids + 20,
+                                                             .n_generated = index - pending};
         }
-        if (forward_step(machine->forward, &made.step, results, NULL, &error) != STATUS_OK)
+        enum status status = ahead ? forward_submit(machine->forward, &made->step, &error)
+                                   : forward_step(machine->forward, &made->step, results, NULL, &error);
+        if (status == STATUS_OK && pending)
+            status = forward_collect(machine->forward, results, &error);
+        if (status != STATUS_OK)
             fail_msg("%s", error.text);
+        if (!ahead || pending)
+            take_drawn(running, n_sequences, index - pending, results, drawn);
         for (int s = 0; s < n_sequences; s++) {
-            drawn[s][index] = results[s];
-            assert_in_range(results[s].token, 0, N_VOCAB - 1);
-            running[s].ids[running[s].length++] = results[s].token;
+            if (ahead)
+                running[s].ids[running[s].length] = -1 - s;
+            running[s].length++;
         }
+    }
+    if (ahead) {
+        assert_int_equal(forward_collect(machine->forward, results, &error), STATUS_OK);
+        take_drawn(running, n_sequences, DRAWN - 1, results, drawn);
     }
 }
 
@@ -268,27 +291,41 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
     struct model *model = open_made_model(subject);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
-    generate(&machine, 3, eager);
+    generate(&machine, 3, false, eager);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
-    generate(&machine, SEQUENCES_MAX, eager); // the first three draw the same among four
+    generate(&machine, SEQUENCES_MAX, false, eager); // the first three draw the same among four
     machine_close(&machine);
     machine_open(&machine, model, subject, true, false);
-    generate(&machine, SEQUENCES_MAX, graph);
+    generate(&machine, SEQUENCES_MAX, false, graph);
     struct gpu_counts counts = gpu_backend_counts(machine.backend);
     assert_int_equal(counts.n_graphs, 1);
     assert_int_equal(counts.n_replayed, DRAWN - 3); // prompts, then one step eagerly, one captured
     assert_memory_equal(graph, eager, sizeof eager);
     // Three sequences run in the graph of four, padded, and a trace inside it changes nothing.
-    generate(&machine, 3, again);
+    generate(&machine, 3, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 1);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
     struct step_times times = {0};
     machine.backend->impl->trace(machine.backend, &times);
-    generate(&machine, 3, again);
+    generate(&machine, 3, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 2);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
+    // Ahead too, where a traced graph is needed twice: a step's events are read while the next one runs.
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 3);
+    assert_memory_equal(again, eager, sizeof eager);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(times.us[phase] > 0.0);
+    machine.backend->impl->trace(machine.backend, NULL);
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_memory_equal(again, eager, sizeof eager);
+    machine_close(&machine);
+    machine_open(&machine, model, subject, true, true);
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
+    assert_memory_equal(again, eager, sizeof eager);
     machine_close(&machine);
     model_close(model);
 }
@@ -359,6 +396,58 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
     model_close(model);
 }
 
+static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
+{
+    only_emulated();
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct forward_limits limits = {.n_rows_max = 64,
+                                    .n_outputs_max = 4,
+                                    .n_sequences_max = 4,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = 16,
+                                    .kv_type = KV_F16};
+    enum { N_STEPS = 30 };
+    int n_failed = 0;
+    for (int64_t failing = 60; failing <= 400; failing += 17) {
+        struct machine machine = {0};
+        struct error error = {0};
+        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
+        assert_int_equal(
+            gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing}, &error), STATUS_OK);
+        assert_int_equal(
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
+        struct step_sequence sequences[N_STEPS];
+        struct step steps[N_STEPS];
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        struct sample_request requests[N_STEPS];
+        struct sample_result result;
+        enum status status = STATUS_OK;
+        for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
+            positions[i] = i;
+            sequences[i] = (struct step_sequence){.n_rows = 1, .position = i, .pages = pages};
+            requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
+            steps[i] = (struct step){.n_rows = 1,
+                                     .tokens = &tokens[i > 0],
+                                     .positions = &positions[i],
+                                     .n_sequences = 1,
+                                     .sequences = &sequences[i],
+                                     .n_outputs = 1,
+                                     .output_rows = &output,
+                                     .samples = &requests[i]};
+            status = forward_submit(machine.forward, &steps[i], &error);
+            if (status == STATUS_OK && i > 0)
+                status = forward_collect(machine.forward, &result, &error);
+        }
+        n_failed += status != STATUS_OK;
+        assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
+        machine_close(&machine); // with a step under way, or none
+    }
+    assert_true(n_failed > 3);
+    model_close(model);
+}
+
 static void memory_that_does_not_suffice_refuses_the_model(void **state)
 {
     only_emulated();
@@ -415,7 +504,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
-    static struct CMUnitTest tests[N + 4];
+    static struct CMUnitTest tests[N + 5];
     for (int i = 0; i < N; i++) {
         struct subject *subject = &subjects[i * STRIDE];
         tests[i] = (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL,
@@ -427,5 +516,7 @@ int main(int argc, char **argv)
     tests[N + 2] = (struct CMUnitTest){"a lost device", a_lost_device_ends_its_step_and_says_so, NULL, NULL, &subjects[0]};
     tests[N + 3] =
         (struct CMUnitTest){"too little memory", memory_that_does_not_suffice_refuses_the_model, NULL, NULL, &subjects[0]};
+    tests[N + 4] = (struct CMUnitTest){"a device lost with two steps under way", a_device_lost_with_two_steps_under_way_ends_both,
+                                       NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

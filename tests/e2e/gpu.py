@@ -70,6 +70,11 @@ def kernels_launched_one_by_one_give_the_bytes_of_graphs(test):
 
 
 @case
+def steps_planned_one_after_the_other_give_the_bytes_of_steps_planned_ahead(test):
+    same_as_reference(test, "--no-ahead")
+
+
+@case
 def a_batch_of_one_gives_the_bytes_of_a_full_batch(test):
     same_as_reference(test, "--max-batch", "1")
 
@@ -115,7 +120,8 @@ def a_run_that_is_killed_and_started_again_gives_the_same_bytes(test):
         raise Skip("the runs end before they are killed")
     on_gpu(test, "in.jsonl", f"{attempt}.jsonl")
     assert test.comparable(f"{attempt}.jsonl") == expected
-    assert test.query("SELECT count(*), count(DISTINCT job_id) FROM results", store) == [(N_JOBS, N_JOBS)]
+    assert test.query("SELECT count(*), count(DISTINCT job_id) FROM jobs", store) == [(N_JOBS, N_JOBS)]
+    assert test.query("SELECT count(*) FROM results", store) == [(N_JOBS,)]
 
 
 @case
