@@ -19,7 +19,7 @@ struct bench {
     struct runtime *runtime;
     struct forward_limits limits;
     int32_t n_prompt, n_generate;
-    // A step's arrays, for the largest batch.
+    // A step's arrays, for the largest batch; tokens, positions and sequences twice, for two steps under way.
     int32_t *tokens, *positions, *output_rows, *pages, *drawn;
     struct step_sequence *sequences;
     struct sample_request *samples;
@@ -55,11 +55,11 @@ static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCH
 static bool allocate(struct bench *bench, int32_t batch_max)
 {
     size_t rows = (size_t)bench->limits.n_rows_max, batch = (size_t)batch_max;
-    bench->tokens = calloc(rows, sizeof *bench->tokens);
-    bench->positions = calloc(rows, sizeof *bench->positions);
+    bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
+    bench->positions = calloc(2 * rows, sizeof *bench->positions);
     bench->output_rows = calloc(batch, sizeof *bench->output_rows);
     bench->drawn = calloc(batch, sizeof *bench->drawn);
-    bench->sequences = calloc(batch, sizeof *bench->sequences);
+    bench->sequences = calloc(2 * batch, sizeof *bench->sequences);
     bench->samples = calloc(batch, sizeof *bench->samples);
     bench->results = calloc(batch, sizeof *bench->results);
     bench->pages = calloc(batch * (size_t)bench->n_pages_each, sizeof *bench->pages);
@@ -89,11 +89,17 @@ static struct step step_of(struct bench *bench)
                          .samples = bench->samples};
 }
 
+static void take_drawn(struct bench *bench, const int32_t *drawing, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
+}
+
 static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing, struct error *error)
 {
     enum status status = runtime_step(bench->runtime, step, bench->results, error);
-    for (int32_t i = 0; status == STATUS_OK && i < step->n_outputs; i++)
-        bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
+    if (status == STATUS_OK)
+        take_drawn(bench, drawing, step->n_outputs);
     return status;
 }
 
@@ -130,25 +136,49 @@ static enum status prefill(struct bench *bench, int32_t batch, struct error *err
     return STATUS_OK;
 }
 
+// Step number t. Tokens that the step before draws are not known when it is `pending`.
+static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bool pending)
+{
+    struct step step = step_of(bench);
+    int32_t *tokens = bench->tokens + t % 2 * bench->limits.n_rows_max;
+    int32_t *positions = bench->positions + t % 2 * bench->limits.n_rows_max;
+    struct step_sequence *sequences = bench->sequences + t % 2 * bench->limits.n_sequences_max;
+    for (int32_t i = 0; i < batch; i++) {
+        positions[i] = bench->n_prompt + t;
+        sequences[i] = (struct step_sequence){
+            .first_row = i, .n_rows = 1, .position = positions[i], .pages = bench->pages + i * bench->n_pages_each};
+        tokens[i] = pending ? -1 - i : bench->drawn[i];
+        bench->output_rows[i] = i;
+    }
+    step.tokens = tokens;
+    step.positions = positions;
+    step.sequences = sequences;
+    step.n_rows = step.n_sequences = step.n_outputs = batch;
+    return step;
+}
+
+static enum status collect(struct bench *bench, const struct step *step, struct error *error)
+{
+    enum status status = runtime_collect(bench->runtime, step, bench->results, error);
+    if (status == STATUS_OK)
+        take_drawn(bench, bench->output_rows, step->n_outputs);
+    return status;
+}
+
+// As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
 static enum status decode(struct bench *bench, int32_t batch, struct error *error)
 {
-    int32_t drawing[LIMITS_SEQUENCES_MAX];
-    for (int32_t t = 0; t < bench->n_generate; t++) {
-        struct step step = step_of(bench);
-        int32_t position = bench->n_prompt + t;
-        for (int32_t i = 0; i < batch; i++) {
-            bench->sequences[i] = (struct step_sequence){
-                .first_row = i, .n_rows = 1, .position = position, .pages = bench->pages + i * bench->n_pages_each};
-            bench->tokens[i] = bench->drawn[i];
-            bench->positions[i] = position;
-            bench->output_rows[i] = drawing[i] = i;
-        }
-        step.n_rows = step.n_sequences = step.n_outputs = batch;
-        enum status status = run_step(bench, &step, drawing, error);
-        if (status != STATUS_OK)
-            return status;
+    bool ahead = runtime_computes_ahead(bench->runtime);
+    struct step steps[2];
+    enum status status = STATUS_OK;
+    for (int32_t t = 0; status == STATUS_OK && t < bench->n_generate; t++) {
+        struct step *step = &steps[t % 2];
+        *step = decode_step(bench, batch, t, ahead && t > 0);
+        status = ahead ? runtime_submit(bench->runtime, step, error) : run_step(bench, step, bench->output_rows, error);
+        if (status == STATUS_OK && ahead && t > 0)
+            status = collect(bench, &steps[1 - t % 2], error);
     }
-    return STATUS_OK;
+    return status == STATUS_OK && ahead ? collect(bench, &steps[(bench->n_generate - 1) % 2], error) : status;
 }
 
 static int by_value(const void *a, const void *b)

@@ -304,6 +304,25 @@ enum status runtime_step(struct runtime *runtime, struct step *step, struct samp
     return status;
 }
 
+bool runtime_computes_ahead(const struct runtime *runtime)
+{
+    return forward_computes_ahead(runtime->forward) && !runtime->check;
+}
+
+enum status runtime_submit(struct runtime *runtime, struct step *step, struct error *error)
+{
+    return forward_submit(runtime->forward, step, error);
+}
+
+enum status runtime_collect(struct runtime *runtime, const struct step *step, struct sample_result *results,
+                            struct error *error)
+{
+    enum status status = forward_collect(runtime->forward, results, error);
+    if (status == STATUS_OK && runtime->trace)
+        trace_write(runtime->trace, step);
+    return status;
+}
+
 static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
     fault_step(step);
@@ -312,27 +331,21 @@ static enum status compute_step(void *context, struct step *step, struct sample_
 
 static enum status submit_step(void *context, struct step *step, struct error *error)
 {
-    struct runtime *runtime = context;
     fault_step(step);
-    return forward_submit(runtime->forward, step, error);
+    return runtime_submit(context, step, error);
 }
 
 static enum status wait_for_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
-    struct runtime *runtime = context;
-    enum status status = forward_collect(runtime->forward, results, error);
-    if (status == STATUS_OK && runtime->trace)
-        trace_write(runtime->trace, step);
-    return status;
+    return runtime_collect(context, step, results, error);
 }
 
-// A step that is computed again by the CPU must have ended before the next one begins.
 static struct engine bind_engine(struct runtime *runtime, const struct settings *settings)
 {
     if (runtime->test_engine)
         return test_engine_bind(runtime->test_engine);
     struct engine engine = {.context = runtime, .step = compute_step};
-    if (forward_computes_ahead(runtime->forward) && !settings->no_ahead && !runtime->check) {
+    if (runtime_computes_ahead(runtime) && !settings->no_ahead) {
         engine.submit = submit_step;
         engine.wait = wait_for_step;
     }

@@ -47,6 +47,11 @@ enum status runtime_open_check(struct runtime *runtime, const struct settings *s
 // A step of the forward pass, checked and traced by the settings. Thread: engine.
 enum status runtime_step(struct runtime *runtime, struct step *step, struct sample_result *results, struct error *error)
     WARN_UNUSED;
+// The same in two calls (engine/forward.h). Not where steps are computed again by the CPU: they end before the next one begins.
+bool runtime_computes_ahead(const struct runtime *runtime);
+enum status runtime_submit(struct runtime *runtime, struct step *step, struct error *error) WARN_UNUSED;
+enum status runtime_collect(struct runtime *runtime, const struct step *step, struct sample_result *results,
+                            struct error *error) WARN_UNUSED;
 void runtime_close(struct runtime *runtime);
 
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE.

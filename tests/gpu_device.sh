@@ -51,7 +51,7 @@ stage() {
 
 build_all() {
     local programs=() name
-    for name in attention forward products sample; do
+    for name in attention forward hybrid products sample; do
         programs+=("tests/gpu_$name$suffix")
     done
     if command -v meson >/dev/null; then
@@ -71,7 +71,7 @@ check() {
     export -f build_all
     export build suffix
     stage build 300 bash -euc build_all
-    for program in products attention sample forward; do
+    for program in products attention sample hybrid forward; do
         stage "gpu_$program" 90 "$build/tests/gpu_$program$suffix"
     done
     stage oracle 60 env SHEAF_ORACLE=all python3 tests/e2e/run.py oracle --sheaf "$sheaf"
@@ -108,7 +108,7 @@ measure() {
     if [[ -z $model ]]; then
         model=${TMPDIR:-/tmp}/llama3-8b-q4_k_m.gguf
         [[ -s $model ]] || stage model 240 python3 "$shared/tools/make_model.py" "$model" --type q4_k_m --shape llama3-8b \
-            --vocab "$shared/vocab/ggml-vocab-llama-bpe.gguf"
+            --vocab "$shared/vocab/llama-bpe.gguf"
     fi
     make_jobs
     export -f trace
