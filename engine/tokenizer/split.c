@@ -117,10 +117,13 @@ static void run_stage(struct run *run, size_t index, const char *at, const char 
         run_pattern(run, index, at, (size_t)(end - at));
         return;
     }
-    while (at < end) {
-        const char *next = stage->definition.end(stage, at, end);
-        run_stage(run, index + 1, at, next);
-        at = next;
+    bool is_last = index + 1 == run->splitter->n_stages;
+    for (const char *next; at < end; at = next) {
+        next = stage->definition.end(stage, at, end);
+        if (is_last)
+            run->word(run->context, at, (size_t)(next - at));
+        else
+            run_stage(run, index + 1, at, next);
     }
 }
 
