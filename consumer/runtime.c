@@ -352,6 +352,14 @@ static struct engine bind_engine(struct runtime *runtime, const struct settings 
     return engine;
 }
 
+// The plan was made of what was free then; another program may have taken some of it since.
+static enum status say_lacking(const struct runtime *runtime, struct error *error)
+{
+    uint64_t left = runtime->backend->impl->memory_available(runtime->backend);
+    return error_prefix(error, "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
+                        (unsigned long long)(left >> 20));
+}
+
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     if (settings->engine_test) {
@@ -363,6 +371,8 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
                                         show_loading, &loading, error);
     if (loading.shown)
         fputs("\r\033[K", stderr);
+    if (status == STATUS_REFUSE && error->code == ERROR_OUT_OF_MEMORY && runtime->on_gpu)
+        return say_lacking(runtime, error);
     if (status == STATUS_OK)
         status = runtime_open_check(runtime, settings, &runtime->plan.forward, error);
     if (status == STATUS_OK && settings->trace_steps)

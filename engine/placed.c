@@ -105,6 +105,8 @@ static bool bring(struct placed_backend *placed, int side, const struct matrix *
     size_t n_items = 0;
     int n_crossing = 0;
     assert(n <= CROSSING_MAX);
+    if (placed->failed) // then what is wanted was not even computed
+        return false;
     for (int i = 0; i < n; i++) {
         if (wanted[i]->valid[side])
             continue;
