@@ -157,13 +157,15 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
     must(model_open(&model, path, &error), &error);
     must(tokenizer_open(&tokenizer, model->gguf, NULL, &error), &error);
     int n_failed = 0, n_halfway = 0;
-    int64_t last = 4000, stride = *state ? 97 : 23; // graphs are one piece of work
+    const struct placement *placement = *state;
+    // Graphs are one piece of work; rows that cross are one each.
+    int64_t last = 4000, stride = !placement ? 41 : placement->host_attention ? 601 : 151;
     for (int64_t failing = 0; failing < last; failing += failing ? stride : 60) {
         struct machine machine;
         struct job_list jobs = {0}, finished = {0};
         for (int i = 0; i < N_JOBS; i++)
             job_list_append(&jobs, make_job(i));
-        machine_open(&machine, model, tokenizer, *state, failing);
+        machine_open(&machine, model, tokenizer, placement, failing);
         struct error ended = work(&machine, &jobs, &finished);
         machine_close(&machine);
         if (ended.status == STATUS_OK) { // sound, or past the last piece of work
@@ -179,7 +181,7 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         assert_int_equal(ended.code, ERROR_DEVICE);
         assert_int_equal(jobs.n_jobs + finished.n_jobs, N_JOBS);
         n_halfway += finished.n_jobs > 0;
-        machine_open(&machine, model, tokenizer, *state, 0);
+        machine_open(&machine, model, tokenizer, placement, 0);
         ended = work(&machine, &jobs, &finished);
         must(ended.status, &ended);
         machine_close(&machine);
@@ -187,7 +189,7 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         assert_memory_equal(answers, expected, sizeof expected);
     }
     print_message("the device was lost at %d different moments, %d times with some jobs finished\n", n_failed, n_halfway);
-    assert_true(n_failed >= 5 && n_halfway >= 1);
+    assert_true(n_failed >= 3 && n_halfway >= 1);
     tokenizer_close(tokenizer);
     model_close(model);
     unlink(path);
