@@ -16,6 +16,7 @@ LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, CREATE_PARTITIONS
 LATEST, READ_UNCOMMITTED, READ_COMMITTED = -1, 0, 1
 DEADLINE_S = 120
 READ_TRIES = 10
+TOOL_S = 600  # Kafka's own tools start a Java
 
 
 def load_protocol():
@@ -215,7 +216,7 @@ class Cluster:
                                    "-Dlog4j2.configurationFile=" + os.path.join(KAFKA, "log4j2.properties"),
                                    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
                                    self.address, "--group", self.group, "--reset-offsets", "--from-file", file.name,
-                                   "--execute"], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+                                   "--execute"], capture_output=True, text=True, timeout=TOOL_S, check=False,
                                   stdin=subprocess.DEVNULL)
         if self.committed() != wanted:
             said = " ".join(line for line in (done.stdout + done.stderr).splitlines() if " INFO " not in line)
