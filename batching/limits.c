@@ -162,9 +162,9 @@ static bool try(struct limits_plan *plan, const struct attempt *attempt)
                                             .n_outputs_max = batch->n_sequences_max,
                                             .n_sequences_max = batch->n_sequences_max,
                                             .page_positions = batch->page_positions,
-                                            .kv_type = limits_kv_type(attempt->model)};
+                                            .kv_type = wanted->kv_type ? *wanted->kv_type : limits_kv_type(attempt->model)};
     struct side sides[SIDES];
-    uint64_t one_page = forward_page_bytes(attempt->model, batch->page_positions, plan->forward.kv_type), most, unasked;
+    uint64_t most, unasked, one_page = forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
     count(attempt, plan, one_page, sides);
     count_pages(attempt, plan, sides, &most, &unasked);
     uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page : unasked;
@@ -283,7 +283,8 @@ static void advise(const struct attempt *refused, char *text, size_t size)
 static enum status refuse(const struct attempt *attempt, const struct limits_plan *plan, struct error *error)
 {
     char advice[256], host[128] = "";
-    uint64_t one_page = forward_page_bytes(attempt->model, plan->batch.page_positions, plan->forward.kv_type);
+    uint64_t one_page =
+        forward_page_bytes(attempt->model, attempt->wanted->backend, plan->batch.page_positions, plan->forward.kv_type);
     advise(attempt, advice, sizeof advice);
     if (limits_is_placed(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",

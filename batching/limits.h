@@ -18,6 +18,7 @@ struct limits_wanted { // 0: derive
     int32_t n_rows_max;
     int32_t n_jobs_max;
     uint64_t page_bytes; // memory for KV pages
+    const enum kv_type *kv_type; // of the pages; NULL: derive
     // What a device does not hold may go here; NULL: it holds everything, or the model is refused.
     struct backend *host;
     uint64_t host_memory_available;

@@ -285,9 +285,10 @@ static enum status place(const struct bench *bench, struct runtime *runtime, con
     const struct forward_limits *limits = &bench->limits;
     struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
                                    .n_rows_max = limits->n_rows_max,
+                                   .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
-                                                 forward_page_bytes(bench->model, limits->page_positions,
-                                                                    limits_kv_type(bench->model))};
+                                                 forward_page_bytes(bench->model, runtime->backend, limits->page_positions,
+                                                                    limits->kv_type)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
 
@@ -305,6 +306,8 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
         status = plan(&bench, settings, batches, n, &batch_max, error);
+    if (status == STATUS_OK)
+        status = runtime_kv_type(&runtime, settings, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place(&bench, &runtime, settings, error);
     double start = now_s();

@@ -64,7 +64,7 @@ static enum status place(struct runtime *runtime, const struct token_array *ids,
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
     struct limits_wanted wanted = {.n_sequences_max = EVALUATE_CHUNK_ROWS, // as many outputs
                                    .n_rows_max = EVALUATE_CHUNK_ROWS,
-                                   .page_bytes = n_pages * forward_page_bytes(runtime->model, LIMITS_PAGE_POSITIONS, KV_F32)};
+                                   .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, KV_F32)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
 

@@ -23,6 +23,7 @@ struct settings {
     bool create_topics, ignore_offset_map, dynamic_member;
     // the model and the machine
     char *metrics, *log; // where figures are served, and messages go
+    char *kv_type; // of the pages
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory, gpu_memory;

@@ -240,12 +240,33 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
     if (status != STATUS_OK)
         return status;
     runtime->host_memory_available = machine_memory_available();
-    if (runtime->host) {
+    bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
+    if (bytes && wanted->placing >= PLACING_LAYERS)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s with --kv-type q8_0: the CPU's pages are f16",
+                         settings->placement);
+    if (runtime->host && !bytes) {
         wanted->host = runtime->host;
         wanted->host_memory_available = runtime->host_memory_available;
     }
     status = limits_derive(&runtime->plan, runtime->model, backend->impl->memory_available(backend), wanted, error);
     return status == STATUS_OK ? place(runtime, error) : status;
+}
+
+enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings, enum kv_type *type,
+                            struct error *error)
+{
+    if (!settings->kv_type)
+        return STATUS_OK;
+    if (strcmp(settings->kv_type, "f16") == 0)
+        *type = KV_F16;
+    else if (strcmp(settings->kv_type, "q8_0") == 0)
+        *type = KV_Q8_0;
+    else
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"", settings->kv_type);
+    if (*type == KV_Q8_0 && !runtime->on_gpu)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
+                         runtime->backend->impl->name);
+    return STATUS_OK;
 }
 
 struct loading {
@@ -414,6 +435,10 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
+    enum kv_type kv_type = KV_F16;
+    wanted.kv_type = settings->kv_type ? &kv_type : NULL;
+    if (status == STATUS_OK)
+        status = runtime_kv_type(runtime, settings, &kv_type, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
     if (status == STATUS_OK)

@@ -41,6 +41,9 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 // Derives the memory plan of what is wanted (its backends and placing are filled in) and places the backend by it.
 enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
                          struct error *error) WARN_UNUSED;
+// Of KV pages, as --kv-type says for the open backend; without it *type stays.
+enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings, enum kv_type *type,
+                            struct error *error) WARN_UNUSED;
 // What stands beside the forward pass by the settings: the check on the CPU. `forward` is there, with limits.
 enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
                                const struct forward_limits *limits, struct error *error) WARN_UNUSED;

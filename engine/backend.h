@@ -25,7 +25,7 @@ enum weight_role {
     WEIGHT_VECTOR,  // bias, norm: widened to float32
 };
 
-enum kv_type { KV_F32, KV_F16 };
+enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
 
 enum { ATTENTION_SEGMENT = 256 }; // positions merged at a time, in order: part of the results' definition
 
@@ -33,8 +33,9 @@ struct kv_shape {
     int32_t n_layers, n_kv_heads, key_dim, value_dim;
     int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
     int32_t n_pages;
-    enum kv_type type; // a GPU keeps binary16 whatever is asked
+    enum kv_type type; // a GPU keeps binary16 for KV_F32 too; a CPU refuses KV_Q8_0
     int32_t n_heads;   // of queries; 0: not known
+    int32_t n_positions_most; // that a sequence may have; 0: as many as the pages hold
 };
 
 // A run of rows of one sequence: a chunk of its prompt, or its newest token.
@@ -162,6 +163,8 @@ struct backend_impl {
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
     // Bytes a weight takes of them. NULL: as many as in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
+    // Bytes of one page, of all layers. NULL: as forward_page_bytes counts.
+    uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);
     // Bytes it takes besides for steps of so many rows, with pages for so many positions. NULL: too few to count.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max, int64_t n_positions);

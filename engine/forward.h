@@ -27,7 +27,8 @@ enum status forward_create(struct forward **forward, const struct model *model, 
 void forward_destroy(struct forward *forward);
 
 // Bytes one page takes over all layers.
-uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type);
+uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                            enum kv_type kv_type);
 // Bytes the backend will take for the weights.
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
 // Of them those of one layer, LAYER_BEFORE or LAYER_AFTER.

@@ -139,6 +139,8 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
             sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
     for (int i = 0; layer >= 0 && layer < model->shape.n_layers && i < N_LAYER_WEIGHTS; i++)
         sum += weight_bytes(tensor_at(&model->layers[layer], layer_weights[i].tensor), backend, layer_weights[i].role);
+    if (layer >= 0 && layer < model->shape.n_layers)
+        sum += latent_split_bytes(model, backend, layer);
     return sum;
 }
 
@@ -271,9 +273,26 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
     return bytes;
 }
 
-uint64_t forward_page_bytes(const struct model *model, int32_t page_positions, enum kv_type kv_type)
+static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page_positions, int32_t n_pages,
+                                   enum kv_type kv_type)
+{
+    return (struct kv_shape){.n_layers = shape->n_layers,
+                             .n_kv_heads = shape->n_kv_heads,
+                             .key_dim = shape->key_dim,
+                             .value_dim = shape->value_dim,
+                             .page_positions = page_positions,
+                             .n_pages = n_pages,
+                             .type = kv_type,
+                             .n_heads = shape->n_heads,
+                             .n_positions_most = shape->n_context};
+}
+
+uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions, enum kv_type kv_type)
 {
     const struct model_shape *shape = &model->shape;
+    struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
+    if (backend && backend->impl->page_bytes)
+        return backend->impl->page_bytes(backend, &kv);
     uint64_t items = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->key_dim + shape->value_dim);
     return items * (kv_type == KV_F16 ? 2 : 4) * (uint64_t)page_positions * (uint64_t)shape->n_layers;
 }
@@ -284,14 +303,8 @@ static enum status create_parts(struct loading *loading)
 {
     struct forward *forward = loading->forward;
     const struct model_shape *shape = &forward->model->shape;
-    struct kv_shape kv = {.n_layers = shape->n_layers,
-                          .n_kv_heads = shape->n_kv_heads,
-                          .key_dim = shape->key_dim,
-                          .value_dim = shape->value_dim,
-                          .page_positions = forward->limits.page_positions,
-                          .n_pages = forward->limits.n_pages,
-                          .type = forward->limits.kv_type,
-                          .n_heads = shape->n_heads};
+    struct kv_shape kv =
+        kv_shape_of(shape, forward->limits.page_positions, forward->limits.n_pages, forward->limits.kv_type);
     enum status status = STATUS_OK;
     if (shape->latent_dim && !forward->backend->impl->head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,

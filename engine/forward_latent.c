@@ -51,15 +51,42 @@ static void put_values(const struct split *split, char *out)
             memcpy(out, whole_row(split, head, split->key + v), row_bytes);
 }
 
-static enum status create_part(struct forward *forward, const struct tensor *whole, enum tensor_type type,
-                               const int64_t dims[3], const void *data, struct weight **weight,
-                               struct error *error)
+static struct tensor part_of(const struct tensor *whole, enum tensor_type type, const int64_t dims[3], const void *data)
 {
     struct tensor part = {.name = whole->name, .type = type, .n_dims = 3, .data = data};
     for (int i = 0; i < 3; i++)
         part.dims[i] = (uint64_t)dims[i];
     part.dims[3] = 1;
     part.size_bytes = tensor_row_bytes(&part) * tensor_n_rows(&part);
+    return part;
+}
+
+static enum tensor_type key_type_of(const struct tensor *whole)
+{
+    return tensor_traits(whole->type)->block_items == 1 ? whole->type : TENSOR_F16;
+}
+
+uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index)
+{
+    const struct model_shape *shape = &model->shape;
+    const struct tensor *whole = &model->layers[index].attn_kv_b;
+    if (!whole->data)
+        return 0;
+    int64_t keys[3] = {shape->latent_key_dim, shape->latent_dim, shape->n_heads};
+    int64_t values[3] = {shape->latent_dim, shape->latent_value_dim, shape->n_heads};
+    struct tensor key_part = part_of(whole, key_type_of(whole), keys, NULL);
+    struct tensor value_part = part_of(whole, whole->type, values, NULL);
+    if (!backend->impl->weight_bytes)
+        return tensor_held_bytes(&key_part) + tensor_held_bytes(&value_part);
+    return backend->impl->weight_bytes(backend, &key_part, WEIGHT_PRODUCT) +
+           backend->impl->weight_bytes(backend, &value_part, WEIGHT_PRODUCT);
+}
+
+static enum status create_part(struct forward *forward, const struct tensor *whole, enum tensor_type type,
+                               const int64_t dims[3], const void *data, struct weight **weight,
+                               struct error *error)
+{
+    struct tensor part = part_of(whole, type, dims, data);
     enum status status =
         forward->backend->impl->weight_create(forward->backend, &part, WEIGHT_PRODUCT, weight, error);
     return status == STATUS_OK ? status
@@ -75,8 +102,7 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
         return STATUS_OK;
     struct split split = {whole, shape->n_heads, shape->latent_dim, shape->latent_key_dim,
                           shape->latent_value_dim};
-    bool plain = tensor_traits(whole->type)->block_items == 1;
-    enum tensor_type key_type = plain ? whole->type : TENSOR_F16;
+    enum tensor_type key_type = key_type_of(whole);
     size_t n_keys = (size_t)(split.n_heads * split.key * split.latent);
     size_t n_value_rows = (size_t)(split.n_heads * split.value);
     char *keys = malloc(n_keys * tensor_traits(key_type)->block_bytes);

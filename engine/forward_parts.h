@@ -65,6 +65,8 @@ struct pass {
 // forward_latent.c: what latent attention does in place of the usual.
 // Makes attn_k_b and attn_v_b of a layer whose file has them in one matrix.
 enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+// Bytes of these in the backend.
+uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index);
 // q, k and v of the layer's input, not rotated yet.
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
 // The heads' outputs of what attention summed.

@@ -10,7 +10,8 @@ static struct attention_pages pages_of(const struct kv_shape *shape, void *memor
                                     .n_kv_heads = shape->n_kv_heads,
                                     .key_dim = shape->key_dim,
                                     .value_dim = shape->value_dim,
-                                    .page_positions = shape->page_positions};
+                                    .page_positions = shape->page_positions,
+                                    .type = shape->type};
 }
 
 enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
@@ -26,21 +27,55 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, st
     return gpu_scratch_reserve(backend, &backend->pages, attention_pages_bytes(&pages), "the KV pages", error);
 }
 
-// Long contexts of few sequences are split; without the number of query heads nothing is.
+uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
+{
+    (void)base;
+    struct attention_pages pages = pages_of(shape, NULL);
+    pages.n_pages = 1;
+    return attention_pages_bytes(&pages);
+}
+
+// Without the number of query heads nothing is shared or split.
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
 {
     const struct kv_shape *kv = &backend->kv;
     int64_t n_positions = (int64_t)kv->n_pages * kv->page_positions;
-    if (kv->n_heads == 0)
-        return 0;
-    return attention_scratch_bytes(kv->n_heads, kv->n_kv_heads, kv->value_dim,
-                                   n_positions < INT32_MAX ? (int32_t)n_positions : INT32_MAX,
-                                   device_facts(backend->device)->n_multiprocessors);
+    if (kv->n_positions_most && kv->n_positions_most < n_positions)
+        n_positions = kv->n_positions_most;
+    return kv->n_heads ? attention_scratch_bytes(kv->n_heads, kv->value_dim, backend->n_rows_least, n_positions) : 0;
 }
 
-_Static_assert(sizeof(struct device_sequence) == sizeof(struct attention_sequence) &&
-                   offsetof(struct device_sequence, first_page) == offsetof(struct attention_sequence, first_page),
-               "the upload holds attention's sequences");
+static int32_t count_small_rows(const struct kv_shape *kv, const struct step *step)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < step->n_sequences; i++)
+        n += attention_is_small(step->sequences[i].n_rows, kv->n_heads, kv->n_kv_heads) ? step->sequences[i].n_rows : 0;
+    return n;
+}
+
+// A graph's launches are for as many segments as fit for its padded numbers, whatever a step shares.
+void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
+{
+    const struct kv_shape *kv = &backend->kv;
+    if (!backend->pages.memory || kv->n_heads == 0)
+        return;
+    struct attention_pages pages = pages_of(kv, NULL);
+    uint64_t shared_bytes = device_facts(backend->device)->shared_bytes_max;
+    struct shared_rules rules = {.page_positions = kv->page_positions,
+                                 .n_heads = kv->n_heads,
+                                 .n_kv_heads = kv->n_kv_heads,
+                                 .tile_queries = attention_shared_queries(&pages, shared_bytes),
+                                 .small_queries = attention_small_queries(&pages, kv->n_heads, shared_bytes)};
+    uint64_t row_bytes = (uint64_t)kv->n_heads * attention_part_bytes(kv->value_dim);
+    int32_t n_rows = backend->decoding ? backend->kind.n_rows : count_small_rows(kv, step);
+    uint64_t n_fit = n_rows ? backend->attention.size_bytes / (row_bytes * (uint64_t)n_rows) : 0;
+    int32_t n_segments = (backend->kind.n_positions + ATTENTION_SEGMENT - 1) / ATTENTION_SEGMENT;
+    rules.n_segments_most = n_fit < (uint64_t)n_segments ? (int32_t)n_fit : n_segments;
+    shared_prefix_find(&backend->shared, step, &rules);
+    backend->n_shared_segments = rules.n_segments_most;
+    backend->figures.shared_bytes_saved += backend->shared.n_reads_saved * kv->n_kv_heads * kv->n_layers *
+                                           (ATTENTION_SEGMENT / ATTENTION_BLOCK) * (int64_t)attention_block_bytes(&pages);
+}
 
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)
 {
@@ -71,6 +106,7 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
                                       .n_sequences = backend->padded.n_sequences,
                                       .n_rows = backend->padded.n_rows,
                                       .n_rows_most = backend->n_rows_most,
+                                      .n_part_rows = backend->n_part_rows,
                                       .n_positions_most = backend->n_positions_padded,
                                       .q = q->device.items,
                                       .out = out->device.items,
@@ -82,8 +118,14 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
                                       .window = parameters->window,
                                       .alibi_bias_max = parameters->alibi_bias_max,
                                       .sinks = parameters->sinks ? parameters->sinks->items : NULL,
+                                      .shared_tiles = uploaded(backend, backend->layout.shared_tiles),
+                                      .shared_members = uploaded(backend, backend->layout.shared_members),
+                                      .positions = uploaded(backend, backend->layout.positions),
+                                      .n_shared_tiles = backend->padded.n_shared_tiles,
+                                      .n_shared_segments = backend->padded.n_shared_tiles ? backend->n_shared_segments : 0,
                                       .scratch = backend->attention.memory,
                                       .scratch_bytes = backend->attention.size_bytes,
-                                      .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
+                                      .n_multiprocessors = device_facts(backend->device)->n_multiprocessors,
+                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
     launch_attention(backend->stream, &launch);
 }

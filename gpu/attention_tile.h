@@ -1,22 +1,28 @@
-// For kernels: attention of one tile of queries over segments (gpu/kernels.h defines the arithmetic). A tile is `n_strips` strips
-// of 16 queries (one row's one head each) of one sequence and key-value head; a block of 4 warps works on a segment in three
-// phases: scores (a warp has 64 of the positions), weights (a warp has whole queries), values (a warp has some dimensions).
-// Keys and values are loaded straight to registers, once for all queries of the tile.
+// For kernels: attention of one tile of queries over segments (gpu/kernels_attention.h defines the arithmetic). A tile is
+// `n_strips` strips of 16 queries (one row's one head each) with one key-value head: of one sequence, or of several that share the
+// segment's pages. A block of `n_warps` warps works on a segment in three phases: scores (a warp has some of the positions), weights
+// (a warp has whole queries), values (a warp has some dimensions). Keys and values are loaded straight to registers, once for
+// all queries of the tile.
 #pragma once
 
-#include "gpu/kernel.h"
-#include "gpu/kernels.h"
-
-#include "engine/backend.h"
+#include "gpu/attention_page.h"
 
 #include <math.h>
 
 enum {
-    TILE_WARPS = 4,
-    TILE_THREADS = 32 * TILE_WARPS,
     STRIP = 16,
     SEGMENT = ATTENTION_SEGMENT,
     SCORE_STRIDE = SEGMENT + 8, // floats; weights (16 bits) take the first half of a query's scores, without bank conflicts
+};
+
+// A warp has n_blocks blocks of 16 value dimensions: enough for value_dim up to 16 n_warps n_blocks.
+template <enum kv_type type_, int n_warps_, int n_strips_, int n_blocks_> struct tile_shape {
+    static constexpr enum kv_type type = type_;
+    static constexpr int n_warps = n_warps_, n_strips = n_strips_, n_blocks = n_blocks_;
+    static constexpr int n_threads = 32 * n_warps, n_queries = STRIP * n_strips;
+    // Newest tokens wait for memory: of the usual widths at least so many blocks of a multiprocessor wait at a time.
+    static constexpr int n_blocks_resident = n_strips == 1 && n_blocks <= 2 ? 4 : 1;
+    static_assert(SEGMENT % (32 * n_warps) == 0, "a warp scores 32 positions at a time");
 };
 
 static __device__ __forceinline__ float log2_e()
@@ -68,15 +74,25 @@ static __device__ __forceinline__ float bias_slope(int32_t head, int32_t n_heads
 
 // One tile's place in the launch.
 struct tile_place {
-    struct attention_sequence sequence;
-    int32_t kv_head, group; // query heads of a key-value head
-    int32_t first_query;    // of the sequence: (row - first_row) * group + head in group
-    int32_t n_queries;      // 0: nothing to do
+    struct attention_sequence sequence; // a shared tile: any of them, for the pages
+    const int32_t *members;             // of a shared tile: rows, in place of the sequence's
+    int32_t kv_head, group;             // query heads of a key-value head
+    int32_t first_query;                // of the sequence or the members: row * group + head in group
+    int32_t n_queries;                  // 0: nothing to do
+    int32_t only_segment;               // leaves a part of it in the scratch; negative: walks over all and finishes
+    int32_t position_least, position_most;
 };
 
-static __device__ __forceinline__ int32_t query_position(const tile_place &place, int32_t query)
+static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
 {
-    return place.sequence.position + (place.first_query + query) / place.group;
+    int32_t index = (place.first_query + query) / place.group;
+    return place.members ? place.members[index] : place.sequence.first_row + index;
+}
+
+static __device__ __forceinline__ int32_t query_position(const struct attention_launch &call, const tile_place &place, int32_t query)
+{
+    return place.members ? call.positions[query_row(place, query)]
+                         : place.sequence.position + (place.first_query + query) / place.group;
 }
 
 static __device__ __forceinline__ int32_t query_head(const tile_place &place, int32_t query)
@@ -84,57 +100,36 @@ static __device__ __forceinline__ int32_t query_head(const tile_place &place, in
     return place.kv_head * place.group + (place.first_query + query) % place.group;
 }
 
-static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
-{
-    return place.sequence.first_row + (place.first_query + query) / place.group;
-}
-
 static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
 {
     return call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
 }
 
-// Sizes of a head's block of 16 positions.
-struct page_shape {
-    int32_t key_steps, value_blocks; // of 32 and 16 dimensions
-    int64_t block_words;             // of 16 bytes
-};
-
-static __device__ __forceinline__ page_shape shape_of(const struct attention_pages &pages)
-{
-    page_shape shape;
-    shape.key_steps = (pages.key_dim + 31) / 32;
-    shape.value_blocks = (pages.value_dim + 15) / 16;
-    shape.block_words = shape.key_steps * 64 + shape.value_blocks * 32;
-    return shape;
-}
-
 // The block of 16 positions from 16 * `block` on.
-static __device__ __forceinline__ const uint4 *find_block(const struct attention_launch &call, const tile_place &place,
-                                          const page_shape &shape, int32_t block)
+static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call, const tile_place &place,
+                                                                  const page_shape &pages, int32_t block)
 {
     int32_t page_blocks = call.pages.page_positions / ATTENTION_BLOCK;
     int64_t page = call.tables[place.sequence.first_page + block / page_blocks];
-    int64_t head = ((int64_t)call.layer * call.pages.n_pages + page) * call.pages.n_kv_heads + place.kv_head;
-    return (const uint4 *)call.pages.memory + (head * page_blocks + block % page_blocks) * shape.block_words;
+    return page_block(call.pages, pages, call.layer, page, place.kv_head, block % page_blocks);
 }
 
 // A block's shared memory: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores [queries][SCORE_STRIDE]; states
 // and factors of queries.
-template <int n_strips> struct tile_memory {
+struct tile_memory {
     uint4 *queries;
     float *scores;
     struct query_state *states;
     struct merge_factors *factors;
 
-    static __host__ __device__ size_t bytes(int32_t key_steps)
+    static __host__ __device__ constexpr size_t bytes(int n_strips, int32_t key_steps)
     {
         return (size_t)(n_strips * key_steps * 4 * 32) * 16 +
                (size_t)(n_strips * STRIP) *
                    (SCORE_STRIDE * sizeof(float) + sizeof(struct query_state) + sizeof(struct merge_factors));
     }
 
-    __device__ __forceinline__ explicit tile_memory(int32_t key_steps)
+    __device__ __forceinline__ tile_memory(int n_strips, int32_t key_steps)
     {
         queries = (uint4 *)dynamic_shared();
         scores = (float *)(queries + n_strips * key_steps * 4 * 32);
@@ -142,6 +137,9 @@ template <int n_strips> struct tile_memory {
         factors = (struct merge_factors *)(states + n_strips * STRIP);
     }
 };
+
+// A tile of one strip serves every head on every device: of 8.6 and 8.9 a block has the least, 99 KiB.
+static_assert(tile_memory::bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024, "the smallest tile fits everywhere");
 
 static __device__ __forceinline__ float query_item(const struct attention_launch &call, const tile_place &place, int32_t query,
                                    int32_t dim)
@@ -154,11 +152,11 @@ static __device__ __forceinline__ float query_item(const struct attention_launch
 
 // Queries become fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2 + 0, 1 of query g
 // (i even) or g + 8, as its upper and lower binary16.
-template <int n_strips>
+template <class shape>
 static __device__ void load_queries(const struct attention_launch &call, const tile_place &place, int32_t key_steps,
-                         const tile_memory<n_strips> &memory)
+                                    const tile_memory &memory)
 {
-    for (int32_t i = (int32_t)threadIdx.x; i < n_strips * key_steps * 64; i += TILE_THREADS) {
+    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 64; i += shape::n_threads) {
         int32_t lane = i % 32, f = i / 32 % 2, step = i / 64 % key_steps, strip = i / 64 / key_steps;
         uint32_t upper[4], lower[4];
         for (int r = 0; r < 4; r++) {
@@ -175,30 +173,31 @@ static __device__ void load_queries(const struct attention_launch &call, const t
 }
 
 // Scores of 32 positions from `first` (a multiple of 32) for all strips; blocks from `end` on are not touched.
-template <int n_strips>
+template <class shape>
 static __device__ __forceinline__ void score_positions(const struct attention_launch &call, const tile_place &place,
-                                       const page_shape &shape, const tile_memory<n_strips> &memory, int32_t first,
-                                       int32_t end)
+                                                       const page_shape &pages, const tile_memory &memory, int32_t first,
+                                                       int32_t end)
 {
+    constexpr int n_strips = shape::n_strips;
     int32_t lane = (int32_t)threadIdx.x % 32;
-    const uint4 *keys[2];
+    const unsigned char *blocks[2];
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        keys[i] = first + 16 * i < end ? find_block(call, place, shape, first / 16 + i) + lane : NULL;
+        blocks[i] = first + 16 * i < end ? find_block(call, place, pages, first / 16 + i) : NULL;
     float acc[n_strips][4][4] = {};
 #pragma unroll 2
-    for (int32_t step = 0; step < shape.key_steps; step++) {
+    for (int32_t step = 0; step < pages.key_steps; step++) {
         uint4 key[4];
 #pragma unroll
         for (int n = 0; n < 4; n++)
-            key[n] = keys[n / 2] ? keys[n / 2][(n % 2 * shape.key_steps + step) * 32] : make_uint4(0, 0, 0, 0);
+            key[n] = blocks[n / 2] ? load_keys<shape::type>(blocks[n / 2], pages, n % 2, step) : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int f = 0; f < 2; f++)
 #pragma unroll
             for (int strip = 0; strip < n_strips; strip++)
 #pragma unroll
                 for (int part = 0; part < 2; part++) {
-                    uint4 query = memory.queries[(((strip * shape.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
+                    uint4 query = memory.queries[(((strip * pages.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
                     uint32_t a[4] = {query.x, query.y, query.z, query.w};
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
@@ -232,7 +231,7 @@ static __device__ __forceinline__ float finish_score(const struct attention_laun
 static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call, const tile_place &place,
                                             int32_t query, int32_t segment, float *scores, struct query_state &state)
 {
-    int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(place, query);
+    int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(call, place, query);
     int32_t from = first_seen(call, position);
     float slope = bias_slope(query_head(place, query), call.n_heads, call.alibi_bias_max);
     float items[SEGMENT / 32], largest = -INFINITY;
@@ -262,21 +261,23 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
     return merge_state(state, reference, sum, seen);
 }
 
-// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp + TILE_WARPS, ..
-template <int n_strips, int n_blocks>
-static __device__ __forceinline__ void add_values(const struct attention_launch &call, const tile_place &place, const page_shape &shape,
-                                  const tile_memory<n_strips> &memory, int32_t begin, int32_t end,
-                                  float acc[n_strips][n_blocks][2][4])
+// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp + n_warps, ..
+template <class shape>
+static __device__ __forceinline__ void add_values(const struct attention_launch &call, const tile_place &place,
+                                                  const page_shape &pages, const tile_memory &memory, int32_t begin, int32_t end,
+                                                  float acc[shape::n_strips][shape::n_blocks][2][4])
 {
+    constexpr int n_strips = shape::n_strips, n_blocks = shape::n_blocks;
     int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
 #pragma unroll 2
     for (int32_t block = begin / 16; block * 16 < end; block++) {
-        const uint4 *values = find_block(call, place, shape, block) + shape.key_steps * 64 + lane;
+        const unsigned char *at = find_block(call, place, pages, block);
         uint4 value[n_blocks];
 #pragma unroll
         for (int i = 0; i < n_blocks; i++)
-            value[i] = warp + i * TILE_WARPS < shape.value_blocks ? values[(warp + i * TILE_WARPS) * 32]
-                                                                  : make_uint4(0, 0, 0, 0);
+            value[i] = warp + i * shape::n_warps < pages.value_blocks
+                           ? load_values<shape::type>(at, pages, warp + i * shape::n_warps)
+                           : make_uint4(0, 0, 0, 0);
         // Nobody wrote the positions from `end` on; what is there may not be a number, and weights of 0 don't help then.
         int32_t n = end - block * 16 - lane % 4 * 4;
         if (block * 16 + 16 > end) {

@@ -104,7 +104,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 // --- A step ---
 
-// Operands, sampling's notes, a step's input and outcome, and attention's sums of split contexts.
+// Operands, attention's parts, sampling's notes, and a step's input and outcome; experts' besides are small.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
@@ -112,12 +112,12 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     widest = larger(widest, larger(shape->n_ff_shared, shape->n_ff_expert));
     int32_t n_pairs = n_rows_max * larger(shape->n_experts_used, 1);
     uint64_t step = (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
-    int64_t n_split = n_positions < INT32_MAX ? n_positions : INT32_MAX;
-    uint64_t attention = attention_scratch_bytes(shape->n_heads, shape->n_kv_heads, shape->value_dim, (int32_t)n_split,
-                                                 device_facts(gpu_backend_of(base)->device)->n_multiprocessors);
-    return attention + operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
+    (void)base;
+    (void)n_positions;
+    return operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
-           gpu_outcome_bytes(n_outputs_max);
+           gpu_outcome_bytes(n_outputs_max) +
+           attention_scratch_bytes(shape->n_heads, shape->value_dim, n_outputs_max, shape->n_context);
 }
 
 // Takes what the largest step may need. All is there after the first step.
@@ -146,6 +146,8 @@ static enum status reserve(struct gpu_backend *backend, struct error *error)
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && status == STATUS_OK; i++)
         status = gpu_scratch_reserve(backend, wanted[i].scratch, wanted[i].size_bytes, wanted[i].what, error);
+    if (status == STATUS_OK)
+        status = shared_prefix_init(&backend->shared, backend->n_rows_max, backend->n_rows_max, error);
     if (status != STATUS_OK)
         return status;
     device_zero(backend->device, backend->counts.memory, backend->counts.size_bytes);
@@ -220,29 +222,45 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
            step->n_sequences == step->n_rows && step->n_rows <= GRAPH_ROWS_MAX;
 }
 
-static void choose_way(struct gpu_backend *backend, const struct step *step)
+// What the step's launches are sized by, as they would be in a graph.
+static void measure(struct gpu_backend *backend, const struct step *step)
 {
-    int32_t n_positions = 0;
-    backend->n_rows_most = 0;
+    backend->n_positions = backend->n_rows_most = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        n_positions = larger(n_positions, step->sequences[i].position + step->sequences[i].n_rows);
+        backend->n_positions = larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_rows);
         backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_rows);
     }
-    backend->flight->way = STEP_EAGER;
-    backend->flight->entry = NULL;
-    backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs};
-    backend->n_positions_padded = n_positions;
-    if (!is_decoding(backend, step))
-        return;
-    int32_t n_rows = graph_rows(step->n_rows), positions = graph_positions(n_positions);
-    n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
+    backend->decoding = is_decoding(backend, step);
+    backend->kind = (struct graph_kind){step->n_rows, backend->n_positions, 0, 0};
+    if (backend->decoding) {
+        int32_t n_rows = graph_rows(step->n_rows);
+        backend->kind.n_rows = n_rows < backend->n_rows_least ? n_rows : backend->n_rows_least;
+        backend->kind.n_positions = graph_positions(backend->n_positions);
+    }
+    gpu_find_shared(backend, step);
+    backend->kind.n_shared_tiles = graph_shared_tiles(backend->shared.n_tiles);
+}
+
+static void choose_way(struct gpu_backend *backend, const struct step *step)
+{
     struct flight *flight = backend->flight, *other = &backend->flights[flight == backend->flights];
-    flight->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
-    flight->entry = graphs_choose(&backend->graphs, n_rows, positions, flight->events, &flight->way);
-    if (backend->flight->way == STEP_EAGER)
+    flight->way = STEP_EAGER;
+    flight->entry = NULL;
+    if (backend->decoding) {
+        flight->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
+        backend->kind.events = flight->events;
+        flight->entry = graphs_choose(&backend->graphs, &backend->kind, &flight->way);
+    }
+    if (flight->way == STEP_EAGER) {
+        backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
+        backend->n_positions_padded = backend->n_positions;
+        backend->n_part_rows = backend->shared.n_part_rows;
         return;
-    backend->padded = (struct upload_counts){n_rows, n_rows, n_rows};
-    backend->n_positions_padded = positions;
+    }
+    int32_t n_rows = backend->kind.n_rows;
+    backend->padded = (struct upload_counts){n_rows, n_rows, n_rows, backend->kind.n_shared_tiles};
+    backend->n_positions_padded = backend->kind.n_positions;
+    backend->n_part_rows = n_rows;
 }
 
 static enum status prepare(struct gpu_backend *backend, const struct step *step, struct error *error)
@@ -252,6 +270,7 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
         status = outcome_reserve(backend, error);
     if (status != STATUS_OK)
         return status;
+    measure(backend, step);
     choose_way(backend, step);
     int32_t page_positions = backend->kv.page_positions;
     backend->layout = upload_layout(step, &backend->padded, page_positions);
@@ -262,7 +281,8 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
         choose_way(backend, step);
         backend->layout = upload_layout(step, &backend->padded, page_positions);
     }
-    upload_fill(backend->flight->upload_host, &backend->layout, step, &backend->padded, page_positions, backend->n_cols_max);
+    upload_fill(backend->flight->upload_host, &backend->layout, step, &backend->padded, page_positions, &backend->shared,
+                backend->n_cols_max);
     return STATUS_OK;
 }
 
@@ -461,6 +481,7 @@ static void destroy(struct backend *base)
         device_unpin(backend->device, flight->outcome_host);
     }
     staging_finish(&backend->staging);
+    shared_prefix_finish(&backend->shared);
     struct scratch *all[] = {&backend->pages,         &backend->upload,       &backend->outcome,
                              &backend->operand_items, &backend->operand_scales, &backend->attention,
                              &backend->given,         &backend->counts,       &backend->states,
@@ -480,6 +501,7 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .matrix_destroy = matrix_destroy,
                                               .kv_create = gpu_kv_create,
                                               .kv_read = gpu_kv_read,
+                                              .page_bytes = gpu_page_bytes,
                                               .memory_available = memory_available,
                                               .weight_bytes = gpu_weight_bytes,
                                               .scratch_bytes = gpu_scratch_bytes,
@@ -503,6 +525,8 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .expert_sum = gpu_expert_sum,
                                               .gated_products = gpu_gated_products,
                                               .gate_rows = gpu_gate_rows,
+                                              .head_products = gpu_head_products,
+                                              .copy_columns = gpu_copy_columns,
                                               .sample = gpu_sample,
                                               .write = gpu_write,
                                               .read = gpu_read,

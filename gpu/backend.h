@@ -28,9 +28,10 @@ enum status gpu_backend_create(struct backend **backend, const struct gpu_option
 // "NVIDIA H200, 132 multiprocessors": for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
-// For tests and the log: steps that replayed a graph, and graphs that were captured.
+// For tests and the log: steps that replayed a graph, graphs that were captured, and bytes of keys and values that attention did
+// not ask for because it read shared prefixes once for several sequences (sliding windows counted as if they saw all).
 struct gpu_counts {
-    int64_t n_steps, n_replayed, n_graphs;
+    int64_t n_steps, n_replayed, n_graphs, shared_bytes_saved;
 };
 
 struct gpu_counts gpu_backend_counts(const struct backend *backend);

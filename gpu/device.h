@@ -29,6 +29,7 @@ struct device_facts {
     char name[64];
     int capability_major, capability_minor;
     int n_multiprocessors;
+    uint64_t shared_bytes_max; // shared memory that a block may have
     bool emulated;
 };
 

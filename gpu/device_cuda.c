@@ -49,6 +49,7 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     facts->capability_major = properties.major;
     facts->capability_minor = properties.minor;
     facts->n_multiprocessors = properties.multiProcessorCount;
+    facts->shared_bytes_max = properties.sharedMemPerBlockOptin;
     if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "%s: compute capability: expected 8.0 or more, got %d.%d",
                          facts->name, properties.major, properties.minor);

@@ -2,6 +2,7 @@
 // is slower than the host: what the host changes too early, comes out wrong here too. New memory is all ones, floats of it
 // NaN: what nobody wrote shows.
 #include "gpu/device.h"
+#include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
 
 #include <assert.h>
@@ -116,7 +117,8 @@ enum status device_open(struct device **out, const struct device_options *option
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
     device->failing_work = options->failing_work;
     device->facts = (struct device_facts){
-        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .emulated = true};
+        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .shared_bytes_max = EMULATE_SHARED_BYTES_MAX,
+        .emulated = true};
     *out = device;
     return STATUS_OK;
 }

@@ -173,6 +173,7 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
                  void *context)
 {
     assert(n_threads > 0 && n_threads <= EMULATE_THREADS_MAX && n_threads % WARP == 0 && !run.active);
+    assert(shared_bytes <= EMULATE_SHARED_BYTES_MAX);
     stacks_map();
     run.n_threads = n_threads;
     run.thread = thread;

@@ -13,6 +13,7 @@
 enum {
     EMULATE_THREADS_MAX = 1024, // of a block
     EMULATE_EXCHANGE_BYTES = 48, // that a lane gives to a warp's operation: a product's 12 items as floats
+    EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,  // asynchronous copies of a thread that have not arrived
 };
 

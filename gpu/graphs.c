@@ -20,20 +20,32 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-struct graph_entry *graphs_choose(struct graphs *graphs, int32_t n_rows, int32_t n_positions, int events,
-                                  enum step_way *way)
+// None, or a power of 2: a block without a tile ends at once.
+int32_t graph_shared_tiles(int32_t n_tiles)
+{
+    int32_t padded = 8;
+    while (padded < n_tiles && padded < 1 << 30)
+        padded *= 2;
+    return n_tiles > 0 ? padded : 0;
+}
+
+static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
+{
+    return a->n_rows == b->n_rows && a->n_positions == b->n_positions && a->n_shared_tiles == b->n_shared_tiles &&
+           a->events == b->events;
+}
+
+struct graph_entry *graphs_choose(struct graphs *graphs, const struct graph_kind *kind, enum step_way *way)
 {
     *way = STEP_EAGER;
     int i = 0;
-    while (i < graphs->n_entries &&
-           (graphs->entries[i].n_rows != n_rows || graphs->entries[i].n_positions != n_positions ||
-            graphs->entries[i].events != events))
+    while (i < graphs->n_entries && !is_kind(&graphs->entries[i].kind, kind))
         i++;
     if (i == GRAPHS_MAX)
         return NULL;
     struct graph_entry *entry = &graphs->entries[i];
     if (i == graphs->n_entries) {
-        *entry = (struct graph_entry){.n_rows = n_rows, .n_positions = n_positions, .events = events};
+        *entry = (struct graph_entry){.kind = *kind};
         graphs->n_entries++;
     }
     if (entry->graph)

@@ -1,4 +1,4 @@
-// Launches of the products' and attention's kernels (others: gpu/kernels_*.h). Plain C, no CUDA header: `stream` is what
+// Launches of the products' kernels (others: gpu/kernels_*.h). Plain C, no CUDA header: `stream` is what
 // device_stream gives, pointers are device memory, a launch only enqueues and its failure shows where the device is
 // waited for. Structs are read before the call returns.
 //
@@ -51,6 +51,8 @@ struct operand_launch {
     // expert.
     const int32_t *rows;
     int32_t rows_divisor;
+    // Of heads, else 0: row h * head_rows + r is that of row r of x, x_head_step h floats further on.
+    int32_t head_rows, x_head_step;
 };
 
 void launch_operand(void *stream, const struct operand_launch *operand);
@@ -97,79 +99,12 @@ struct product_launch {
     // (NULL: i).
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
+    // Heads, else head_rows 0: matrix h of n_experts has x's rows [h * head_rows, (h + 1) * head_rows), which go to rows 0.. of y,
+    // y_head_step h floats further on. F32 weights: row r of `floats`, x_head_step h floats further on.
+    int32_t head_rows, x_head_step, y_head_step;
 };
 
 void launch_product(void *stream, const struct product_launch *product);
-
-// --- Attention ---
-//
-// Pages: [layer][page][key-value head][block of 16 positions] binary16, whatever kv_type asks for: keys, then values, in the order
-// in which the 32 lanes of a warp take them (g = lane / 4, t = lane % 4); dimensions are filled up with zeros.
-//   keys    [2 halves of 8 positions][key_dim / 32][32 lanes][8]      position g of the half, dimensions 32 j + 8 t + 0..7
-//   values  [value_dim / 16][32 lanes][2][4]      dimensions 16 b + g and 16 b + 8 + g, positions 4 t + 0..3
-//
-// What is computed for a query (one row's one head), the same in every kernel, company and cut of the prompt:
-//   q times scale, as the sum of two binary16 (22 bits); s[j] = q . k[j], fragments of 16 dimensions in order, the upper
-//   part's product before the lower's; soft cap, linear bias; times log2 e; over the positions seen
-//   Positions go by segments of ATTENTION_SEGMENT. Of each with a seen one: m = max s[j]; p[j] = binary16 of 2^(s[j] - m);
-//   l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in order, lanes then add 16 apart, 8, 4, 2, 1;
-//   o = sum of p[j] v[j] in fragments of 16 positions in order
-//   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M): l = fma(l', b, l a), o = fma(o', b, o a).
-//   A sink is merged last, with l' = 1 and no o'. Result: o / l.
-
-enum { ATTENTION_DIM_MAX = 256, ATTENTION_BLOCK = 16 };
-
-struct attention_pages {
-    void *memory; // attention_pages_bytes
-    int32_t n_layers, n_pages, n_kv_heads, key_dim, value_dim; // dims at most ATTENTION_DIM_MAX
-    int32_t page_positions;                                    // a multiple of ATTENTION_BLOCK
-};
-
-// A run of rows of one sequence; without rows: padding.
-struct attention_sequence {
-    int32_t first_row, n_rows, position; // of the first row
-    int32_t first_page;                  // positions [i * page_positions, ..) are in page tables[first_page + i]
-};
-
-struct attention_launch {
-    struct attention_pages pages;
-    int32_t layer;
-    const struct attention_sequence *sequences; // [n_sequences]
-    const int32_t *tables;
-    int32_t n_sequences, n_rows;
-    int32_t n_rows_most;      // that a sequence has; launches are sized by it
-    int32_t n_positions_most; // that a row sees, or more
-    const float *q;
-    float *out; // [n_rows, n_heads, dim]
-    int64_t q_stride, out_stride;
-    int32_t n_heads;
-    float scale, softcap; // 0: none
-    int32_t window;       // 0: all
-    float alibi_bias_max; // 0: none
-    const float *sinks;   // [n_heads] or NULL
-    // Few sequences with long contexts are spread over the multiprocessors by segments, as far as the scratch reaches.
-    void *scratch;
-    uint64_t scratch_bytes; // 0: none
-    int32_t n_multiprocessors;
-};
-
-static inline uint64_t attention_pages_bytes(const struct attention_pages *pages)
-{
-    uint64_t widths = (uint64_t)((pages->key_dim + 31) / 32 * 32 + (pages->value_dim + 15) / 16 * 16);
-    return (uint64_t)pages->n_layers * (uint64_t)pages->n_pages * (uint64_t)pages->n_kv_heads *
-           (uint64_t)pages->page_positions * widths * 2;
-}
-
-// Of the longest split that is useful: rows seeing n_positions_most each on a device of so many multiprocessors.
-uint64_t attention_scratch_bytes(int32_t n_heads, int32_t n_kv_heads, int32_t value_dim, int32_t n_positions_most,
-                                 int32_t n_multiprocessors);
-// Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for padding.
-void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
-                            const struct attention_sequence *sequences, const int32_t *row_sequences,
-                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride, const float *v,
-                            int64_t v_stride);
-// At most n_rows queries' worth of rows: rows of no sequence stay as they are.
-void launch_attention(void *stream, const struct attention_launch *attention);
 
 #ifdef __cplusplus
 }

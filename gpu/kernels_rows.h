@@ -51,6 +51,9 @@ void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t 
 // out[i] = in[rows[i]]; a negative row: out[i] stays
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
                    int32_t n_cols);
+// n columns of each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i]
+void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in, int32_t in_step,
+                         int32_t n_heads, int32_t n, int32_t n_rows);
 // x[r] *= sigmoid(gate[r][0])
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols);
 

@@ -41,8 +41,10 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_la
 {
     struct operand out = launch.out;
     int32_t n = out.n_inputs;
-    int64_t row_index = launch.rows ? launch.rows[blockIdx.x] / launch.rows_divisor : (int32_t)blockIdx.x;
-    const float *row = launch.x + row_index * launch.x_stride;
+    int32_t head = launch.head_rows ? (int32_t)blockIdx.x / launch.head_rows : 0;
+    int64_t row_index = launch.head_rows ? (int32_t)blockIdx.x % launch.head_rows
+                        : launch.rows    ? launch.rows[blockIdx.x] / launch.rows_divisor : (int32_t)blockIdx.x;
+    const float *row = launch.x + row_index * launch.x_stride + (int64_t)head * launch.x_head_step;
     uint32_t largest = 0;
     for (int32_t i = (int32_t)threadIdx.x; i < n; i += THREADS) {
         uint32_t bits = __float_as_uint(row[i]) & 0x7FFFFFFFu;

@@ -121,6 +121,19 @@ void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
                   backend->padded.n_outputs, in->n_cols);
 }
 
+void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
+                      struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend))
+        return;
+    assert(from.first + (int64_t)(n_heads - 1) * from.step + n <= in->n_cols);
+    assert(to.first + (int64_t)(n_heads - 1) * to.step + n <= out->n_cols);
+    struct device_matrix to_first = {out->device.items + to.first, out->device.stride};
+    struct device_matrix from_first = {in->device.items + from.first, in->device.stride};
+    launch_copy_columns(backend->stream, to_first, to.step, from_first, from.step, n_heads, n, gpu_rows(backend, n_rows));
+}
+
 void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);

@@ -26,6 +26,7 @@ struct panel_place {
     const float *bias; // NULL: none
     float *y;          // row 0, the panel's first output
     int64_t y_stride;
+    int32_t first_row; // of x, that goes to y's first
     int32_t n_outputs; // of the panel that exist; 0: there is no such panel
 };
 
@@ -43,7 +44,8 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     panel_place place;
     place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] + (int64_t)index * plan.panel_bytes;
     place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
-    place.y = weight.y + first;
+    place.y = weight.y + first + (int64_t)(plan.call.head_rows ? expert : 0) * plan.call.y_head_step;
+    place.first_row = plan.call.head_rows * expert;
     place.y_stride = weight.y_stride;
     place.n_outputs = !exists ? 0 : left < TILE_OUTPUTS ? left : (int32_t)TILE_OUTPUTS;
     return place;
@@ -60,6 +62,14 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
     row_tile tile = {0, index * size, 0};
     if (plan.call.n_experts == 0) {
         int32_t left = plan.call.x.n_rows - tile.first;
+        tile.n = left < size ? left : size;
+        return tile;
+    }
+    if (plan.call.head_rows > 0) {
+        int32_t n_tiles = (plan.call.head_rows + size - 1) / size, skipped = index % n_tiles * size;
+        tile.expert = index / n_tiles;
+        tile.first = tile.expert * plan.call.head_rows + skipped;
+        int32_t left = plan.call.head_rows - skipped;
         tile.n = left < size ? left : size;
         return tile;
     }
@@ -95,13 +105,15 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     int32_t n_rows = call.x.n_rows;
     if (call.n_experts == 0)
         return (unsigned)((n_rows + size - 1) / size);
+    if (call.head_rows > 0)
+        return (unsigned)(call.n_experts * ((call.head_rows + size - 1) / size));
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
 }
 
 static __device__ __forceinline__ float *find_result(const struct product_plan &plan, const panel_place &place, int32_t output,
                                                      int32_t row)
 {
-    int64_t y_row = plan.call.expert_order ? plan.call.expert_order[row] : row;
+    int64_t y_row = plan.call.expert_order ? plan.call.expert_order[row] : row - place.first_row;
     return place.y + y_row * place.y_stride + output;
 }
 

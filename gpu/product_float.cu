@@ -5,9 +5,10 @@
 
 enum { WARPS = 4, ROWS = 8 };
 
+// A head's columns may begin anywhere.
 static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
 {
-    if (k + 3 < n)
+    if (k + 3 < n && (uintptr_t)row % 16 == 0)
         return *(const float4 *)(row + k);
     return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f, 0.0f);
 }
@@ -28,7 +29,8 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
     float sums[ROWS] = {};
     for (int i = 0; i < ROWS; i++) {
         int32_t row = rows.first + (i < rows.n ? i : 0);
-        x[i] = call.floats + (call.rows ? call.rows[row] / call.rows_divisor : row) * call.floats_stride;
+        int64_t index = call.head_rows ? row - place.first_row : call.rows ? call.rows[row] / call.rows_divisor : row;
+        x[i] = call.floats + index * call.floats_stride + (int64_t)(call.head_rows ? rows.expert : 0) * call.x_head_step;
     }
     for (int32_t k = lane * 4; k < n_inputs; k += 128) {
         float4 w = *(const float4 *)(weight + k);

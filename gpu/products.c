@@ -134,3 +134,62 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
         launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows, gate->y->n_cols,
                         kind);
 }
+
+// Operands of as many heads at a time as the memory for operands holds: it is there for the widest product of all rows.
+static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows, int32_t n_inputs)
+{
+    enum { ROW_TILES_MAX = 65535, TILE_LEAST = 8 }; // of a launch, and rows of the smallest
+    uint64_t head_bytes = operand_items_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);
+    uint64_t n = backend->operand_items.size_bytes / head_bytes, most = backend->operand_scales.size_bytes / scale_bytes;
+    n = n < most ? n : most;
+    most = ROW_TILES_MAX / (((uint64_t)n_rows + TILE_LEAST - 1) / TILE_LEAST);
+    n = n < most ? n : most;
+    assert(n > 0);
+    return n < (uint64_t)n_heads ? (int32_t)n : n_heads;
+}
+
+void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
+                       const struct matrix *x, struct head_columns from, int32_t n_rows)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    if (!gpu_enqueues(backend) || n_rows == 0)
+        return;
+    int32_t n_heads = (int32_t)weight->n_matrices, rows = gpu_rows(backend, n_rows);
+    int32_t n_inputs = (int32_t)weight->tensor.dims[0], n_outputs = (int32_t)weight->tensor.dims[1];
+    assert(weight->role == WEIGHT_PRODUCT && rows <= x->n_rows_max && rows <= y->n_rows_max);
+    assert(from.first + (int64_t)(n_heads - 1) * from.step + n_inputs <= x->n_cols);
+    assert(to.first + (int64_t)(n_heads - 1) * to.step + n_outputs <= y->n_cols);
+    uint64_t matrix_bytes = tiles_bytes(weight->tiles, n_outputs, n_inputs);
+    int32_t most = heads_at_once(backend, n_heads, rows, n_inputs);
+    for (int32_t head = 0; head < n_heads; head += most) {
+        int32_t n = n_heads - head < most ? n_heads - head : most;
+        struct operand operand = {.form = form_of(weight->tiles),
+                                  .n_rows = n * rows,
+                                  .n_inputs = n_inputs,
+                                  .items = backend->operand_items.memory,
+                                  .scales = backend->operand_scales.memory};
+        struct operand_launch prepare = {.out = operand,
+                                         .x = x->device.items + from.first + (int64_t)head * from.step,
+                                         .x_stride = x->device.stride,
+                                         .rows_divisor = 1,
+                                         .head_rows = rows,
+                                         .x_head_step = from.step};
+        if (weight->tiles != TENSOR_F32)
+            launch_operand(backend->stream, &prepare);
+        struct product_launch call = {.type = weight->tiles,
+                                      .n_parts = 1,
+                                      .x = operand,
+                                      .floats = prepare.x,
+                                      .floats_stride = x->device.stride,
+                                      .rows_divisor = 1,
+                                      .n_experts = n,
+                                      .head_rows = rows,
+                                      .x_head_step = from.step,
+                                      .y_head_step = to.step};
+        call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
+                                              .y = y->device.items + to.first + (int64_t)head * to.step,
+                                              .y_stride = y->device.stride,
+                                              .n_outputs = n_outputs};
+        launch_product(backend->stream, &call);
+    }
+}

@@ -226,6 +226,14 @@ static __global__ void gather(struct device_matrix out, struct device_matrix in,
         out.items[row * out.stride + col] = in.items[rows[row] * in.stride + col];
 }
 
+static __global__ void copy_columns(struct device_matrix out, int out_step, struct device_matrix in, int in_step, int n_heads,
+                                    int n)
+{
+    int64_t row = (int)blockIdx.x;
+    for (int i = first_col(); i < n_heads * n; i += col_step())
+        out.items[row * out.stride + i / n * out_step + i % n] = in.items[row * in.stride + i / n * in_step + i % n];
+}
+
 static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
 {
     int64_t row = (int)blockIdx.x;
@@ -470,6 +478,12 @@ void launch_gather(void *stream, struct device_matrix out, struct device_matrix 
                    int32_t n_cols)
 {
     launch(gather, row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
+}
+
+void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in, int32_t in_step,
+                         int32_t n_heads, int32_t n, int32_t n_rows)
+{
+    launch(copy_columns, row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads, n);
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols)

@@ -5,8 +5,10 @@
 #include "gpu/device.h"
 #include "gpu/graphs.h"
 #include "gpu/kernels.h"
+#include "gpu/kernels_attention.h"
 #include "gpu/kernels_rows.h"
 #include "gpu/kernels_sample.h"
+#include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
 #include "gpu/tiles.h"
 #include "gpu/upload.h"
@@ -85,9 +87,14 @@ struct gpu_backend {
 
     struct graphs graphs;
     const struct step *step; // between begin and end
+    bool decoding;           // a graph may do it
+    struct graph_kind kind;  // which one
     struct upload_counts padded;
-    int32_t n_positions_padded; // of the longest sequence
-    int32_t n_rows_most;        // of one sequence
+    int32_t n_positions, n_positions_padded; // of the longest sequence
+    int32_t n_rows_most;                     // of one sequence
+    struct shared_prefix shared;
+    int32_t n_part_rows;       // rows of small sequences: the parts that the scratch holds are theirs
+    int32_t n_shared_segments; // that it has room for in this step
     struct upload_layout layout;
     struct pending_add pending;
     struct route_launch route; // the last one
@@ -126,7 +133,10 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
 
 // attention.c
 enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
+uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
+// What of a step's attention is shared: before the step is laid out, for `kind`.
+void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
@@ -153,6 +163,8 @@ void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *
 void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
                const struct route_parameters *parameters);
 void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows);
+void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
+                      struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows);
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
@@ -162,6 +174,8 @@ void gpu_expert_products(struct backend *base, const struct product *products, i
                          int32_t n_rows, bool x_per_pair);
 void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
                         const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
+void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
+                       const struct matrix *x, struct head_columns from, int32_t n_rows);
 
 // sampling.c
 size_t gpu_outcome_bytes(int32_t n_outputs);

@@ -35,11 +35,14 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     layout.positions = take(&total, n_rows, sizeof(int32_t));
     layout.row_sequences = take(&total, n_rows, sizeof(int32_t));
     layout.output_rows = take(&total, (size_t)counts->n_outputs, sizeof(int32_t));
-    layout.sequences = take(&total, (size_t)counts->n_sequences, sizeof(struct device_sequence));
+    layout.sequences = take(&total, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
     layout.settings = take(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
     for (int table = 0; table < 2; table++)
         layout.rope[table] =
             take(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
+    size_t n_tiles = (size_t)counts->n_shared_tiles;
+    layout.shared_tiles = take(&total, n_tiles, sizeof(struct attention_shared_tile));
+    layout.shared_members = take(&total, n_tiles ? n_rows : 0, sizeof(int32_t));
     size_t n_pages = 0, n_biases = 0, n_history = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
@@ -82,24 +85,45 @@ static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, 
 }
 
 static void fill_sequences(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
-                           const struct upload_counts *counts, int32_t page_positions)
+                           const struct upload_counts *counts, int32_t page_positions,
+                           const struct shared_prefix *shared)
 {
-    struct device_sequence *sequences = (struct device_sequence *)(void *)(bytes + layout->sequences);
+    struct attention_sequence *sequences = (struct attention_sequence *)(void *)(bytes + layout->sequences);
     int32_t *all = (int32_t *)(void *)bytes;
     int32_t at = (int32_t)(layout->pages / sizeof(int32_t));
     for (int32_t i = 0; i < counts->n_sequences; i++) {
         if (i >= step->n_sequences) {
-            sequences[i] = (struct device_sequence){0};
+            sequences[i] = (struct attention_sequence){0};
             continue;
         }
         const struct step_sequence *sequence = &step->sequences[i];
         int32_t n_pages = n_pages_of(sequence, page_positions);
-        sequences[i] =
-            (struct device_sequence){sequence->first_row, sequence->n_rows, sequence->position, at};
+        sequences[i] = (struct attention_sequence){.first_row = sequence->first_row,
+                                                   .n_rows = sequence->n_rows,
+                                                   .position = sequence->position,
+                                                   .first_page = at,
+                                                   .first_part = shared->first_parts[i],
+                                                   .n_shared = shared->n_shared[i]};
         if (n_pages)
             memcpy(all + at, sequence->pages, (size_t)n_pages * sizeof *all);
         at += n_pages;
     }
+}
+
+// Padding has no queries.
+static void fill_shared(unsigned char *bytes, const struct upload_layout *layout, const struct upload_counts *counts,
+                        const struct shared_prefix *shared)
+{
+    const struct attention_sequence *sequences = (const struct attention_sequence *)(const void *)(bytes + layout->sequences);
+    struct attention_shared_tile *tiles = (struct attention_shared_tile *)(void *)(bytes + layout->shared_tiles);
+    if (counts->n_shared_tiles == 0)
+        return;
+    for (int32_t i = 0; i < counts->n_shared_tiles; i++) {
+        tiles[i] = i < shared->n_tiles ? shared->tiles[i] : (struct attention_shared_tile){0};
+        if (i < shared->n_tiles)
+            tiles[i].first_page = sequences[shared->tiles[i].first_page].first_page;
+    }
+    memcpy(bytes + layout->shared_members, shared->members, (size_t)shared->n_part_rows * sizeof *shared->members);
 }
 
 static int32_t copy_tokens(int32_t *to, const int32_t *from, int32_t n, int32_t n_vocab)
@@ -160,12 +184,14 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
 }
 
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
-                 const struct upload_counts *counts, int32_t page_positions, int32_t n_vocab)
+                 const struct upload_counts *counts, int32_t page_positions, const struct shared_prefix *shared,
+                 int32_t n_vocab)
 {
     assert(counts->n_rows >= step->n_rows && counts->n_sequences >= step->n_sequences &&
-           counts->n_outputs >= step->n_outputs && layout->total <= (size_t)INT32_MAX);
+           counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles && layout->total <= (size_t)INT32_MAX);
     fill_rows(bytes, layout, step, counts);
-    fill_sequences(bytes, layout, step, counts, page_positions);
+    fill_sequences(bytes, layout, step, counts, page_positions, shared);
+    fill_shared(bytes, layout, counts, shared);
     if (step->samples)
         fill_samples(bytes, layout, step, counts, n_vocab);
 }

@@ -137,8 +137,8 @@ static void memory_is_foretold(void **state)
     struct bench bench;
     bench_init(&bench, &(struct model_recipe){.seed = 1});
     // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items
-    assert_int_equal(forward_page_bytes(bench.model, 16, KV_F16), 2 * 16 * 2 * 32 * 2);
-    assert_int_equal(forward_page_bytes(bench.model, 16, KV_F32), 2 * 16 * 2 * 32 * 4);
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F16), 2 * 16 * 2 * 32 * 2);
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F32), 2 * 16 * 2 * 32 * 4);
     struct forward_limits limits = {.n_rows_max = 10, .n_outputs_max = 3};
     // x, normed, branch, q, k, v, heads, gate, up by row; x, normed, heads, logits by output
     uint64_t rows = 10 * (3 * 64 + 64 + 32 + 32 + 64 + 96 + 96), outputs = 3 * (3 * 64 + 320);

@@ -64,7 +64,7 @@ static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
 static void a_device_that_holds_everything_computes_everything(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
     assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
@@ -79,7 +79,7 @@ static void a_device_that_holds_everything_computes_everything(void **state)
 static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(100 * page);
     assert_true(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
@@ -94,7 +94,7 @@ static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state
 static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16), whole = bytes_for(model, 10 * page);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), whole = bytes_for(model, 10 * page);
     uint64_t layer = forward_layer_bytes(model, &stub, 0) + 10 * page / N_LAYERS;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -150,7 +150,7 @@ static void a_named_placement_is_kept_or_refused(void **state)
 static void a_refusal_names_what_would_fit(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, LIMITS_PAGE_POSITIONS, KV_F16);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     uint64_t available = bytes_for(model, page) + 20 * page;
     struct limits_plan plan;
     struct error error = {0};

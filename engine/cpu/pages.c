@@ -17,6 +17,9 @@ enum status pages_create(struct pages *pages, const struct kv_shape *shape, stru
     assert(shape->n_pages > 0 && shape->page_positions >= PAGE_BLOCK);
     assert(ATTENTION_SEGMENT % shape->page_positions == 0);
     *pages = (struct pages){.shape = *shape};
+    if (shape->type != KV_F32 && shape->type != KV_F16)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "KV pages in q8_0: the CPU backend keeps f16 or f32, expected --kv-type f16");
     pages->value_width = (shape->value_dim + PAGE_BLOCK - 1) / PAGE_BLOCK * PAGE_BLOCK;
     pages->item_bytes = shape->type == KV_F16 ? 2 : 4;
     pages->key_block_bytes = PAGE_BLOCK * (size_t)shape->key_dim * pages->item_bytes;

@@ -378,6 +378,14 @@ def a_backend_that_does_not_exist_is_refused_as_usage(test):
 
 
 @case
+def pages_that_a_backend_does_not_keep_are_refused_as_usage(test):
+    test.write("in.jsonl", [GOOD])
+    for backend, kv_type, says in (("cpu", "q8_0", "only the cuda backend"), ("cpu", "q9", "expected f16 or q8_0")):
+        refused(test, "run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--backend", backend, "--kv-type", kv_type,
+                status=2, says=[says])
+
+
+@case
 def help_and_version_are_data_on_standard_output(test):
     for arguments in (["help"], ["--help"], ["help", "run"], ["work", "--help"], ["--version"]):
         finished = test.run(*arguments)

@@ -1,0 +1,132 @@
+// Attention's kernels of one type of pages, KV_TYPE: compiled for each. Which tiles a launch has, and how large they are, is all
+// that differs; all compute the same (gpu/kernels_attention.h).
+#include "gpu/attention_kernels.h"
+
+#include <assert.h>
+
+// Of a sequence's rows: the tile's first and last query's.
+static __device__ __forceinline__ void set_positions(tile_place &place)
+{
+    place.position_least = place.sequence.position + place.first_query / place.group;
+    place.position_most = place.sequence.position + (place.first_query + place.n_queries - 1) / place.group;
+}
+
+// Sequences of few rows: blocks are [sequences, key-value heads x tiles, segments or 1].
+template <class shape>
+static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments, tile_place &place)
+{
+    int32_t n_most = arguments.n_strips_small * STRIP, n_tiles = (n_most + shape::n_queries - 1) / shape::n_queries;
+    place.sequence = arguments.call.sequences[blockIdx.x];
+    place.kv_head = (int32_t)blockIdx.y / n_tiles;
+    place.first_query = (int32_t)blockIdx.y % n_tiles * shape::n_queries;
+    int32_t n = place.sequence.n_rows * place.group, left = n - place.first_query;
+    if (left <= 0 || n > n_most)
+        return false;
+    place.n_queries = left < shape::n_queries ? left : (int32_t)shape::n_queries;
+    set_positions(place);
+    place.only_segment = arguments.dealt ? (int32_t)blockIdx.z : -1;
+    return !arguments.dealt || !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
+}
+
+// The other sequences: blocks are [tiles, key-value heads]. Tiles are counted through the sequences.
+template <class shape>
+static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments, tile_place &place)
+{
+    const struct attention_launch &call = arguments.call;
+    int32_t lane = (int32_t)threadIdx.x % 32, index = (int32_t)blockIdx.x;
+    place.kv_head = (int32_t)blockIdx.y;
+    for (int32_t base = 0; base < call.n_sequences; base += 32) {
+        int32_t n = base + lane < call.n_sequences ? call.sequences[base + lane].n_rows * place.group : 0;
+        int32_t n_tiles = n > arguments.n_strips_small * STRIP ? (n + shape::n_queries - 1) / shape::n_queries : 0;
+        int32_t sum = n_tiles; // of this lane's and the lower ones' sequences
+        for (int distance = 1; distance < 32; distance *= 2) {
+            int32_t other = __shfl_sync(0xFFFFFFFFu, sum, lane >= distance ? lane - distance : lane);
+            sum += lane >= distance ? other : 0;
+        }
+        unsigned beyond = __ballot_sync(0xFFFFFFFFu, sum > index);
+        if (!beyond) {
+            index -= __shfl_sync(0xFFFFFFFFu, sum, 31);
+            continue;
+        }
+        int found = __ffs((int)beyond) - 1;
+        place.first_query = (index - __shfl_sync(0xFFFFFFFFu, sum - n_tiles, found)) * shape::n_queries;
+        int32_t left = __shfl_sync(0xFFFFFFFFu, n, found) - place.first_query;
+        place.n_queries = left < shape::n_queries ? left : (int32_t)shape::n_queries;
+        place.sequence = call.sequences[base + found];
+        place.sequence.n_shared = 0;
+        set_positions(place);
+        return true;
+    }
+    return false;
+}
+
+// Shared segments: blocks are [tiles, key-value heads].
+static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments, tile_place &place)
+{
+    const struct attention_launch &call = arguments.call;
+    struct attention_shared_tile tile = call.shared_tiles[blockIdx.x];
+    place.kv_head = (int32_t)blockIdx.y;
+    place.members = call.shared_members + tile.first_member;
+    place.sequence.first_page = tile.first_page;
+    place.sequence.first_part = tile.first_member;
+    place.first_query = tile.first_query;
+    place.n_queries = tile.n_queries;
+    place.only_segment = tile.segment;
+    // Whoever does not see the segment whole computes it himself; it ends before all members' positions.
+    place.position_least = tile.position_least;
+    place.position_most = (tile.segment + 1) * SEGMENT - 1;
+    return tile.n_queries > 0 && first_seen(call, tile.position_least) <= tile.segment * SEGMENT;
+}
+
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident) attend(const struct attention_arguments arguments, enum tile_way way)
+{
+    tile_place place = {};
+    place.group = arguments.call.n_heads / arguments.call.pages.n_kv_heads;
+    place.only_segment = -1;
+    bool found = way == TILES_SMALL   ? find_small<shape>(arguments, place)
+                 : way == TILES_LARGE ? find_large<shape>(arguments, place)
+                                      : find_shared(arguments, place);
+    if (found)
+        attend_tile<shape>(arguments, place);
+}
+
+template <class shape> static void launch_shape_of(void *stream, const struct attention_arguments &arguments, enum tile_way way)
+{
+    const struct attention_launch &call = arguments.call;
+    int32_t n_kv_heads = call.pages.n_kv_heads, group = call.n_heads / n_kv_heads;
+    struct launch_shape launched = {0, (unsigned)n_kv_heads, 1, (unsigned)shape::n_threads,
+                                    tile_memory::bytes(shape::n_strips, (call.pages.key_dim + 31) / 32)};
+    if (way == TILES_SMALL) {
+        int32_t n_tiles = (arguments.n_strips_small + shape::n_strips - 1) / shape::n_strips;
+        launched.blocks_x = (unsigned)call.n_sequences;
+        launched.blocks_y = (unsigned)(n_kv_heads * n_tiles);
+        launched.blocks_z = (unsigned)(arguments.dealt ? arguments.n_segments : 1);
+    } else if (way == TILES_LARGE) {
+        launched.blocks_x = (unsigned)(call.n_sequences + (int64_t)call.n_rows * group / shape::n_queries);
+    } else {
+        launched.blocks_x = (unsigned)call.n_shared_tiles;
+    }
+    launch(attend<shape>, launched, stream, arguments, way);
+}
+
+template <int n_warps, int n_strips, int n_blocks>
+static void launch_tiles(void *stream, const struct attention_arguments &arguments, enum tile_way way)
+{
+    launch_shape_of<tile_shape<KV_TYPE, n_warps, n_strips, n_blocks>>(stream, arguments, way);
+}
+
+template <> void launch_attention_of<KV_TYPE>(void *stream, const struct attention_arguments &arguments, enum tile_way way,
+                                              struct tile_choice choice)
+{
+    void (*const table[N_TILE_WIDTHS][3])(void *, const struct attention_arguments &, enum tile_way) = {
+        {launch_tiles<4, 1, 1>, launch_tiles<4, 2, 1>, launch_tiles<4, 4, 1>},
+        {launch_tiles<4, 1, 2>, launch_tiles<4, 2, 2>, launch_tiles<4, 4, 2>},
+        {launch_tiles<4, 1, 4>, launch_tiles<4, 2, 4>, NULL},
+        {launch_tiles<8, 1, 4>, launch_tiles<8, 2, 4>, NULL},
+        {launch_tiles<8, 1, 8>, NULL, NULL},
+    };
+    int place = choice.n_strips / 2; // 1, 2, 4
+    assert(table[choice.width][place]);
+    table[choice.width][place](stream, arguments, way);
+}

@@ -1,0 +1,201 @@
+// For kernels: a tile's walk over its segments (gpu/attention_tile.h has what is done in one), and the parts that single segments
+// leave in the scratch: [rows of small sequences][heads][n_segments] of o, largest, sum, and whether any position was seen.
+#pragma once
+
+#include "gpu/attention_tile.h"
+
+struct attention_arguments {
+    struct attention_launch call;
+    float *parts;
+    int32_t n_segments;     // parts of a row's head
+    bool dealt;             // small sequences' own segments go to blocks of their own
+    int32_t n_strips_small; // strips of 16 queries that a small sequence has at most
+};
+
+static __device__ __forceinline__ float *find_part(const struct attention_arguments &arguments, int64_t part, int32_t head,
+                                                   int32_t segment)
+{
+    const struct attention_launch &call = arguments.call;
+    int64_t index = (part * call.n_heads + head) * arguments.n_segments + segment;
+    return arguments.parts + index * (call.pages.value_dim + 4); // as attention_part_bytes
+}
+
+static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments, const tile_place &place,
+                                                    int32_t query, int32_t segment)
+{
+    int32_t part = place.sequence.first_part + (place.first_query + query) / place.group;
+    return find_part(arguments, part, query_head(place, query), segment);
+}
+
+// Where a query's dimension stands among a lane's sums: i of a tile of 16 queries x 8 dimensions.
+struct item_place {
+    int32_t query, dim;
+};
+
+template <class shape, class F> static __device__ __forceinline__ void for_items(F function)
+{
+    int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
+#pragma unroll
+    for (int strip = 0; strip < shape::n_strips; strip++)
+#pragma unroll
+        for (int block = 0; block < shape::n_blocks; block++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    int32_t dim = (warp + block * shape::n_warps) * 16 + half * 8 + lane % 4 * 2 + i % 2;
+                    function(strip, block, half, i, item_place{strip * STRIP + lane / 4 + i / 2 * 8, dim});
+                }
+}
+
+// Each warp turns scores into weights, a query at a time; rows without a query weigh nothing.
+template <class shape>
+static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call, const tile_place &place,
+                                                     int32_t segment, const tile_memory &memory)
+{
+    for (int32_t query = (int32_t)threadIdx.x / 32; query < shape::n_queries; query += shape::n_warps) {
+        float *scores = memory.scores + query * SCORE_STRIDE;
+        if (query < place.n_queries) {
+            struct query_state state = memory.states[query];
+            merge_factors factors = weigh_query(call, place, query, segment, scores, state);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) {
+                memory.states[query] = state;
+                memory.factors[query] = factors;
+            }
+        } else {
+            for (int32_t i = (int32_t)threadIdx.x % 32; i < SEGMENT / 2; i += 32)
+                scores[i] = 0.0f;
+            if (threadIdx.x % 32 == 0)
+                memory.factors[query] = {1.0f, 0.0f, false};
+        }
+    }
+}
+
+// A segment's sums for positions [from, to) of it, states with it merged, and factors.
+template <class shape>
+static __device__ __forceinline__ void compute_segment(const struct attention_launch &call, const tile_place &place,
+                                                       const page_shape &pages, const tile_memory &memory, int32_t segment,
+                                                       int32_t from, int32_t to,
+                                                       float sums[shape::n_strips][shape::n_blocks][2][4])
+{
+    constexpr int32_t positions = SEGMENT / shape::n_warps;
+    int32_t first = segment * SEGMENT + (int32_t)threadIdx.x / 32 * positions;
+    __syncthreads(); // queries stand; the last segment's weights and factors were used
+    for (int32_t at = first; at < first + positions; at += 32)
+        if (at < to && at + 32 > from)
+            score_positions<shape>(call, place, pages, memory, at, to);
+    __syncthreads();
+    weigh_queries<shape>(call, place, segment, memory);
+    __syncthreads();
+    for_items<shape>([&](int strip, int block, int half, int i, item_place) { sums[strip][block][half][i] = 0.0f; });
+    add_values<shape>(call, place, pages, memory, from, to, sums);
+}
+
+// The same from a part that a shared tile left.
+template <class shape>
+static __device__ __forceinline__ void take_part(const struct attention_arguments &arguments, const tile_place &place,
+                                                 const tile_memory &memory, int32_t segment,
+                                                 float sums[shape::n_strips][shape::n_blocks][2][4])
+{
+    int32_t dim = arguments.call.pages.value_dim;
+    for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
+        bool there = item.query < place.n_queries && item.dim < dim;
+        sums[strip][block][half][i] = there ? query_part(arguments, place, item.query, segment)[item.dim] : 0.0f;
+    });
+    __syncthreads();
+    for (int32_t query = (int32_t)threadIdx.x; query < shape::n_queries; query += shape::n_threads) {
+        memory.factors[query] = {1.0f, 0.0f, false};
+        if (query < place.n_queries) {
+            const float *part = query_part(arguments, place, query, segment);
+            struct query_state state = memory.states[query];
+            memory.factors[query] = merge_state(state, part[dim], part[dim + 1], part[dim + 2] != 0.0f);
+            memory.states[query] = state;
+        }
+    }
+    __syncthreads();
+}
+
+template <class shape>
+static __device__ __forceinline__ void leave_part(const struct attention_arguments &arguments, const tile_place &place,
+                                                  const tile_memory &memory,
+                                                  float sums[shape::n_strips][shape::n_blocks][2][4])
+{
+    int32_t dim = arguments.call.pages.value_dim;
+    for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
+        if (item.query < place.n_queries && item.dim < dim)
+            query_part(arguments, place, item.query, place.only_segment)[item.dim] = sums[strip][block][half][i];
+    });
+    for (int32_t query = (int32_t)threadIdx.x; query < place.n_queries; query += shape::n_threads) {
+        float *part = query_part(arguments, place, query, place.only_segment);
+        part[dim] = memory.states[query].largest;
+        part[dim + 1] = memory.states[query].sum;
+        part[dim + 2] = memory.factors[query].seen ? 1.0f : 0.0f;
+    }
+}
+
+template <class shape>
+static __device__ __forceinline__ void finish_tile(const struct attention_arguments &arguments, const tile_place &place,
+                                                   const tile_memory &memory,
+                                                   float totals[shape::n_strips][shape::n_blocks][2][4])
+{
+    const struct attention_launch &call = arguments.call;
+    __syncthreads();
+    for (int32_t query = (int32_t)threadIdx.x; query < place.n_queries; query += shape::n_threads)
+        memory.factors[query] = merge_sink(call, query_head(place, query), memory.states[query]);
+    __syncthreads();
+    for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
+        if (item.query >= place.n_queries || item.dim >= call.pages.value_dim)
+            return;
+        float total = merge_item(totals[strip][block][half][i], 0.0f, memory.factors[item.query]);
+        call.out[query_row(place, item.query) * call.out_stride +
+                 (int64_t)query_head(place, item.query) * call.pages.value_dim + item.dim] =
+            total / memory.states[item.query].sum;
+    });
+}
+
+// Whether a tile's segment was computed by a shared tile: only of what all its queries see whole, so that nobody's result
+// depends on positions that only others see.
+static __device__ __forceinline__ bool is_shared(const struct attention_launch &call, const struct attention_sequence &sequence,
+                                                 int32_t position_most, int32_t segment)
+{
+    return segment < sequence.n_shared && first_seen(call, position_most) <= segment * SEGMENT;
+}
+
+template <class shape>
+static __device__ __forceinline__ void attend_tile(const struct attention_arguments &arguments, const tile_place &place)
+{
+    const struct attention_launch &call = arguments.call;
+    const page_shape pages = page_shape_of<shape::type>(call.pages);
+    const tile_memory memory(shape::n_strips, pages.key_steps);
+    int32_t begin = first_seen(call, place.position_least), end = place.position_most + 1;
+    int32_t first = begin / SEGMENT, last = (end - 1) / SEGMENT;
+    bool alone = place.only_segment >= 0;
+    if (alone) {
+        if (place.only_segment < first || place.only_segment > last)
+            return;
+        first = last = place.only_segment;
+    }
+    load_queries<shape>(call, place, pages.key_steps, memory);
+    for (int32_t i = (int32_t)threadIdx.x; i < shape::n_queries; i += shape::n_threads)
+        memory.states[i] = {-INFINITY, 0.0f};
+    float totals[shape::n_strips][shape::n_blocks][2][4] = {};
+    for (int32_t segment = first; segment <= last; segment++) {
+        float sums[shape::n_strips][shape::n_blocks][2][4];
+        if (!alone && is_shared(call, place.sequence, place.position_most, segment)) {
+            take_part<shape>(arguments, place, memory, segment, sums);
+        } else {
+            int32_t start = segment * SEGMENT, from = begin > start ? begin : start;
+            int32_t to = end < start + SEGMENT ? end : start + SEGMENT;
+            compute_segment<shape>(call, place, pages, memory, segment, from, to, sums);
+        }
+        for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
+            float sum = sums[strip][block][half][i], &total = totals[strip][block][half][i];
+            total = alone ? sum : merge_item(total, sum, memory.factors[item.query]);
+        });
+    }
+    if (alone)
+        leave_part<shape>(arguments, place, memory, totals);
+    else
+        finish_tile<shape>(arguments, place, memory, totals);
+}
