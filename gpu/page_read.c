@@ -1,24 +1,55 @@
-// What the KV pages hold, for the host: the layout of gpu/kernels.h read by the definition, not for speed.
+// What the KV pages hold, for the host: the layout of gpu/kernels_attention.h read by the definition, not for speed.
 #include "engine/dequantise.h"
+#include "engine/quantise.h"
 #include "gpu/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+// The parts of one head's block.
+struct block_parts {
+    bool bytes; // else binary16, without scales
+    const unsigned char *keys, *values;
+    const uint16_t *key_scales, *value_scales;
+};
+
+static struct block_parts parts_of(const struct kv_shape *shape, const unsigned char *block)
+{
+    ptrdiff_t key_steps = (shape->key_dim + 31) / 32, value_blocks = (shape->value_dim + 15) / 16;
+    bool bytes = shape->type == KV_Q8_0;
+    ptrdiff_t key_bytes = key_steps * (bytes ? 512 : 1024), key_scale_bytes = bytes ? key_steps * 32 : 0;
+    const unsigned char *values = block + key_bytes + key_scale_bytes;
+    return (struct block_parts){.bytes = bytes,
+                                .keys = block,
+                                .values = values,
+                                .key_scales = (const uint16_t *)(const void *)(block + key_bytes),
+                                .value_scales = (const uint16_t *)(const void *)(values + value_blocks * 256)};
+}
+
+static float item_at(const struct block_parts *parts, const unsigned char *items, int32_t place, const uint16_t *scale)
+{
+    if (!parts->bytes)
+        return half_to_float(((const uint16_t *)(const void *)items)[place]);
+    return half_to_float(float_to_half((float)(items[place] - 128) * half_to_float(*scale)));
+}
+
 // One head's ATTENTION_BLOCK positions, which begin at `keys` and `values` and stand a row apart.
-static void read_block(const struct kv_shape *shape, const uint16_t *block, float *keys, float *values)
+static void read_block(const struct kv_shape *shape, const unsigned char *block, float *keys, float *values)
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;
-    const uint16_t *block_values = block + (ptrdiff_t)key_steps * 32 * ATTENTION_BLOCK;
+    struct block_parts parts = parts_of(shape, block);
     int64_t key_row = (int64_t)shape->n_kv_heads * shape->key_dim, value_row = (int64_t)shape->n_kv_heads * shape->value_dim;
     for (int32_t at = 0; at < ATTENTION_BLOCK; at++) {
         for (int32_t d = 0; d < shape->key_dim; d++) {
             int32_t lane = at % 8 * 4 + d % 32 / 8;
-            keys[at * key_row + d] = half_to_float(block[((at / 8 * key_steps + d / 32) * 32 + lane) * 8 + d % 8]);
+            int32_t group = at / 8 * key_steps + d / 32;
+            keys[at * key_row + d] =
+                item_at(&parts, parts.keys, (group * 32 + lane) * 8 + d % 8, parts.key_scales + group * 8 + at % 8);
         }
         for (int32_t d = 0; d < shape->value_dim; d++) {
             int32_t lane = d % 8 * 4 + at / 4;
-            values[at * value_row + d] = half_to_float(block_values[((d / 16 * 32 + lane) * 2 + d % 16 / 8) * 4 + at % 4]);
+            values[at * value_row + d] = item_at(&parts, parts.values, ((d / 16 * 32 + lane) * 2 + d % 16 / 8) * 4 + at % 4,
+                                                 parts.value_scales + d / 32 * ATTENTION_BLOCK + at);
         }
     }
 }
@@ -30,7 +61,7 @@ static void read_page(const struct kv_shape *shape, const unsigned char *page, u
     for (int32_t head = 0; head < shape->n_kv_heads; head++)
         for (int32_t i = 0; i < n_blocks; i++, page += block_bytes) {
             int64_t first = (int64_t)i * ATTENTION_BLOCK * shape->n_kv_heads + head;
-            read_block(shape, (const uint16_t *)(const void *)page, keys + first * shape->key_dim,
+            read_block(shape, page, keys + first * shape->key_dim,
                        values + first * shape->value_dim);
         }
 }
@@ -45,8 +76,6 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
     uint64_t n_blocks = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->page_positions / ATTENTION_BLOCK);
     const unsigned char *from =
         (const unsigned char *)backend->pages.memory + (uint64_t)layer * (uint64_t)shape->n_pages * page_bytes;
-    if (shape->type != KV_F32 && shape->type != KV_F16)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "KV pages of this type can't be read");
     unsigned char *raw = malloc((size_t)n_pages * page_bytes + 1);
     if (!raw)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d KV pages", n_pages);

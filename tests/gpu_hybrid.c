@@ -58,8 +58,8 @@ static void must(enum status status, const struct error *error)
         fail_msg("%s", error->text);
 }
 
-static void machine_open(struct machine *machine, const struct model *model, const struct placement *placement,
-                         int64_t failing_work)
+static void machine_open_keeping(struct machine *machine, const struct model *model, const struct placement *placement,
+                                 int64_t failing_work, enum kv_type kv_type)
 {
     struct error error = {0};
     struct backend *host, *device;
@@ -68,7 +68,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
-                                    .kv_type = KV_F16};
+                                    .kv_type = kv_type};
     must(pool_create(&machine->pool, 2, &error), &error);
     must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
     machine->backend = host;
@@ -83,6 +83,12 @@ static void machine_open(struct machine *machine, const struct model *model, con
         }
     }
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+}
+
+static void machine_open(struct machine *machine, const struct model *model, const struct placement *placement,
+                         int64_t failing_work)
+{
+    machine_open_keeping(machine, model, placement, failing_work, KV_F16);
 }
 
 static void machine_close(struct machine *machine)
@@ -281,13 +287,14 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     model_close(model);
 }
 
-// The device alone, layers, attention on the host: pages of either side are read.
+// The device alone, layers, attention on the host, the device with pages in bytes: pages of either side are read.
 static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **state)
 {
     const struct subject *subject = *state;
-    const struct placement placements[] = {{0, false}, {1, false}, {0, true}};
+    const struct placement placements[] = {{0, false}, {1, false}, {0, true}, {0, false}};
     struct model *model = open_made_model(&subject->recipe);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
+        enum kv_type kv_type = i == 3 ? KV_Q8_0 : KV_F16;
         struct machine machine;
         struct error error = {0};
         struct backend *host;
@@ -300,7 +307,7 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
                                         .n_pages = 2,
                                         .kv_type = KV_F16};
         int32_t expected[N_GENERATED], drawn[N_GENERATED];
-        machine_open(&machine, model, &placements[i], 0);
+        machine_open_keeping(&machine, model, &placements[i], 0, kv_type);
         must(generate(&machine, expected, NULL, NULL, &error), &error);
         must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
         must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error), &error);
@@ -308,7 +315,8 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         assert_memory_equal(drawn, expected, sizeof expected);
         print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference, checked.squared_error);
         assert_int_equal(checked.n_outputs, 1);
-        assert_true(checked.difference > 0.0 && checked.squared_error <= 1e-6);
+        // Of bytes only the newest position's own are not what the CPU has.
+        assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 1e-4 : 1e-6));
         check_destroy(check);
         host->impl->destroy(host);
         machine_close(&machine);
