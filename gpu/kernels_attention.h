@@ -32,9 +32,9 @@ extern "C" {
 #endif
 
 enum {
-    ATTENTION_DIM_MAX = 1024, // of a head's keys and of its values: MODEL_HEAD_DIM_MAX
-    ATTENTION_BLOCK = 16,     // positions
-    ATTENTION_GROUP = 32,     // dimensions of one scale
+    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of a head's keys and of its values
+    ATTENTION_BLOCK = 16,                   // positions
+    ATTENTION_GROUP = 32,                   // dimensions of one scale
 };
 
 struct attention_pages {
@@ -121,8 +121,7 @@ static inline uint64_t attention_part_bytes(int32_t value_dim)
     return ((uint64_t)value_dim + 4) * sizeof(float);
 }
 
-// Queries of the largest tile, and of those for newest tokens, on a device with so much shared memory. 0: not even the
-// smallest tile fits.
+// Queries of the largest tile, and of those for newest tokens, on a device with so much shared memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads, uint64_t shared_bytes_max);
 
