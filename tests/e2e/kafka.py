@@ -235,8 +235,10 @@ def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
 @case
 def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
     topics = Topics(test, 4)
-    first = topics.work("--store", "first.db", "--window", "32")
-    second = topics.work("--store", "second.db", "--window", "32")
+    # Paced, so that one alone has not done the first half before the other has come.
+    paced = ("--window", "32", "--max-batch", "4", "--engine-test", "fixed:8")
+    first = topics.work("--store", "first.db", *paced)
+    second = topics.work("--store", "second.db", *paced)
     jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "n": 4, "seed": i} for i in range(400)]
     owned = "SELECT count(*) FROM partitions"
     topics.produce(jobs[:200])
