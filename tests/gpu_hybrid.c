@@ -315,8 +315,8 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         assert_memory_equal(drawn, expected, sizeof expected);
         print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference, checked.squared_error);
         assert_int_equal(checked.n_outputs, 1);
-        // Of bytes only the newest position's own are not what the CPU has.
-        assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 1e-4 : 1e-6));
+        // Of bytes only the newest position's own are not what the CPU has: as of other quantised numbers.
+        assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 5e-4 : 1e-6));
         check_destroy(check);
         host->impl->destroy(host);
         machine_close(&machine);
