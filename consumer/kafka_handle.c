@@ -160,6 +160,20 @@ static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
                      rd_kafka_version_str());
 }
 
+enum { INSTANCE_NAME_BYTES_MAX = 249 }; // the brokers' limit
+
+// A static member's name tells its topic too: to a member that comes back under its old name, the coordinator gives what
+// it had before, whatever it asks for now (seen with Kafka 4.3).
+static enum status set_membership(rd_kafka_conf_t *conf, const struct kafka_config *config, const char *id,
+                                  struct error *error)
+{
+    char name[INSTANCE_NAME_BYTES_MAX + 1];
+    if (!config->jobs)
+        return set(conf, "group.instance.id", id, error);
+    snprintf(name, sizeof name, "%s.%s", id, config->jobs);
+    return set(conf, "group.instance.id", name, error);
+}
+
 static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config *config,
                                 enum kafka_role role, const char *id, struct error *error)
 {
@@ -169,7 +183,7 @@ static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config
     if (status == STATUS_OK && (role == KAFKA_CONSUMER || role == KAFKA_READER))
         status = set(conf, "group.id", config->group ? config->group : "sheaf", error);
     if (status == STATUS_OK && role == KAFKA_CONSUMER && !config->dynamic_membership)
-        status = set(conf, "group.instance.id", id, error);
+        status = set_membership(conf, config, id, error);
     if (status == STATUS_OK && role == KAFKA_TRANSACTIONAL)
         status = set(conf, "transactional.id", id, error);
     return status;

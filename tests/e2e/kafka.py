@@ -60,8 +60,9 @@ def finish():
 class Topics:
     """The four topics of one case, and kcat on them."""
 
-    def __init__(self, test, n_partitions=3):
-        self.prefix = os.path.basename(test.folder) + "-"
+    def __init__(self, test, n_partitions=3, name=""):
+        self.prefix = f"{os.path.basename(test.folder)}{name}-"
+        self.group = os.path.basename(test.folder) + "-group"
         self.test = test
         created = ops("topics", "--brokers", address(), "--prefix", self.prefix, "--partitions", str(n_partitions))
         assert created.returncode == 0, created.stderr
@@ -95,7 +96,7 @@ class Topics:
         return {value["custom_id"]: value for value in values}
 
     def work(self, *options):
-        return self.test.start("work", "--model", self.test.model, "--threads", "1", "--group", self.prefix + "group",
+        return self.test.start("work", "--model", self.test.model, "--threads", "1", "--group", self.group,
                                *self.options, *options)
 
     def work_to_the_end(self, *options):
@@ -251,6 +252,16 @@ def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
     first.send_signal(signal.SIGTERM)
     assert test.wait(first).status == 0
     assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)
+
+
+@case
+def a_group_that_is_given_other_topics_works_on_those(test):
+    """At once: the group still knows the worker by the topics it had before, until its session times out."""
+    for number in range(2):
+        topics = Topics(test, name=f"-{number}")
+        topics.produce(seeded(varied_jobs(12)))
+        topics.work_to_the_end("-X", "session.timeout.ms=6000")
+        assert len(topics.results()) == 12, (number, topics.results())
 
 
 @case
