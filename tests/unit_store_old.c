@@ -269,7 +269,7 @@ static void one_fold_takes_many_small_datasets(void **state)
     (void)state;
     struct store *store = open_store();
     for (int i = 0; i < 40; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "small-%d", i);
         add_jobs(store, name, "NULL", 0, 100, 100);
         assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
