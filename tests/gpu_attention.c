@@ -240,6 +240,19 @@ static void find_shared(const struct problem *problem, struct attention_sequence
     }
 }
 
+// Rows of one step as they come back, each to its sequence's place.
+static void take_back(const struct part *parts, int n, const struct attention_sequence *sequences, const float *rows,
+                      int64_t out_row, float *out)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t row = parts[i].first;
+        for (int s = 0; s < parts[i].s; s++)
+            row += wanted[s];
+        memcpy(out + row * out_row, rows + sequences[2 * i].first_row * out_row,
+               (size_t)(parts[i].n * out_row) * sizeof *out);
+    }
+}
+
 static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way, float *out)
 {
     const struct setting *setting = &problem->setting;
@@ -300,22 +313,13 @@ static void compute_parts(const struct problem *problem, const struct part *part
     device_download(device, pinned, call.out, (size_t)(n_rows * out_row) * sizeof *pinned);
     wait_for_device();
     emulate_reverse(false);
-    for (int i = 0; i < n; i++) {
-        int64_t row = parts[i].first;
-        for (int s = 0; s < parts[i].s; s++)
-            row += wanted[s];
-        memcpy(out + row * out_row, pinned + sequences[2 * i].first_row * out_row,
-               (size_t)(parts[i].n * out_row) * sizeof *out);
-    }
+    take_back(parts, n, sequences, pinned, out_row, out);
     device_unpin(device, pinned);
-    device_free(device, (void *)call.sequences);
-    device_free(device, (void *)call.shared_tiles);
-    device_free(device, (void *)call.shared_members);
-    device_free(device, (void *)call.positions);
+    const void *const given[] = {call.sequences, call.shared_tiles, call.shared_members, call.positions,
+                                 call.q,         call.out,          call.scratch};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        device_free(device, (void *)given[i]);
     shared_prefix_finish(&shared);
-    device_free(device, (void *)call.q);
-    device_free(device, call.out);
-    device_free(device, call.scratch);
     free(q);
 }
 
