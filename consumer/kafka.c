@@ -112,16 +112,43 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     return partition->rewind ? 0 : 1;
 }
 
-static void reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message)
+// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken for done, or
+// for one that runs. A process that knows nothing of the old one goes on.
+enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
+{
+    error_set(error, STATUS_RESTART, ERROR_BROKER, "topic %s was deleted or made anew while its jobs ran here: %s",
+              kafka->config->jobs, how);
+    return kafka_stop(kafka, error);
+}
+
+static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message, struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned || partition->rewind)
-        return;
+        return STATUS_OK;
+    if (message->offset < partition->map.position) {
+        char how[128];
+        snprintf(how, sizeof how, "partition %" PRId32 " ends at %" PRId64 ", and all below %" PRId64 " was delivered",
+                 partition->id, message->offset, partition->map.position);
+        return kafka_stop_outdated(kafka, how, error);
+    }
     offset_map_reach(&partition->map, message->offset);
     partition->at_end = true;
     partition->end = message->offset;
     partition->was_rewound = false;
     partition->moved_ms = kafka_now_ms();
+    return STATUS_OK;
+}
+
+// At the start a topic may not be known to every broker yet.
+static bool is_topic_gone(const struct kafka_transport *kafka, rd_kafka_resp_err_t code)
+{
+    if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+        return false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+        if (kafka->partitions.items[i] && kafka->partitions.items[i]->map.position != OFFSET_UNKNOWN)
+            return true;
+    return false;
 }
 
 static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_kafka_message_t *message,
@@ -133,6 +160,8 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
         kafka->is_expelled = true;
         what = text;
     }
+    if (is_topic_gone(kafka, message->err))
+        return kafka_stop_outdated(kafka, what, error);
     enum status status = kafka_is_denial(message->err) ? STATUS_REFUSE : STATUS_RETRY;
     error_set(error, status, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
     return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
@@ -146,7 +175,7 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
         n_received = receive_record(kafka, message);
     else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
-        reach_end(kafka, message);
+        *status = reach_end(kafka, message, error);
     else
         *status = judge_consumer_error(kafka, message, error);
     rd_kafka_message_destroy(message);

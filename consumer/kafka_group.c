@@ -6,6 +6,7 @@
 #include "consumer/kafka_transport.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -178,6 +179,12 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
                          committed->partition);
     bool is_committed = committed->offset >= 0;
     enum status status = STATUS_OK;
+    if (!is_committed && partition->committed >= 0) { // coordinators forget what groups committed of a topic that is deleted
+        char how[96];
+        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none", partition->id,
+                 partition->committed);
+        return kafka_stop_outdated(kafka, how, error);
+    }
     if (is_committed)
         status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
     else if (partition->map.watermark == OFFSET_UNKNOWN)

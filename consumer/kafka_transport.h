@@ -93,6 +93,8 @@ struct kafka_transport {
 bool kafka_is_down(const struct kafka_transport *kafka);
 // No call may go on after this one. Returns the status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
+// The same, because the jobs topic is not the one that the maps are of.
+enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
 
 // ---- kafka_group.c ----
 

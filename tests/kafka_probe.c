@@ -83,6 +83,37 @@ void probe_create_topic(const char *brokers, const char *name, int n_partitions,
     rd_kafka_destroy(client);
 }
 
+static bool is_there(rd_kafka_t *client, const char *name)
+{
+    const rd_kafka_metadata_t *metadata;
+    bool there = false;
+    require_ok(rd_kafka_metadata(client, 1, NULL, &metadata, TIMEOUT_MS), name);
+    for (int i = 0; i < metadata->topic_cnt; i++)
+        there = there || strcmp(metadata->topics[i].topic, name) == 0;
+    rd_kafka_metadata_destroy(metadata);
+    return there;
+}
+
+void probe_delete_topic(const char *brokers, const char *name)
+{
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, NULL);
+    rd_kafka_DeleteTopic_t *topic = rd_kafka_DeleteTopic_new(name);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_DeleteTopics(client, &topic, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "not deleted");
+    size_t n_results;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), &n_results);
+    require_ok(rd_kafka_topic_result_error(results[0]), name);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_DeleteTopic_destroy(topic);
+    for (int tries = 0; is_there(client, name); tries++)
+        require(tries < 1000 && rd_kafka_poll(client, 20) >= 0, name, "still there after it was deleted");
+    rd_kafka_destroy(client);
+}
+
 static void produce(rd_kafka_t *client, const char *topic, int partition, const char *key, const void *value,
                     size_t size, const char *header, const char *header_value)
 {

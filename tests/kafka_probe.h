@@ -10,6 +10,8 @@
 // `setting` may be NULL.
 void probe_create_topic(const char *brokers, const char *topic, int n_partitions, const char *setting,
                         const char *value);
+// With its records, and what groups committed of it. The brokers need a moment to do it after they said yes.
+void probe_delete_topic(const char *brokers, const char *topic);
 // One record; partition -1: any. data NULL: none. `header` may be NULL.
 void probe_produce(const char *brokers, const char *topic, int partition, const char *key, const void *value,
                    size_t size, const char *header, const char *header_value);

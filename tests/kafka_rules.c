@@ -311,6 +311,68 @@ static void closing_keeps_to_its_time_without_a_broker(void **state)
     member_finish(&first);
 }
 
+// ---- a topic made anew ----
+
+static const struct kafka_property looks_often[] = {{"topic.metadata.refresh.interval.ms", "500"}};
+
+// A worker that has published the first ten of a hundred jobs and runs the others.
+static void begin_to_work(const char *name)
+{
+    begin(name, 1, N_JOBS);
+    first.config.properties = looks_often;
+    first.config.n_properties = 1;
+    member_open(&first);
+    member_receive(&first, 10);
+    member_commit(&first, NULL);
+    member_receive(&first, N_JOBS - 10);
+}
+
+static void poll_until_outdated(const char *how)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    for (int64_t until = now_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+        status = member_poll(&first, N_JOBS, &error);
+        assert_true(now_ms() < until);
+    }
+    assert_int_equal(status, STATUS_RESTART);
+    assert_non_null(strstr(error.text, "was deleted or made anew"));
+    if (!strstr(error.text, how))
+        fail_msg("expected \"%s\" in: %s", how, error.text);
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RESTART);
+    assert_int_equal(count_records(first.config.results), 10);
+}
+
+// Else the maps of the old topic would tell which jobs of the new one are done, and its running jobs answer for the new ones
+// at their offsets.
+static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic(void **state)
+{
+    begin_to_work("deleted");
+    probe_delete_topic(brokers, first.config.jobs);
+    poll_until_outdated("nknown topic");
+    member_close(&first);
+    for (int64_t until = now_ms() + PATIENCE_MS; // the coordinator forgets the group's offsets in its own time
+         probe_committed(brokers, first.config.group, first.config.jobs, 0, NULL) >= 0;)
+        assert_true(now_ms() < until);
+    probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
+    probe_produce_jobs(brokers, first.config.jobs, 0, 10, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS);
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS + 10);
+    member_finish(&first);
+}
+
+static void a_worker_whose_topic_is_made_anew_behind_its_back_ends_at_its_end(void **state)
+{
+    begin_to_work("anew");
+    probe_delete_topic(brokers, first.config.jobs);
+    probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
+    probe_produce_jobs(brokers, first.config.jobs, 0, N_JOBS, N_JOBS / 2);
+    poll_until_outdated(""); // the end lies below what was delivered; or a look at the topics saw it
+    member_finish(&first);
+}
+
 // ---- what the broker forbids ----
 
 static bool needs_rules(void)
@@ -403,6 +465,8 @@ int main(void)
         BROKER_TEST(what_is_delivered_again_is_dropped),
         BROKER_TEST(a_pause_outlives_a_rebalance),
         BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
+        BROKER_TEST(a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic),
+        BROKER_TEST(a_worker_whose_topic_is_made_anew_behind_its_back_ends_at_its_end),
         BROKER_TEST(closing_keeps_to_its_time_without_a_broker),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),
