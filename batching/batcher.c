@@ -304,18 +304,17 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
     }
 }
 
-void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id)
+void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until)
 {
     for (struct prompt *prompt = b->oldest; prompt; prompt = prompt->next) {
-        const struct job *job = prompt->job;
-        if (!text_equal(job->dataset, dataset) || (job_id.size && !text_equal(job->job_id, job_id)))
+        if (!job_is_named(prompt->job, dataset, job_id, until))
             continue;
         if (prompt->error.status == STATUS_OK)
             (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
         b->any_failed = true;
     }
     for (struct job *job = b->arrived.first; job; job = job->next)
-        if (text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id)))
+        if (job_is_named(job, dataset, job_id, until))
             (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
 }
 

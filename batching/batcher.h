@@ -63,8 +63,8 @@ void batcher_destroy(struct batcher *batcher);
 void batcher_take(struct batcher *batcher, struct job *job);
 bool batcher_is_full(const struct batcher *batcher);
 bool batcher_is_empty(const struct batcher *batcher);
-// Cancels the unfinished jobs of a dataset, or the one whose id is given too; they finish in the next round.
-void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id);
+// Cancels the unfinished jobs that job_is_named() tells; they finish in the next round.
+void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id, int64_t until);
 
 // One round. Finished jobs (failed and cancelled ones too) are appended to `finished` and are the caller's. `figures` are
 // of the step; n_rows 0: none ended. An error is the engine's (STATUS_RESTART): release the jobs and start anew.

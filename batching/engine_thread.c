@@ -24,11 +24,12 @@ struct order *order_create(enum order_kind kind)
     return order;
 }
 
-struct order *order_cancel_create(struct text dataset, struct text job_id)
+struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until)
 {
     struct order *order = order_create(ORDER_CANCEL);
     if (!order)
         return NULL;
+    order->until = until;
     order->dataset = strndup(dataset.size ? dataset.data : "", dataset.size);
     order->job_id = job_id.size ? strndup(job_id.data, job_id.size) : NULL;
     if (!order->dataset || (job_id.size && !order->job_id)) {
@@ -82,7 +83,7 @@ static void obey(struct engine_thread *thread, struct order *order)
             batcher_take(thread->batcher, job);
         break;
     case ORDER_CANCEL:
-        batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id));
+        batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id), order->until);
         break;
     case ORDER_LEAVE:
         thread->leaving = true;

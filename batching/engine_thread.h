@@ -16,6 +16,7 @@ struct order {
     enum order_kind kind;
     struct job_list jobs;  // ORDER_JOBS
     char *dataset, *job_id; // ORDER_CANCEL: malloc'd; job_id NULL: the whole dataset
+    int64_t until;          // ORDER_CANCEL: of what was submitted later nothing
 };
 
 // Allocated by the engine thread, freed by the receiver (round_destroy, with its lists emptied).
@@ -41,6 +42,6 @@ struct queue *engine_thread_outbox(struct engine_thread *thread);
 void engine_thread_join(struct engine_thread *thread);
 
 struct order *order_create(enum order_kind kind); // NULL: out of memory
-struct order *order_cancel_create(struct text dataset, struct text job_id);
+struct order *order_cancel_create(struct text dataset, struct text job_id, int64_t until);
 void order_destroy(struct order *order); // not its jobs
 void round_destroy(struct round *round); // not its jobs

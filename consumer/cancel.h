@@ -42,6 +42,6 @@ struct cancel_set {
 // The newest record of a name counts. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
-// `created` in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
+// `created`: job_submitted(), in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id, int64_t created);
 void cancel_set_finish(struct cancel_set *set);

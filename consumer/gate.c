@@ -94,14 +94,14 @@ void gate_empty(struct gate *gate, struct job_list *list)
             job_list_append(list, job);
 }
 
-void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, struct job_list *list)
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until, struct job_list *list)
 {
     struct job_list waiting = {0};
     struct error error;
     (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
     gate_empty(gate, &waiting);
     for (struct job *job; (job = job_list_take(&waiting));) {
-        if (text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id))) {
+        if (job_is_named(job, dataset, job_id, until)) {
             job_fail(job, &error);
             job_list_append(list, job);
         } else {

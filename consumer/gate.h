@@ -32,5 +32,5 @@ void gate_left(struct gate *gate, const struct job *job);
 void gate_settled(struct gate *gate, const struct job *job);
 // All that wait go to the list.
 void gate_empty(struct gate *gate, struct job_list *list);
-// Those that wait and are of the dataset (and have the id, if one is given) are failed as cancelled and go to the list.
-void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, struct job_list *list);
+// Those that wait and that job_is_named() tells are failed as cancelled and go to the list.
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until, struct job_list *list);

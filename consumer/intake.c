@@ -11,6 +11,8 @@ static bool copy_headers(struct job *job, const struct record *record)
     source->partition = record->partition;
     source->offset = record->offset;
     source->crashes = record->crashes;
+    source->written = record->written;
+    source->has_more_headers = record->has_more_headers;
     if (!job_set_text(job, &source->topic, record->topic) ||
         (record->key.data && !job_set_text(job, &source->key, record->key)))
         return false;

@@ -66,17 +66,8 @@ static int kafka_fd(struct transport *transport)
 static void hand_over(struct kafka_transport *kafka, struct partition *partition,
                       const rd_kafka_message_t *message)
 {
-    struct record record = {
-        .topic = text_from_string(kafka->config->jobs),
-        .partition = message->partition,
-        .offset = message->offset,
-        .key = {message->key, message->key ? message->key_len : 0},
-        .headers = kafka->record_headers,
-        .n_headers = kafka_message_headers(message, kafka->record_headers, KAFKA_HEADERS_MAX),
-        .value = {message->payload, message->payload ? message->len : 0},
-        .crashes = suspects_crashes(&partition->suspects, message->offset),
-    };
-    record.content_type = headers_find(record.headers, record.n_headers, "content-type");
+    struct record record = kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
+    record.crashes = suspects_crashes(&partition->suspects, message->offset);
     enum encoding encoding = ENCODING_JSON;
     if (!encoding_detect(record.content_type, record.value, &encoding))
         encoding = ENCODING_JSON;
@@ -440,7 +431,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
 
 static bool kafka_is_cancelled(struct transport *transport, const struct job *job)
 {
-    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job->created);
+    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job_submitted(job));
 }
 
 // ---- closing ----

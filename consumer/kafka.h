@@ -9,7 +9,7 @@ enum {
     KAFKA_START_TIMEOUT_MS = 10000,  // for a broker to answer at start
     KAFKA_COMMIT_TIMEOUT_MS = 10000, // for one commit; then it is to be called again
     KAFKA_CLOSE_TIMEOUT_MS = 10000,
-    KAFKA_HEADERS_MAX = 1024,     // of one record; those beyond are left out
+    KAFKA_HEADERS_MAX = 1024,     // of one record; those beyond are left out, which a dead letter tells
     KAFKA_PARTITIONS_MAX = 65536, // of the jobs topic
 };
 

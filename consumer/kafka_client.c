@@ -245,16 +245,7 @@ static enum status begin_reading(struct reading *reading, struct error *error)
 
 static enum status hand_over(struct reading *reading, const rd_kafka_message_t *message, struct error *error)
 {
-    struct record record = {
-        .topic = text_from_string(reading->topic),
-        .partition = message->partition,
-        .offset = message->offset,
-        .key = {message->key, message->key ? message->key_len : 0},
-        .headers = reading->headers,
-        .n_headers = kafka_message_headers(message, reading->headers, KAFKA_HEADERS_MAX),
-        .value = {message->payload, message->payload ? message->len : 0},
-    };
-    record.content_type = headers_find(record.headers, record.n_headers, "content-type");
+    struct record record = kafka_message_record(message, text_from_string(reading->topic), reading->headers);
     return reading->receive(reading->context, &record, error);
 }
 

@@ -103,7 +103,7 @@ static enum status hear(struct kafka_control *control, const rd_kafka_message_t 
     if (status == STATUS_OK) {
         status = cancel_set_put(&control->set, &cancel, error);
         if (status == STATUS_OK && cancel.at != CANCEL_NEVER && events->cancel)
-            events->cancel(events->context, cancel.dataset, cancel.job_id);
+            events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at);
     } else if (status == STATUS_REJECT) {
         complain(control, message, error);
         status = STATUS_OK;

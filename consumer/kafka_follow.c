@@ -187,16 +187,7 @@ static enum status hear(struct kafka_follow *follow, const rd_kafka_message_t *m
                    : STATUS_OK; // a broker is away
     if (!partition)
         return STATUS_OK;
-    struct record record = {
-        .topic = text_from_string(topic->name),
-        .partition = message->partition,
-        .offset = message->offset,
-        .key = {message->key, message->key ? message->key_len : 0},
-        .headers = follow->headers,
-        .n_headers = kafka_message_headers(message, follow->headers, KAFKA_HEADERS_MAX),
-        .value = {message->payload, message->payload ? message->len : 0},
-    };
-    record.content_type = headers_find(record.headers, record.n_headers, "content-type");
+    struct record record = kafka_message_record(message, text_from_string(topic->name), follow->headers);
     enum status status = receive(context, &record, error);
     if (status == STATUS_OK)
         partition->next = message->offset + 1;

@@ -1,5 +1,7 @@
 #include "consumer/kafka_handle.h"
 
+#include "consumer/headers.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,17 +316,37 @@ enum status kafka_error_set(struct error *error, enum status status, const struc
                      rd_kafka_err2str(code));
 }
 
-int32_t kafka_message_headers(const rd_kafka_message_t *message, struct header *headers, int32_t n_max)
+static void take_headers(struct record *record, const rd_kafka_message_t *message, struct header *headers)
 {
     rd_kafka_headers_t *list;
     if (rd_kafka_message_headers(message, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return 0;
-    int32_t n_headers = 0;
-    const char *name;
-    const void *value;
-    size_t size;
-    while (n_headers < n_max && rd_kafka_header_get_all(list, (size_t)n_headers, &name, &value, &size) ==
-                                    RD_KAFKA_RESP_ERR_NO_ERROR)
-        headers[n_headers++] = (struct header){text_from_string(name), {value, value ? size : 0}};
-    return n_headers;
+        return;
+    size_t n_headers = rd_kafka_header_cnt(list);
+    record->has_more_headers = n_headers > KAFKA_HEADERS_MAX;
+    record->headers = headers;
+    record->n_headers = record->has_more_headers ? KAFKA_HEADERS_MAX : (int32_t)n_headers;
+    for (int32_t i = 0; i < record->n_headers; i++) {
+        const char *name = "";
+        const void *value = NULL;
+        size_t size = 0;
+        rd_kafka_header_get_all(list, (size_t)i, &name, &value, &size);
+        headers[i] = (struct header){text_from_string(name), {value, value ? size : 0}};
+    }
+}
+
+struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic, struct header *headers)
+{
+    struct record record = {
+        .topic = topic,
+        .partition = message->partition,
+        .offset = message->offset,
+        .key = {message->key, message->key ? message->key_len : 0},
+        .value = {message->payload, message->payload ? message->len : 0},
+    };
+    rd_kafka_timestamp_type_t kind;
+    int64_t written_ms = rd_kafka_message_timestamp(message, &kind);
+    record.written = written_ms > 0 ? written_ms / 1000 : 0;
+    take_headers(&record, message, headers);
+    record.content_type = headers_find(record.headers, record.n_headers, "content-type");
+    return record;
 }

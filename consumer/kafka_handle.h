@@ -46,5 +46,5 @@ bool kafka_is_denial(rd_kafka_resp_err_t code);
 // out).
 enum status kafka_error_set(struct error *error, enum status status, const struct kafka_handle *handle,
                             const char *what, rd_kafka_resp_err_t code);
-// Fills at most n_max; they point into the message. Returns how many.
-int32_t kafka_message_headers(const rd_kafka_message_t *message, struct header *headers, int32_t n_max);
+// The record of a message, into which it points; its headers stand in `headers` [KAFKA_HEADERS_MAX].
+struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic, struct header *headers);

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HEADERS_BEYOND "headers beyond the 1024th"
+_Static_assert(KAFKA_HEADERS_MAX == 1024, "what HEADERS_BEYOND says");
+
 enum {
     REPLACE_TIMEOUT_MS = 2000, // for an old producer to go
     QUEUE_FULL_WAIT_MS = 10,
@@ -213,11 +216,12 @@ static enum status publish_dead_letter(struct kafka_transport *kafka, struct job
     struct outgoing record = {kafka->dead,    kafka->config->dead, kafka->dead_bytes_max, source->key,
                               source->record, source->headers,     source->n_headers,     &kafka->headers};
     int64_t now_us = kafka_time_us();
-    headers_of_dead_letter(&kafka->headers, job, NULL, now_us);
+    bool cut = source->has_more_headers;
+    headers_of_dead_letter(&kafka->headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
     if (!fits(&record)) {
         kafka->figures.n_oversize++;
         record.value = (struct text){0};
-        headers_of_dead_letter(&kafka->headers, job, "value", now_us);
+        headers_of_dead_letter(&kafka->headers, job, cut ? "value, " HEADERS_BEYOND : "value", now_us);
     }
     if (!fits(&record)) {
         record.key = (struct text){0};

@@ -52,7 +52,7 @@ static void receive_claimed(void *context, const struct claimed_job *job)
 static void hear_cancelled(void *context, struct text dataset)
 {
     const struct local *local = context;
-    local->events->cancel(local->events->context, dataset, (struct text){0});
+    local->events->cancel(local->events->context, dataset, (struct text){0}, INT64_MAX);
 }
 
 // A dead worker's jobs come back without a write to the store: look again after this time.

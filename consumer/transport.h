@@ -27,6 +27,8 @@ struct record {
     struct text key;              // data NULL: none
     const struct header *headers; // [n_headers]
     int32_t n_headers;
+    bool has_more_headers;        // than these
+    int64_t written;              // seconds since 1970 UTC; 0: unknown
     struct text content_type;     // from the headers; may be empty
     struct text value;
     int32_t attempts;             // how often it was started before; 0 when unknown
@@ -37,8 +39,9 @@ struct record {
 struct transport_events {
     void *context;
     void (*receive)(void *context, const struct record *record);
-    // Somebody cancelled a dataset (job_id empty) or one job.
-    void (*cancel)(void *context, struct text dataset, struct text job_id);
+    // Somebody cancelled a dataset (job_id empty) or one job, as far as it was submitted `until` then, in seconds since 1970 UTC:
+    // what was submitted later under the same name may be here before.
+    void (*cancel)(void *context, struct text dataset, struct text job_id, int64_t until);
     // Partitions are about to go to another worker: commit what is finished now. The one place where a transport may
     // be called from within poll. May be NULL.
     void (*revoke)(void *context);

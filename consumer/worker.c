@@ -166,13 +166,13 @@ static void send_order(struct worker *worker, struct order *order)
     }
 }
 
-static void cancel(void *context, struct text dataset, struct text job_id)
+static void cancel(void *context, struct text dataset, struct text job_id, int64_t until)
 {
     struct worker *worker = context;
     struct job_list cancelled = {0};
-    gate_cancel(&worker->gate, dataset, job_id, &cancelled);
+    gate_cancel(&worker->gate, dataset, job_id, until, &cancelled);
     add_finished(worker, &cancelled);
-    send_order(worker, order_cancel_create(dataset, job_id));
+    send_order(worker, order_cancel_create(dataset, job_id, until));
 }
 
 // Lets one group through the gate, once its start is durable. *any: there was one.

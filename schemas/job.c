@@ -41,6 +41,17 @@ bool job_set_text(struct job *job, struct text *field, struct text value)
     return true;
 }
 
+bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until)
+{
+    return text_equal(job->dataset, dataset) && (!job_id.size || text_equal(job->job_id, job_id)) &&
+           job_submitted(job) <= until;
+}
+
+int64_t job_submitted(const struct job *job)
+{
+    return job->created ? job->created : job->source.written;
+}
+
 uint64_t job_default_seed(struct text job_id)
 {
     return hash_bytes(job_id.data, job_id.size, 0);

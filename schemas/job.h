@@ -136,8 +136,10 @@ struct job_source {
     struct text key;           // record key; data NULL: none
     int32_t crashes;           // of workers, while it may have been computed
     int64_t received_s;        // monotonic, for the figures only
+    int64_t written;           // the record, seconds since 1970 UTC; 0: unknown
     struct header *headers;    // [n_headers]
     int32_t n_headers;
+    bool has_more_headers;     // than were taken
     struct text record;        // original bytes when the record could not be decoded, else empty
 };
 
@@ -173,6 +175,11 @@ void job_destroy(struct job *job);
 // Names a job: copies the id, takes it as custom_id where there is none, and sets the default seed unless the record
 // gave one. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
+// Is it what a cancellation names: a dataset, or one job of it (job_id empty: all), and no newer than `until`, in seconds since
+// 1970 UTC? One whose time nobody knows is old.
+bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until);
+// When it was submitted, as it says, else when its record was written.
+int64_t job_submitted(const struct job *job);
 // A hash of the id: repeatable, and differs between jobs.
 uint64_t job_default_seed(struct text job_id);
 

@@ -107,6 +107,7 @@ static void copy_source(struct job *job, const struct record *record)
     assert_true(job_set_text(job, &source->topic, record->topic));
     source->partition = record->partition;
     source->offset = record->offset;
+    source->written = record->written;
     if (record->key.data)
         assert_true(job_set_text(job, &source->key, record->key));
     source->headers = arena_allocate_array(&job->arena, (size_t)record->n_headers, sizeof *source->headers);
@@ -137,10 +138,11 @@ static void receive(void *context, const struct record *record)
     member->n_received++;
 }
 
-static void cancel(void *context, struct text dataset, struct text job_id)
+static void cancel(void *context, struct text dataset, struct text job_id, int64_t until)
 {
     struct member *member = context;
     member->n_cancels++;
+    member->last_cancel_until = until;
     snprintf(member->last_cancel, sizeof member->last_cancel, "%.*s/%.*s", (int)dataset.size, dataset.data,
              (int)job_id.size, job_id.size ? job_id.data : "");
 }

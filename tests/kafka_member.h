@@ -20,7 +20,7 @@ struct member {
     size_t n_published; // commit said so
     size_t n_dropped;
     size_t n_cancels; // events
-    struct text last_cancel_dataset;
+    int64_t last_cancel_until;
     char last_cancel[512];
     bool commit_on_revoke; // everything it holds is finished
     size_t n_revokes;

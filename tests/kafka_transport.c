@@ -496,6 +496,8 @@ static void cancellations_are_known_before_the_first_job_and_heard_live(void **s
     assert_part(member.last_log, "is no cancellation");
     const struct transport_impl *impl = member.transport->impl;
     struct job *job = member.jobs[0];
+    assert_int_equal(job->created, 0);
+    assert_in_range(job->source.written, time(NULL) - 60, time(NULL)); // what counts then
     assert_true(impl->is_cancelled(member.transport, job));
     assert_true(job_set_id(job, TEXT("job-1")));
     assert_false(impl->is_cancelled(member.transport, job));
@@ -505,9 +507,14 @@ static void cancellations_are_known_before_the_first_job_and_heard_live(void **s
     while (member.n_cancels < 2 && now_ms() < began + 20000)
         assert_int_equal(member_poll(&member, 1, &error), STATUS_OK);
     assert_string_equal(member.last_cancel, "default/");
+    assert_in_range(member.last_cancel_until, job->source.written, time(NULL));
     assert_true(impl->is_cancelled(member.transport, job));
-    job->created = (int64_t)time(NULL) + 100;
-    assert_false(impl->is_cancelled(member.transport, job)); // created after it
+    job->source.written = member.last_cancel_until + 1;
+    assert_false(impl->is_cancelled(member.transport, job)); // written after it
+    job->created = member.last_cancel_until;
+    assert_true(impl->is_cancelled(member.transport, job)); // what it says itself stands above that
+    job->created = member.last_cancel_until + 1;
+    assert_false(impl->is_cancelled(member.transport, job));
     member_finish(&member);
 }
 

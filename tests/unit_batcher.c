@@ -338,10 +338,10 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     struct error error;
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     batcher_take(bench.batcher, job_of(tokens, 30, 30, "arrived"));
-    batcher_cancel(bench.batcher, TEXT("test"), TEXT("running"));
-    batcher_cancel(bench.batcher, TEXT("test"), TEXT("waiting"));
-    batcher_cancel(bench.batcher, TEXT("test"), TEXT("arrived"));
-    batcher_cancel(bench.batcher, TEXT("another"), (struct text){0});
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("running"), INT64_MAX);
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("waiting"), INT64_MAX);
+    batcher_cancel(bench.batcher, TEXT("test"), TEXT("arrived"), INT64_MAX);
+    batcher_cancel(bench.batcher, TEXT("another"), (struct text){0}, INT64_MAX);
     int64_t n_steps = fake_model_steps(bench.model);
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 3);
@@ -354,6 +354,42 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     run_to_end(&bench);
     assert_int_equal(bench.finished.n_jobs, 4);
     check_answer(bench.finished.last);
+    bench_close(&bench);
+}
+
+// Jobs that were submitted again under a cancelled dataset's name may be here before the cancellation is.
+static void a_cancellation_spares_what_was_submitted_after_it(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+    int32_t tokens[8] = {20, 21, 22, 23, 24, 25, 26, 27};
+    const struct {
+        const char *id;
+        int64_t created, written;
+        bool spared;
+    } cases[] = {{"told", 1000, 2000, false}, {"told-later", 1001, 500, true},  {"unknown", 0, 0, false},
+                 {"written", 0, 1000, false}, {"written-later", 0, 1001, true}};
+    struct step_figures figures;
+    struct error error;
+    for (int when = 0; when < 2; when++) { // before the first round, and after it
+        for (int i = 0; i < 5; i++) {
+            struct job *job = job_of(tokens, 8, 30, cases[i].id);
+            job->request.ignore_eos = true;
+            job->created = cases[i].created;
+            job->source.written = cases[i].written;
+            batcher_take(bench.batcher, job);
+        }
+        if (when == 1)
+            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        batcher_cancel(bench.batcher, TEXT("test"), (struct text){0}, 1000);
+        run_to_end(&bench);
+        assert_int_equal(bench.finished.n_jobs, 5);
+        for (struct job *job; (job = job_list_take(&bench.finished)); job_destroy(job))
+            for (int i = 0; i < 5; i++)
+                if (text_equals_string(job->job_id, cases[i].id))
+                    assert_int_equal(job->result.status, cases[i].spared ? RESULT_DONE : RESULT_CANCELLED);
+    }
     bench_close(&bench);
 }
 
@@ -566,6 +602,7 @@ int main(void)
         cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
         cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
+        cmocka_unit_test(a_cancellation_spares_what_was_submitted_after_it),
         cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),
         cmocka_unit_test(urgent_jobs_run_first_and_answer_the_same),
         cmocka_unit_test(a_lost_device_harms_no_job),

@@ -68,7 +68,7 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
     for (; n_max > 0 && script->n_next < script->n_jobs; n_max--) {
         int i = script->n_next++;
         if (i == script->cancel_at)
-            events->cancel(events->context, TEXT("default"), (struct text){0});
+            events->cancel(events->context, TEXT("default"), (struct text){0}, INT64_MAX);
         char value[128];
         int length = i % 50 == 49 ? snprintf(value, sizeof value, "{not json %d", i)
                                   : snprintf(value, sizeof value,

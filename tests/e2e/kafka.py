@@ -213,6 +213,31 @@ def a_job_in_msgpack_is_answered_like_one_in_json(test):
 
 
 @case
+def a_record_may_have_thousands_of_headers(test):
+    """A dead letter keeps the first 1,024 and says that there were more; a job is answered, whatever it carries."""
+    topics = Topics(test, 1)
+    counts = (1023, 1024, 1025, 5000)
+    for n in counts:
+        headers = [option for i in range(n) for option in ("-H", f"h{i}={i}")]
+        topics.produce(["no job"], "jobs", *headers)
+        topics.produce([{"custom_id": f"{n}", "prompt": "the", "max_tokens": 2}], "jobs", "-H", "traceparent=00-ab-cd-01", *headers)
+    topics.work_to_the_end()
+    answered = {name: result["status"] for name, result in topics.results().items() if name in map(str, counts)}
+    assert answered == {f"{n}": "done" for n in counts}, answered
+    assert len(topics.read("results")) == 2 * len(counts)
+    dead = topics.read("dead")
+    assert [record["payload"] for record in dead] == ["no job"] * len(counts), dead
+    for record, n in zip(dead, counts):
+        pairs = list(zip(record["headers"][::2], record["headers"][1::2]))
+        theirs = [pair for pair in pairs if not pair[0].startswith("__sheaf")]
+        assert theirs == [(f"h{i}", f"{i}") for i in range(min(n, 1024))], (n, len(theirs))
+        omitted = [value for name, value in pairs if name == "__sheaf.errors.omitted"]
+        assert omitted == (["headers beyond the 1024th"] if n > 1024 else []), (n, omitted)
+    traced = [record for record in topics.read("results") if "traceparent" in (record["headers"] or [])]
+    assert len(traced) == len(counts)
+
+
+@case
 def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
     test.environment["SHEAF_CRASH_LIMIT"] = "0"  # killed from outside, again and again: no job is to blame
     topics = Topics(test)
