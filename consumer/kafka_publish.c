@@ -54,7 +54,7 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     if (!fault)
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
-    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions: %s", kafka->config->brokers,
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers, kafka->id,
               rd_kafka_error_string(fault));
     rd_kafka_error_destroy(fault);
     return status;

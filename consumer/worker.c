@@ -41,6 +41,7 @@ struct worker {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t fold_at_ms, served_ms;
     int32_t n_recent, n_recent_dead; // records, and those that are dead letters
+    int64_t n_dead_published;
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     // Apart: a commit or a store that has to wait must not keep the group waiting.
     struct retry polling, committing, recording;
@@ -152,9 +153,9 @@ static enum status check_share(const struct worker *worker, struct error *error)
         (int64_t)worker->n_recent_dead * 100 <= (int64_t)worker->n_recent * most)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                     "%d of the last %d records are no jobs, more than %d %%: is this the right topic? Nothing of them was "
-                     "published; --dead-share 100 would answer them all as dead letters",
-                     worker->n_recent_dead, worker->n_recent, most);
+                     "%d of the last %d records are no jobs, more than %d %%: is this the right topic? %lld were published as dead "
+                     "letters before that showed; --dead-share 100 would answer them all so",
+                     worker->n_recent_dead, worker->n_recent, most, (long long)worker->n_dead_published);
 }
 
 static void send_order(struct worker *worker, struct order *order)
@@ -331,6 +332,7 @@ static enum status commit(struct worker *worker, struct error *error)
         assert(job == worker->group[i]);
         gate_settled(&worker->gate, job);
         metrics_settled(config->metrics, job, worker->committed[i]);
+        worker->n_dead_published += worker->committed[i] && job->source.record.data;
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
         worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
         if (worker->committed[i])

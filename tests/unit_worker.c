@@ -437,6 +437,16 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     int n_answered, n_released;
     check_settled(stage.script, &n_answered, &n_released);
     assert_int_equal(stage.script->n_dead_letters, 0);
+    assert_non_null(strstr(stage.error.text, " 0 were published as dead letters"));
+    stage_close(&stage);
+    // A window of fewer records than say something lets some through, and it says so.
+    stage = stage_open(1500, 60);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_REFUSE);
+    char told[64];
+    assert_true(stage.script->n_dead_letters > 0);
+    snprintf(told, sizeof told, " %d were published as dead letters", stage.script->n_dead_letters);
+    assert_non_null(strstr(stage.error.text, told));
     stage_close(&stage);
     // Too few say nothing.
     stage = stage_open(WORKER_SHARE_LEAST - 1, 300);

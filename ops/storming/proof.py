@@ -6,6 +6,9 @@ import sqlite3
 SHOWN_MAX = 5
 
 
+Job = collections.namedtuple("Job", "name is_job key payload")  # name: (dataset, job_id)
+
+
 class Terminal:
     """The results and the dead letters by where their job's record is: (partition, offset)."""
 
@@ -13,21 +16,31 @@ class Terminal:
         self.results = collections.Counter()
         self.dead = collections.Counter()
         self.values = collections.defaultdict(set)  # of results, by place
-        self.statuses = {}  # by (dataset, job_id)
+        self.names = collections.defaultdict(set)  # likewise: (dataset, job_id)
+        self.letters = collections.defaultdict(set)  # of dead letters, by place: (key, value)
+        self.places = collections.defaultdict(set)  # by name
+        self.statuses = {}  # by name
+        self.tokens = {}  # by name: of prompt and answer
         for record in cluster.read(topics["results"]):
             headers = record["headers"]
             place = int(headers["sheaf-source-partition"]), int(headers["sheaf-source-offset"])
             self.results[place] += 1
             self.values[place].add(record["payload"])
             result = json.loads(record["payload"])
-            self.statuses[(result["dataset"], result["job_id"])] = result["status"]
+            name, usage = (result["dataset"], result["job_id"]), result.get("usage") or {}
+            self.names[place].add(name)
+            self.places[name].add(place)
+            self.statuses[name] = result["status"]
+            self.tokens[name] = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
         for record in cluster.read(topics["dead"]):
             headers = record["headers"]
-            self.dead[(int(headers["__sheaf.errors.partition"]), int(headers["__sheaf.errors.offset"]))] += 1
+            place = int(headers["__sheaf.errors.partition"]), int(headers["__sheaf.errors.offset"])
+            self.dead[place] += 1
+            self.letters[place].add((record["key"], record["payload"]))
 
 
 def read_jobs(cluster):
-    """{(partition, offset): (dataset, job_id) or None for what is no job}."""
+    """{(partition, offset): Job}. What bears no name is called after its place."""
     jobs = {}
     for record in cluster.read(cluster.topics["jobs"]):
         headers = record["headers"]
@@ -35,8 +48,10 @@ def read_jobs(cluster):
             is_job = json.loads(record["payload"]).get("max_tokens", 0) >= 0
         except ValueError:
             is_job = False
-        name = (headers.get("sheaf-dataset"), headers.get("sheaf-job-id")) if headers else None
-        jobs[(record["partition"], record["offset"])] = name, is_job
+        place = record["partition"], record["offset"]
+        name = (headers.get("sheaf-dataset", "default"),
+                headers.get("sheaf-job-id", f"{cluster.topics['jobs']}-{place[0]}-{place[1]}"))
+        jobs[place] = Job(name, is_job, record["key"], record["payload"])
     return jobs
 
 
@@ -69,12 +84,18 @@ def prove_topics(proof, jobs, terminal, expected, submitted, calm):
     proof.check("jobs answered more often than asked", len(jobs),
                 ((place, terminal.results[place], times[place]) for place in jobs if terminal.results[place] > times[place]))
     proof.check("results of no job", sum(terminal.results.values()), (place for place in terminal.results if place not in jobs))
-    proof.check("records that are no job: one dead letter each", sum(not is_job for _, is_job in jobs.values()),
-                ((place, terminal.dead[place]) for place, (_, is_job) in jobs.items()
-                 if not is_job and terminal.dead[place] != times[place]))
+    proof.check("results of another job", sum(terminal.results.values()),
+                ((place, sorted(names), jobs[place].name) for place, names in terminal.names.items()
+                 if place in jobs and names != {jobs[place].name}))
+    proof.check("records that are no job: one dead letter each", sum(not job.is_job for job in jobs.values()),
+                ((place, terminal.dead[place]) for place, job in jobs.items()
+                 if not job.is_job and terminal.dead[place] != times[place]))
     proof.check("dead letters of jobs", sum(terminal.dead.values()),
-                (place for place in terminal.dead if place not in jobs or jobs[place][1]))
-    found = {name for name, _ in jobs.values() if name}
+                (place for place in terminal.dead if place not in jobs or jobs[place].is_job))
+    proof.check("dead letters with other bytes than their records", sum(terminal.dead.values()),
+                ((place, sorted(letters)) for place, letters in terminal.letters.items()
+                 if place in jobs and letters != {(jobs[place].key, jobs[place].payload)}))
+    found = {job.name for job in jobs.values()}
     proof.check("submitted jobs on the topic", len(submitted), (name for name in submitted if name not in found))
     proof.check("the undisturbed run: results", len(jobs), (place for place in jobs if calm.results[place] != 1))
     proof.check("results with other bytes than undisturbed", len(jobs),
@@ -85,19 +106,28 @@ def prove_topics(proof, jobs, terminal, expected, submitted, calm):
 def prove_store(proof, path, jobs, terminal, what):
     """The store's jobs and totals are those of the results topic."""
     with sqlite3.connect(path) as connection:
-        rows = {(dataset, job_id): status for dataset, job_id, status in connection.execute(
-            "SELECT dataset, job_id, status FROM jobs")}
+        rows, tokens, places = {}, {}, {}
+        for dataset, job_id, status, prompt, completion, partition, offset in connection.execute(
+                "SELECT dataset, job_id, status, prompt_tokens, completion_tokens, partition, offset FROM jobs"):
+            name = dataset, job_id
+            rows[name], tokens[name], places[name] = status, (prompt or 0, completion or 0), (partition, offset)
         totals = {dataset: counts for dataset, *counts in connection.execute(
-            "SELECT dataset, n_submitted, n_done, n_failed, n_cancelled FROM datasets")}
+            "SELECT dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens FROM datasets")}
         behind = connection.execute("SELECT coalesce(sum(jobs_behind), 0), count(*) FROM lag").fetchone()
         n_partitions = len({partition for partition, _ in jobs})
     proof.check(f"{what}: jobs as in the topics", len(terminal.statuses),
                 ((name, status, rows.get(name)) for name, status in terminal.statuses.items() if rows.get(name) != status))
+    proof.check(f"{what}: their tokens", len(terminal.tokens),
+                ((name, told, tokens.get(name)) for name, told in terminal.tokens.items() if tokens.get(name) != told))
+    proof.check(f"{what}: their places", len(terminal.places),
+                ((name, sorted(told), places.get(name)) for name, told in terminal.places.items() if places.get(name) not in told))
     proof.check(f"{what}: no other jobs", len(rows), (name for name in rows if name not in terminal.statuses))
-    counted = collections.defaultdict(lambda: [0, 0, 0, 0])
-    for (dataset, _), status in terminal.statuses.items():
+    counted = collections.defaultdict(lambda: [0, 0, 0, 0, 0, 0])
+    for (dataset, job_id), status in terminal.statuses.items():
         counted[dataset][0] += 1
         counted[dataset][("done", "failed", "cancelled").index(status) + 1] += 1
+        for i in range(2):
+            counted[dataset][4 + i] += terminal.tokens[(dataset, job_id)][i]
     proof.check(f"{what}: totals of datasets", len(counted),
                 ((dataset, totals.get(dataset), counts) for dataset, counts in counted.items() if totals.get(dataset) != counts))
     proof.check(f"{what}: partitions without lag", n_partitions,

@@ -3,14 +3,17 @@
 Certificates and passwords are made here, for this run. The broker has three listeners: the plain one, MTLS that asks for a
 certificate, and SCRAM with TLS below it.
 """
+import importlib.machinery
+import importlib.util
 import os
 import secrets
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 
-from kafka import ops
+from kafka import ROOT, ops
 from session import Skip, case, text_of
 
 PASSWORD = secrets.token_hex(12)
@@ -88,7 +91,7 @@ def broker():
     mtls, scram = free_ports(2)
     started = ops("start", "--dir", path("kafka"), "--listeners", f"MTLS://127.0.0.1:{mtls},SCRAM://127.0.0.1:{scram}",
                   "--properties", path("broker.properties"), "--scram", f"sheaf={PASSWORD}",
-                  "--scram", f"stranger={PASSWORD}", timeout=600)
+                  "--scram", f"stranger={PASSWORD}", "--scram", f"clerk={PASSWORD}", timeout=600)
     assert started.returncode == 0, started.stderr
     place["plain"] = started.stdout.strip()
     place["ports"] = {"mtls": mtls, "scram": scram}
@@ -190,3 +193,102 @@ def who_has_no_rights_is_told_on_what(test):
                       ["collect", "--dataset", "set", "-o", "out.jsonl"], ["mirror", "--until-end"]):
         said = client.run(*arguments, status=1).err
         assert "authoriz" in said.lower() and client.prefix in said, said
+
+
+# ---- rights, one by one ----
+
+CREATE_ACLS, DELETE_ACLS = 30, 31
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5  # resources
+READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS, IDEMPOTENT_WRITE = 3, 4, 8, 10, 12
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+
+
+def load_protocol():
+    """ops/kafka/topics speaks Kafka's protocol; as a module it is called so."""
+    loader = importlib.machinery.SourceFileLoader("kafka_protocol", os.path.join(ROOT, "ops", "kafka", "topics"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("kafka_protocol", loader))
+    loader.exec_module(module)
+    return module
+
+
+def change_rights(key, rights, permission):
+    """Of the user clerk: (resource, name, operation); a name that ends in * is a prefix. The broker's answer."""
+    protocol = load_protocol()
+    items = []
+    for resource, name, operation in rights:
+        pattern = PREFIXED if name.endswith("*") else LITERAL
+        items.append(struct.pack(">b", resource) + protocol.string(name.rstrip("*")) + struct.pack(">b", pattern)
+                     + protocol.string("User:clerk") + protocol.string("*") + struct.pack(">bb", operation, permission))
+    reader = protocol.Connection(broker()["plain"]).request(key, 1, protocol.array(items))
+    reader.take("i")  # throttle time
+    return reader
+
+
+def grant(*rights, permission=ALLOW):
+    reader = change_rights(CREATE_ACLS, rights, permission)
+    for code, text in reader.array(lambda: (reader.take("h"), reader.string())):
+        assert code == 0, (code, text)
+
+
+def deny(*rights):
+    grant(*rights, permission=DENY)
+
+
+def allow_again(*rights):
+    change_rights(DELETE_ACLS, rights, DENY)
+
+
+def rights_of_a_worker(client):
+    """Those of ops/RUNBOOK.md but for the transactional id."""
+    group = f"{client.prefix}group"
+    return [(TOPIC, f"{client.prefix}jobs", READ), (TOPIC, f"{client.prefix}control", READ),
+            *((TOPIC, f"{client.prefix}{name}", right) for name in ("results", "dead") for right in (WRITE, DESCRIBE_CONFIGS)),
+            (GROUP, group, READ)]
+
+
+@case
+def a_worker_works_with_the_rights_of_the_runbook_and_names_its_transactional_id_without_that_one(test):
+    client = Client(test, "scram", *with_password(user="clerk"))
+    test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
+    grant((TOPIC, f"{client.prefix}jobs", WRITE))
+    client.run("submit", "in.jsonl", "--dataset", "set")
+    grant(*rights_of_a_worker(client))
+    refused = client.run("work", "--model", test.model, "--exit-when-idle", "1", status=1)
+    assert "ransactional" in refused.err and "uthoriz" in refused.err, refused
+    assert f"sheaf-{client.prefix}group-" in refused.err, refused  # which one
+    assert refused.seconds < 30, refused
+    right = TRANSACTIONAL_ID, f"sheaf-{client.prefix}group-*", WRITE
+    grant(right)
+    assert "20 jobs answered, 0 failed" in client.run("work", "--model", test.model, "--exit-when-idle", "1").err
+    grant((TOPIC, f"{client.prefix}results", READ))
+    client.run("collect", "--dataset", "set", "-o", "out.jsonl")
+    assert len(test.answers()) == 20
+    grant((TOPIC, f"{client.prefix}control", WRITE))
+    client.run("cancel", "--dataset", "set")
+    client.run("mirror", "--until-end", "--store", "fleet.db", "--group", f"{client.prefix}group")
+    assert test.query("SELECT count(*) FROM jobs WHERE status = 'done'", "fleet.db") == [(20,)]
+
+
+@case
+def a_worker_whose_transactional_id_is_forbidden_while_it_works_ends_and_the_next_one_loses_and_doubles_nothing(test):
+    client = Client(test, "scram", *with_password(user="clerk"))
+    right = TRANSACTIONAL_ID, f"sheaf-{client.prefix}group-*", WRITE
+    grant(*rights_of_a_worker(client), right, (TOPIC, f"{client.prefix}jobs", WRITE), (TOPIC, f"{client.prefix}results", READ))
+    test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(400)])
+    client.run("submit", "in.jsonl", "--dataset", "set")
+    worker = test.start("work", "--model", test.model, "--config", "kafka.conf", "--engine-test", "fixed:20", "--window", "16",
+                        "--max-batch", "4")
+    test.wait_until("some are answered", lambda: test.query("SELECT count(*) FROM jobs") > [(20,)])
+    deny(right)
+    ended = test.wait(worker)
+    assert ended.status == 1 and "ransactional" in ended.err and "uthoriz" in ended.err, ended
+    client.run("collect", "--dataset", "set", "-o", "out.jsonl", "--force")
+    assert 20 < len(test.answers()) < 400
+    allow_again(right)
+    client.run("work", "--model", test.model, "--exit-when-idle", "1")
+    client.run("collect", "--dataset", "set", "-o", "out.jsonl")
+    assert len(test.answers()) == 400
+    results = subprocess.run(["kcat", "-b", broker()["plain"], "-C", "-t", f"{client.prefix}results", "-e", "-q", "-o", "beginning",
+                              "-f", "%k\\n"], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert len(results) == 400, len(results)
