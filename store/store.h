@@ -15,7 +15,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 3,
+    STORE_VERSION = 4,
     STORE_BUSY_MS = 10000,
     STORE_BATCHES_KEPT = 100000,   // the newest; older steps are folded
     STORE_JOBS_KEPT = 2000000,     // of those from Kafka, likewise

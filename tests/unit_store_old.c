@@ -104,7 +104,7 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
     struct store *new = open_store();
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
-    assert_answer(new, "PRAGMA user_version", "3\n");
+    assert_answer(new, "PRAGMA user_version", "4\n");
     store_close(new);
     buffer_finish(&old_columns);
     buffer_finish(&old_others);
@@ -144,7 +144,53 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
     make_version_1("");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 3, got 1"));
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 4, got 1"));
+}
+
+// ---- version 4 ----
+
+// A list in the constraint would cost each row a temporary index.
+static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void **state)
+{
+    (void)state;
+    for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
+        if (!is_new)
+            make_version_1("");
+        struct store *store = open_store();
+        sqlite3 *sqlite = store->database.sqlite;
+        execute(sqlite, "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
+                        " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
+                        " ('a', '5', '5', 'cancelled')");
+        static const char wrong[] = "UPDATE jobs SET status = 'finished'";
+        assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
+        struct buffer plan = ask(sqlite, "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at)"
+                                         " VALUES ('a', '6', '6', 'done', 't', 1)");
+        assert_non_null(strstr(plan.data, "IdxInsert"));
+        assert_null(strstr(plan.data, "OpenEphemeral"));
+        buffer_finish(&plan);
+        assert_answer(store, "PRAGMA integrity_check", "ok\n");
+        store_close(store);
+    }
+}
+
+// 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
+static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    execute(store->database.sqlite,
+            "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, 41);"
+            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30)"
+            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at) SELECT 'queue', i, i, 'done',"
+            " 1000000000 + i * 1000000 FROM n;"
+            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
+            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at, topic) SELECT 'topic', i, i, 'done',"
+            " 1000000000 - 30000000 + i * 500000, 't' FROM n;"
+            "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
+    // The last minute begins at 970 s: the topic's first job of 970 s is not beyond it.
+    assert_answer(store, "SELECT dataset, jobs_per_second, seconds_left FROM progress ORDER BY 1",
+                  "queue|1.03|937\ntopic|2.05|223\n");
+    store_close(store);
 }
 
 // ---- folding ----
@@ -331,6 +377,8 @@ int main(void)
         cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
         cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
         cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
+        cmocka_unit_test_setup(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path),
+        cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
         cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),
         cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
         cmocka_unit_test_setup(one_fold_takes_many_small_datasets, fresh_path),
