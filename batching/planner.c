@@ -84,10 +84,7 @@ static int64_t reserved_pages(const struct batcher *b)
 static int64_t admission_cost(const struct batcher *b, const struct sequence *sequence, int32_t n_ready,
                               int64_t n_positions)
 {
-    int64_t cost = pages_for(b, n_positions) - n_ready;
-    for (const struct prefix_node *node = sequence->node; node->parent; node = node->parent)
-        cost += node->idle;
-    return cost;
+    return (int64_t)pages_for(b, n_positions) - n_ready + prefix_n_idle(sequence->node);
 }
 
 static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t n_pages)
@@ -104,20 +101,6 @@ static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t 
     return true;
 }
 
-// The path's pages: shared ones as they are, new ones taken and claimed. They were counted as available.
-static void fill_path(struct batcher *b, struct sequence *sequence, int32_t n_ready)
-{
-    for (struct prefix_node *node = sequence->node; node->parent; node = node->parent) {
-        if (node->depth > n_ready) {
-            node->page = prefix_take_page(&b->tree);
-            node->owner = sequence;
-            assert(node->page >= 0);
-        }
-        sequence->pages[node->depth - 1] = node->page;
-    }
-    sequence->n_pages = sequence->node->depth;
-}
-
 static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
 {
     struct prompt *prompt = sequence->prompt;
@@ -125,18 +108,16 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     struct prefix_node *node = sequence->node;
     window_remove(&b->window, sequence, true);
     sequence->node = node; // kept alive by its use
-    fill_path(b, sequence, n_ready);
-    prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
+    prefix_claim(&b->tree, node, sequence, sequence->pages); // they were counted as available
+    sequence->n_pages = node->depth;
+    prompt->job->figures.prefix_hash =
+        prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
     sequence->n_computed = sequence->n_shared = n_ready * b->config.limits.page_positions;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->n_shared;
     if (!prompt->admitted_us)
         prompt->admitted_us = planner_now_us();
-    while (n_ready && node->depth > n_ready)
-        node = node->parent;
-    if (n_ready)
-        prompt->job->figures.prefix_hash = node->hash;
     b->running[b->n_running++] = sequence;
 }
 
@@ -176,19 +157,6 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
 }
 
 // ---- building the step ----
-
-// Pages that are full when this step ends may be shared by the sequences that follow in it: a layer's keys and values
-// are all stored before any row attends.
-static void mark_ready(struct batcher *b, struct sequence *sequence)
-{
-    int32_t n_full = sequence->n_computed / b->config.limits.page_positions;
-    for (struct prefix_node *node = sequence->node; node->parent && !(node->ready && node->owner != sequence);
-         node = node->parent)
-        if (node->depth <= n_full && node->owner == sequence) {
-            node->ready = true;
-            node->owner = NULL;
-        }
-}
 
 static void add_output(struct planned_step *planned, struct sequence *sequence)
 {
@@ -238,7 +206,9 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     planned->prefill_rows += n_prefill;
     planned->decode_rows += n - n_prefill;
     sequence->n_computed += n;
-    mark_ready(b, sequence);
+    // Pages that are full when this step ends may be shared by the sequences that follow in it: a layer's keys and values are
+    // all stored before any row attends.
+    prefix_computed(sequence->node, sequence, sequence->n_computed / b->config.limits.page_positions);
     if (sequence->n_computed == n_tokens)
         add_output(planned, sequence);
 }

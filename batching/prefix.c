@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS_FIRST = 1024, SLAB_NODES = 256, NODE_ALIGNMENT = 64 /* a cache line */, AHEAD = 32 };
+enum { SLOTS_FIRST = 1024, SLAB_NODES = 64 };
 
 struct prefix_slab {
     struct prefix_slab *next;
-    _Alignas(NODE_ALIGNMENT) unsigned char bytes[];
+    struct prefix_node nodes[SLAB_NODES];
 };
 
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
@@ -24,13 +24,16 @@ enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
     }
     for (uint64_t i = 0; i < 2; i++)
-        *tree->roots[i] = (struct prefix_node){.hash = i, .page = -1, .ready = true};
+        *tree->roots[i] = (struct prefix_node){.hash = i, .is_hashed = true};
     tree->cursor = tree->roots[0];
     return STATUS_OK;
 }
 
 void prefix_finish(struct prefix_tree *tree)
 {
+    for (size_t i = 0; tree->slots && i < tree->n_slots; i++)
+        if (tree->slots[i].node)
+            free(tree->slots[i].node->tokens);
     for (struct prefix_slab *slab = tree->slabs; slab;) {
         struct prefix_slab *next = slab->next;
         free(slab);
@@ -44,14 +47,14 @@ void prefix_finish(struct prefix_tree *tree)
 
 // ---- nodes' memory ----
 
-static size_t token_bytes(const struct prefix_tree *tree)
+static size_t page_bytes(const struct prefix_tree *tree)
 {
     return (size_t)tree->page_positions * sizeof(int32_t);
 }
 
-static size_t node_stride(const struct prefix_tree *tree)
+static int32_t *page_tokens(const struct prefix_tree *tree, const struct prefix_node *node, int32_t page)
 {
-    return (sizeof(struct prefix_node) + token_bytes(tree) + NODE_ALIGNMENT - 1) / NODE_ALIGNMENT * NODE_ALIGNMENT;
+    return node->tokens + (size_t)page * (size_t)tree->page_positions;
 }
 
 // Its contents are not set. NULL: out of memory.
@@ -59,28 +62,42 @@ static struct prefix_node *take_node(struct prefix_tree *tree)
 {
     struct prefix_node *node = tree->unused;
     if (node) {
-        // Those that follow mostly stand behind it: 4 nodes on, in time to be written.
-        for (size_t at = 0; at < node_stride(tree); at += NODE_ALIGNMENT)
-            __builtin_prefetch((const void *)((uintptr_t)node + 4 * node_stride(tree) + at), 1);
         tree->unused = node->parent;
         return node;
     }
     if (tree->n_unused_in_slab == 0) {
-        struct prefix_slab *slab = aligned_alloc(NODE_ALIGNMENT, sizeof *slab + SLAB_NODES * node_stride(tree));
+        struct prefix_slab *slab = malloc(sizeof *slab);
         if (!slab)
             return NULL;
         slab->next = tree->slabs;
         tree->slabs = slab;
         tree->n_unused_in_slab = SLAB_NODES;
     }
-    size_t index = SLAB_NODES - tree->n_unused_in_slab--;
-    return (struct prefix_node *)(void *)(tree->slabs->bytes + index * node_stride(tree));
+    return &tree->slabs->nodes[SLAB_NODES - tree->n_unused_in_slab--];
 }
 
 static void give_node(struct prefix_tree *tree, struct prefix_node *node)
 {
+    free(node->tokens);
     node->parent = tree->unused;
     tree->unused = node;
+}
+
+// Gives the node memory of its own for n_pages, with these tokens and as many of these pages as it holds. False: out of memory,
+// and nothing changed.
+static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens,
+                       const int32_t *pages)
+{
+    size_t bytes = page_bytes(tree) * (size_t)n_pages; // of tokens that are in memory already
+    int32_t *memory = malloc(bytes + (size_t)n_pages * sizeof *memory);
+    if (!memory)
+        return false;
+    node->tokens = memcpy(memory, tokens, bytes);
+    node->pages = memory + bytes / sizeof *memory;
+    if (node->n_held)
+        memcpy(node->pages, pages, (size_t)node->n_held * sizeof *pages);
+    node->capacity = n_pages;
+    return true;
 }
 
 // ---- hash table ----
@@ -92,10 +109,10 @@ static size_t next_slot(const struct prefix_tree *tree, size_t slot)
 
 static void put_in_slot(struct prefix_tree *tree, struct prefix_node *node)
 {
-    size_t i = node->hash & (tree->n_slots - 1);
+    size_t i = node->key & (tree->n_slots - 1);
     while (tree->slots[i].node)
         i = next_slot(tree, i);
-    tree->slots[i] = (struct prefix_slot){node->hash, node};
+    tree->slots[i] = (struct prefix_slot){node->key, node};
 }
 
 // Keeps at least half of the table free. Without memory it gets fuller, with the same answers; false: it is full.
@@ -116,14 +133,20 @@ static bool reserve_slot(struct prefix_tree *tree)
     return true;
 }
 
+static size_t slot_of(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    size_t slot = node->key & (tree->n_slots - 1);
+    while (tree->slots[slot].node != node)
+        slot = next_slot(tree, slot);
+    return slot;
+}
+
 // Those that stand behind it because its place was taken move up (D. E. Knuth, TAOCP 3, 6.4, algorithm R).
 static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
 {
-    size_t mask = tree->n_slots - 1, gap = node->hash & mask;
-    while (tree->slots[gap].node != node)
-        gap = next_slot(tree, gap);
+    size_t mask = tree->n_slots - 1, gap = slot_of(tree, node);
     for (size_t i = next_slot(tree, gap); tree->slots[i].node; i = next_slot(tree, i)) {
-        size_t home = tree->slots[i].hash & mask;
+        size_t home = tree->slots[i].key & mask;
         if (((i - home) & mask) < ((i - gap) & mask))
             continue; // the gap is before its home
         tree->slots[gap] = tree->slots[i];
@@ -132,37 +155,161 @@ static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
     tree->slots[gap].node = NULL;
 }
 
-static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent, uint64_t hash,
+// A node keeps its address, so that its children's keys stay when it is cut.
+static uint64_t key_of(const struct prefix_tree *tree, const struct prefix_node *parent, const int32_t *tokens)
+{
+    return hash_bytes(tokens, page_bytes(tree), (uint64_t)(uintptr_t)parent);
+}
+
+static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent, uint64_t key,
                                       const int32_t *tokens)
 {
-    for (size_t i = hash & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
+    for (size_t i = key & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
         struct prefix_node *node = tree->slots[i].node;
-        if (tree->slots[i].hash == hash && node->parent == parent && memcmp(node->tokens, tokens, token_bytes(tree)) == 0)
+        if (tree->slots[i].key == key && node->parent == parent && memcmp(node->tokens, tokens, page_bytes(tree)) == 0)
             return node;
     }
     return NULL;
 }
 
-static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_node *parent, uint64_t hash,
-                                     const int32_t *tokens)
+// ---- runs ----
+
+static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_node *parent, uint64_t key,
+                                     const int32_t *tokens, int32_t n_pages)
 {
     struct prefix_node *node = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!node)
         return NULL;
-    *node = (struct prefix_node){.parent = parent, .hash = hash, .depth = parent->depth + 1, .page = -1};
-    memcpy(node->tokens, tokens, token_bytes(tree));
+    *node = (struct prefix_node){.parent = parent, .key = key, .depth = parent->depth + n_pages, .n_pages = n_pages};
+    if (!set_memory(tree, node, n_pages, tokens, NULL)) {
+        give_node(tree, node);
+        return NULL;
+    }
     put_in_slot(tree, node);
     tree->n_nodes++;
     parent->n_children++;
     return node;
 }
 
+// How many of the node's pages these tokens begin with. The first is known to be equal.
+static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node, const int32_t *tokens,
+                            int32_t n_pages)
+{
+    int32_t most = n_pages < node->n_pages ? n_pages : node->n_pages, n = 1;
+    while (n < most && memcmp(page_tokens(tree, node, n), tokens + (size_t)n * (size_t)tree->page_positions,
+                              page_bytes(tree)) == 0)
+        n++;
+    return n;
+}
+
+// In its parent's list of children that are offered.
+static void take_offered_place(struct prefix_node *node, struct prefix_node *old)
+{
+    node->offer_previous = old->offer_previous;
+    node->offer_next = old->offer_next;
+    *(old->offer_previous ? &old->offer_previous->offer_next : &old->parent->offer_first) = node;
+    *(old->offer_next ? &old->offer_next->offer_previous : &old->parent->offer_last) = node;
+    node->offer_first = node->offer_last = old;
+    old->offer_previous = old->offer_next = NULL;
+}
+
+static void link_idle(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *previous)
+{
+    struct idle_list *list = &tree->idle[node->n_waiting > 0];
+    node->idle_previous = previous;
+    node->idle_next = previous ? previous->idle_next : list->first;
+    *(node->idle_previous ? &node->idle_previous->idle_next : &list->first) = node;
+    *(node->idle_next ? &node->idle_next->idle_previous : &list->last) = node;
+    node->idle = true;
+}
+
+static void unlink_idle(struct prefix_tree *tree, struct prefix_node *node, bool wanted)
+{
+    struct idle_list *list = &tree->idle[wanted];
+    *(node->idle_previous ? &node->idle_previous->idle_next : &list->first) = node->idle_next;
+    *(node->idle_next ? &node->idle_next->idle_previous : &list->last) = node->idle_previous;
+    node->idle_previous = node->idle_next = NULL;
+    node->idle = false;
+}
+
+// The first n_pages of the node, with all that holds for them as for the rest.
+static void set_upper(struct prefix_node *upper, const struct prefix_node *node, int32_t n_pages)
+{
+    *upper = (struct prefix_node){.parent = node->parent,
+                                  .key = node->key,
+                                  .depth = node->depth - node->n_pages + n_pages,
+                                  .n_pages = n_pages,
+                                  .n_held = node->n_held < n_pages ? node->n_held : n_pages,
+                                  .n_ready = node->n_ready < n_pages ? node->n_ready : n_pages,
+                                  .n_children = 1,
+                                  .n_waiting = node->n_waiting,
+                                  .n_offered = node->n_offered,
+                                  .n_users = node->n_users};
+    upper->owner = upper->n_ready < upper->n_held ? node->owner : NULL;
+}
+
+// What is left to it under the upper part.
+static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *upper)
+{
+    int32_t n_pages = upper->n_pages;
+    node->parent = upper;
+    node->n_pages -= n_pages;
+    node->n_held -= upper->n_held;
+    node->n_ready -= upper->n_ready;
+    if (node->n_ready == node->n_held)
+        node->owner = NULL;
+    memmove(node->tokens, page_tokens(tree, node, n_pages), page_bytes(tree) * (size_t)node->n_pages);
+    if (node->n_held)
+        memmove(node->pages, node->pages + n_pages, (size_t)node->n_held * sizeof *node->pages);
+    node->key = key_of(tree, upper, node->tokens);
+}
+
+// Cuts the node after n_pages of its pages. The node itself stays the lower part, where its sequences and children are.
+// Returns the upper part; NULL: out of memory.
+static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
+{
+    struct prefix_node *upper = reserve_slot(tree) ? take_node(tree) : NULL;
+    if (!upper)
+        return NULL;
+    set_upper(upper, node, n_pages);
+    if (!set_memory(tree, upper, n_pages, node->tokens, node->pages)) {
+        give_node(tree, upper);
+        return NULL;
+    }
+    tree->slots[slot_of(tree, node)].node = upper;
+    if (node->n_offered)
+        take_offered_place(upper, node);
+    if (node->idle) // deep pages first
+        link_idle(tree, upper, node);
+    cut_off(tree, node, upper);
+    if (node->idle && node->n_held == 0)
+        unlink_idle(tree, node, node->n_waiting > 0);
+    put_in_slot(tree, node);
+    tree->n_nodes++;
+    return upper;
+}
+
+// The pages at its end that nobody needs and that hold nothing.
+static void shorten(struct prefix_tree *tree, struct prefix_node *node)
+{
+    int32_t *memory = node->tokens;
+    node->depth -= node->n_pages - node->n_held;
+    node->n_pages = node->n_held;
+    node->is_hashed = false;
+    if (node->n_pages <= node->capacity / 2 && set_memory(tree, node, node->n_pages, node->tokens, node->pages))
+        free(memory);
+}
+
 // Frees the node, then its ancestors, as far as nothing needs them.
 static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 {
-    while (node->parent && !node->n_waiting && !node->n_users && !node->n_children && node->page < 0) {
+    while (node->parent && !node->n_waiting && !node->n_users && !node->n_children) {
+        if (node->n_held) {
+            if (node->n_held < node->n_pages)
+                shorten(tree, node);
+            return;
+        }
         struct prefix_node *parent = node->parent;
-        __builtin_prefetch(&tree->slots[parent->hash & (tree->n_slots - 1)]);
         empty_slot(tree, node);
         if (tree->cursor == node)
             tree->cursor = parent;
@@ -177,52 +324,28 @@ static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 
 static void idle_remove(struct prefix_tree *tree, struct prefix_node *node, bool wanted)
 {
-    struct idle_list *list = &tree->idle[wanted];
-    if (node->idle_previous)
-        node->idle_previous->idle_next = node->idle_next;
-    else
-        list->first = node->idle_next;
-    if (node->idle_next)
-        node->idle_next->idle_previous = node->idle_previous;
-    else
-        list->last = node->idle_previous;
-    node->idle_previous = node->idle_next = NULL;
-    node->idle = false;
-    tree->figures.n_pages_idle--;
+    unlink_idle(tree, node, wanted);
+    tree->figures.n_pages_idle -= node->n_held;
 }
 
 static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
 {
-    struct idle_list *list = &tree->idle[node->n_waiting > 0];
-    node->idle_previous = list->last;
-    if (list->last)
-        list->last->idle_next = node;
-    else
-        list->first = node;
-    list->last = node;
-    node->idle = true;
-    tree->figures.n_pages_idle++;
+    link_idle(tree, node, tree->idle[node->n_waiting > 0].last);
+    tree->figures.n_pages_idle += node->n_held;
 }
 
+// The deepest page of the oldest node. None below it holds a page: whoever used one of those used this one too, and put those
+// into the list first.
 static void evict(struct prefix_tree *tree, struct prefix_node *node)
 {
-    idle_remove(tree, node, node->n_waiting > 0);
-    page_stack_give(tree->stack, node->page);
-    node->page = -1;
-    node->ready = false;
+    assert(node->n_ready == node->n_held && node->n_held > 0);
+    node->n_ready = --node->n_held;
+    page_stack_give(tree->stack, node->pages[node->n_held]);
+    tree->figures.n_pages_idle--;
     tree->figures.n_evictions++;
+    if (node->n_held == 0)
+        unlink_idle(tree, node, node->n_waiting > 0);
     drop_unneeded(tree, node);
-}
-
-// Who needs one page mostly needs many: the node after next comes from memory meanwhile, and the next one's slot.
-static void look_ahead(const struct prefix_tree *tree, const struct prefix_node *victim)
-{
-    const struct prefix_node *next = victim->idle_next;
-    if (!next)
-        return;
-    __builtin_prefetch(&tree->slots[next->hash & (tree->n_slots - 1)], 1);
-    __builtin_prefetch(next->idle_next, 1);
-    __builtin_prefetch((const void *)((uintptr_t)next->idle_next + NODE_ALIGNMENT), 1);
 }
 
 int32_t prefix_take_page(struct prefix_tree *tree)
@@ -231,7 +354,6 @@ int32_t prefix_take_page(struct prefix_tree *tree)
         struct prefix_node *victim = tree->idle[0].first ? tree->idle[0].first : tree->idle[1].first;
         if (!victim)
             return -1;
-        look_ahead(tree, victim);
         evict(tree, victim);
     }
     return page_stack_take(tree->stack);
@@ -301,35 +423,18 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
     }
 }
 
-// The hashes of up to AHEAD pages, whose slots are on their way from memory when they are looked at.
-static int32_t hash_ahead(const struct prefix_tree *tree, uint64_t hash, const int32_t *tokens, int32_t n_pages,
-                          uint64_t hashes[AHEAD])
-{
-    int32_t n = n_pages < AHEAD ? n_pages : AHEAD;
-    for (int32_t i = 0; i < n; i++) {
-        hashes[i] = hash = hash_bytes(tokens + (size_t)i * (size_t)tree->page_positions, token_bytes(tree), hash);
-        __builtin_prefetch(&tree->slots[hash & (tree->n_slots - 1)]);
-    }
-    return n;
-}
-
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context)
 {
     struct prefix_node *node = tree->roots[long_context];
-    uint64_t hashes[AHEAD];
-    bool is_new = false; // then nothing is below it either
-    for (int32_t i = 0, n_hashed = 0, n_before = 0; i < n_pages; i++) {
-        const int32_t *page_tokens = tokens + (size_t)i * (size_t)tree->page_positions;
-        if (i == n_hashed) {
-            n_before = n_hashed;
-            n_hashed += hash_ahead(tree, node->hash, page_tokens, n_pages - i, hashes);
-        }
-        uint64_t hash = hashes[i - n_before];
-        struct prefix_node *child = is_new ? NULL : find_child(tree, node, hash, page_tokens);
-        if (!child) {
-            is_new = true;
-            child = add_child(tree, node, hash, page_tokens);
-        }
+    for (int32_t i = 0; i < n_pages; i = node->depth) {
+        const int32_t *rest = tokens + (size_t)i * (size_t)tree->page_positions;
+        uint64_t key = key_of(tree, node, rest);
+        struct prefix_node *child = find_child(tree, node, key, rest);
+        int32_t n_common = child ? common_pages(tree, child, rest, n_pages - i) : 0;
+        if (!child)
+            child = add_child(tree, node, key, rest, n_pages - i);
+        else if (n_common < child->n_pages)
+            child = cut(tree, child, n_common);
         if (!child) {
             drop_unneeded(tree, node);
             return NULL;
@@ -353,8 +458,8 @@ void prefix_use(struct prefix_tree *tree, struct prefix_node *node)
     for (; node->parent; node = node->parent) {
         if (node->idle)
             idle_remove(tree, node, node->n_waiting > 0);
-        if (++node->n_users == 2 && node->page >= 0)
-            tree->figures.n_pages_shared++;
+        if (++node->n_users == 2)
+            tree->figures.n_pages_shared += node->n_held;
     }
 }
 
@@ -362,17 +467,16 @@ void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void
 {
     struct prefix_node *leaf = node;
     for (; node->parent; node = node->parent) {
-        if (node->page >= 0 && node->n_users == 2)
-            tree->figures.n_pages_shared--;
+        if (node->n_users == 2)
+            tree->figures.n_pages_shared -= node->n_held;
         node->n_users--;
         assert(node->n_users >= 0);
-        if (node->owner == owner && !node->ready && node->page >= 0) {
-            page_stack_give(tree->stack, node->page); // left before it was computed
-            node->page = -1;
-        }
-        if (node->owner == owner)
+        if (node->owner == owner) { // left before they were computed
+            while (node->n_held > node->n_ready)
+                page_stack_give(tree->stack, node->pages[--node->n_held]);
             node->owner = NULL;
-        if (node->n_users == 0 && node->page >= 0)
+        }
+        if (node->n_users == 0 && node->n_held > 0)
             idle_append(tree, node);
     }
     drop_unneeded(tree, leaf);
@@ -383,11 +487,45 @@ int32_t prefix_ready(const struct prefix_node *node, bool *blocked)
     int32_t n_ready = node->depth;
     *blocked = false;
     for (; node->parent; node = node->parent)
-        if (!node->ready) {
-            n_ready = node->depth - 1;
+        if (node->n_ready < node->n_pages) {
+            n_ready = node->depth - node->n_pages + node->n_ready;
             *blocked = node->owner != NULL;
         }
     return n_ready;
+}
+
+void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages)
+{
+    for (; node->parent; node = node->parent) {
+        if (node->n_held < node->n_pages)
+            node->owner = owner;
+        for (; node->n_held < node->n_pages; node->n_held++) {
+            node->pages[node->n_held] = prefix_take_page(tree);
+            assert(node->pages[node->n_held] >= 0);
+        }
+        memcpy(pages + node->depth - node->n_pages, node->pages, (size_t)node->n_pages * sizeof *pages);
+    }
+}
+
+void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_pages)
+{
+    for (; node->parent && node->owner == owner; node = node->parent) {
+        int32_t n_own = n_pages - (node->depth - node->n_pages);
+        if (n_own >= node->n_pages) {
+            n_own = node->n_pages;
+            node->owner = NULL;
+        }
+        if (n_own > node->n_ready)
+            node->n_ready = n_own;
+    }
+}
+
+int32_t prefix_n_idle(const struct prefix_node *node)
+{
+    int32_t n = 0;
+    for (; node->parent; node = node->parent)
+        n += node->idle ? node->n_held : 0;
+    return n;
 }
 
 // ---- figures ----
@@ -408,24 +546,43 @@ static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
     return least;
 }
 
-void prefix_count(struct prefix_tree *tree, const struct prefix_node *node, int32_t n_ready, const int32_t *tokens,
-                  int32_t n_tokens)
+// Of the first n_pages of the path, page by page, each with the hash of those before it as its seed.
+static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens)
+{
+    while (node->depth > n_pages)
+        node = node->parent;
+    const struct prefix_node *known = node;
+    while (!known->is_hashed)
+        known = known->parent;
+    uint64_t hash = known->hash;
+    for (int32_t i = known->depth; i < n_pages; i++) {
+        hash = hash_bytes(tokens + (size_t)i * (size_t)tree->page_positions, page_bytes(tree), hash);
+        if (i + 1 == node->depth) {
+            node->hash = hash;
+            node->is_hashed = true;
+        }
+    }
+    return hash;
+}
+
+uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready, const int32_t *tokens,
+                      int32_t n_tokens)
 {
     tree->figures.n_lookups++;
     tree->figures.tokens_looked_up += n_tokens;
     if (n_ready == 0)
-        return;
-    while (node->depth > n_ready)
-        node = node->parent;
+        return 0;
     int32_t saved = n_ready * tree->page_positions;
     tree->figures.n_hits++;
     tree->figures.tokens_saved += saved;
-    struct prefix_top *top = top_entry(tree, node->hash);
+    uint64_t hash = hash_of(tree, node, n_ready, tokens);
+    struct prefix_top *top = top_entry(tree, hash);
     top->n_hits++;
     top->tokens_saved += saved;
     if (top->n_tokens)
-        return;
+        return hash;
     top->n_tokens = saved;
     top->n_head = saved < (int32_t)(sizeof top->head / sizeof top->head[0]) ? saved : 48;
     memcpy(top->head, tokens, (size_t)top->n_head * sizeof *tokens);
+    return hash;
 }

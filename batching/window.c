@@ -197,18 +197,14 @@ static bool is_blocked(const struct sequence *sequence)
 static struct sequence *next_under(const struct prefix_node *node)
 {
     while (!node->sequences_first && node->offer_first && node->offer_first == node->offer_last) {
-        // A path's nodes mostly stand at equal distances in memory (prefix.h).
-        ptrdiff_t stride = (const char *)node->offer_first - (const char *)node;
         node = node->offer_first;
-        __builtin_prefetch((const void *)((uintptr_t)node + (uintptr_t)(stride * 3)));
-        __builtin_prefetch((const void *)((uintptr_t)node + (uintptr_t)(stride * 3) + 64));
-        if (node->owner && !node->ready)
+        if (node->owner)
             return NULL;
     }
     if (node->sequences_first)
         return node->sequences_first;
     for (const struct prefix_node *child = node->offer_first; child; child = child->offer_next) {
-        struct sequence *sequence = child->owner && !child->ready ? NULL : next_under(child);
+        struct sequence *sequence = child->owner ? NULL : next_under(child);
         if (sequence)
             return sequence;
     }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 4 };
+enum { PAGE = 4, PAGES = 8 /* of the stack */ };
 
 static struct page_stack stack;
 static struct prefix_tree tree;
@@ -21,7 +21,7 @@ static int open_tree(void **state)
 {
     (void)state;
     window = (struct window){.tree = &tree};
-    return page_stack_init(&stack, 8, &error) == STATUS_OK && prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK ? 0 : -1;
+    return page_stack_init(&stack, PAGES, &error) == STATUS_OK && prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK ? 0 : -1;
 }
 
 static int close_tree(void **state)
@@ -38,6 +38,7 @@ struct waiting {
     struct job job;
     struct prompt prompt;
     struct sequence sequence;
+    int32_t pages[PAGES];
 };
 
 static struct waiting *wait_for(const char *letters)
@@ -58,29 +59,22 @@ static void forget(struct waiting *waiting)
     free(waiting);
 }
 
-// As the planner admits: use the path, take it from the window, claim a page for each node that is not ready.
+// As the planner admits: use the path, take it from the window, claim the pages that are not ready.
 static void admit(struct waiting *waiting)
 {
     struct prefix_node *node = waiting->sequence.node;
     bool blocked;
-    int32_t n_ready = prefix_ready(node, &blocked);
+    (void)prefix_ready(node, &blocked);
     assert_false(blocked);
     prefix_use(&tree, node);
     window_remove(&window, &waiting->sequence, true);
-    for (waiting->sequence.node = node; node->depth > n_ready; node = node->parent) {
-        node->page = prefix_take_page(&tree);
-        assert_true(node->page >= 0);
-        node->owner = &waiting->sequence;
-    }
+    waiting->sequence.node = node;
+    prefix_claim(&tree, node, &waiting->sequence, waiting->pages);
 }
 
 static void compute(struct waiting *waiting)
 {
-    for (struct prefix_node *node = waiting->sequence.node; node->parent; node = node->parent)
-        if (node->owner == &waiting->sequence) {
-            node->ready = true;
-            node->owner = NULL;
-        }
+    prefix_computed(waiting->sequence.node, &waiting->sequence, waiting->sequence.node->depth);
 }
 
 static void leave(struct waiting *waiting)
@@ -198,6 +192,187 @@ static void prompts_with_long_context_share_nothing_with_the_others(void **state
     leave(normal);
 }
 
+// ---- any mix ----
+
+enum { ACTORS = 40, LETTERS_MAX = 6, ROUNDS = 20000, CODES = 1 << (2 * LETTERS_MAX + 2) };
+
+// A prompt at work, and what the tree should know of it.
+static struct actor {
+    struct waiting *waiting; // NULL: absent
+    char letters[LETTERS_MAX + 1];
+    bool is_running;
+} actors[ACTORS];
+static bool is_computed[CODES]; // by the code of a prefix: once computed, and since then not seen to be gone
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+// Two bits a letter, 1 in front.
+static int code_of(const char *letters, int32_t n_pages)
+{
+    int code = 1;
+    for (int32_t i = 0; i < n_pages; i++)
+        code = code << 2 | (letters[i] & 3);
+    return code;
+}
+
+// The node that holds page `page` of the actor's path, and its index there.
+static const struct prefix_node *node_at(const struct actor *actor, int32_t page, int32_t *index)
+{
+    const struct prefix_node *node = actor->waiting->sequence.node;
+    while (node->depth - node->n_pages > page)
+        node = node->parent;
+    *index = page - (node->depth - node->n_pages);
+    return node;
+}
+
+// How many actors have the prefix of that code, waiting or running.
+static int count_actors(int code, int32_t n_pages, bool running)
+{
+    int n = 0;
+    for (int i = 0; i < ACTORS; i++)
+        n += actors[i].waiting && actors[i].is_running == running && (int32_t)strlen(actors[i].letters) >= n_pages &&
+             code_of(actors[i].letters, n_pages) == code;
+    return n;
+}
+
+// A page of a prefix in use, seen through one of those who use it: counted in *n_used and *n_shared by the first.
+static void check_page(const struct actor *actor, int32_t page, int *owner_of_page, int *n_used, int *n_shared)
+{
+    int32_t index;
+    const struct prefix_node *node = node_at(actor, page, &index);
+    int code = code_of(actor->letters, page + 1);
+    int n_users = count_actors(code, page + 1, true);
+    assert_int_equal(node->tokens[index * PAGE], actor->letters[page]);
+    assert_int_equal(node->n_users, n_users);
+    assert_int_equal(node->n_waiting, count_actors(code, page + 1, false));
+    assert_true(node->n_ready <= node->n_held && node->n_held <= node->n_pages);
+    assert_int_equal(node->owner != NULL, node->n_ready < node->n_held);
+    assert_int_equal(node->idle, n_users == 0 && node->n_held > 0);
+    if (n_users == 0) {
+        assert_true(index >= node->n_ready || is_computed[code]);
+        is_computed[code] = index < node->n_ready; // or it was evicted
+        return;
+    }
+    assert_true(index < node->n_held);
+    assert_int_equal(index < node->n_ready, is_computed[code]);
+    if (actor->is_running)
+        assert_int_equal(actor->waiting->pages[page], node->pages[index]);
+    if (owner_of_page[node->pages[index]] == 0) {
+        owner_of_page[node->pages[index]] = code;
+        ++*n_used;
+        *n_shared += n_users > 1;
+    }
+    assert_int_equal(owner_of_page[node->pages[index]], code);
+}
+
+static void check_books(void)
+{
+    int owner_of_page[PAGES] = {0}, n_used = 0, n_shared = 0;
+    for (int i = 0; i < ACTORS; i++)
+        for (int32_t page = 0; actors[i].waiting && page < (int32_t)strlen(actors[i].letters); page++)
+            check_page(&actors[i], page, owner_of_page, &n_used, &n_shared);
+    assert_int_equal(tree.figures.n_pages_shared, n_shared);
+    assert_int_equal(prefix_available(&tree) + n_used, PAGES);
+}
+
+static void come(struct actor *actor)
+{
+    uint32_t n = random_below(LETTERS_MAX + 1);
+    for (uint32_t i = 0; i < n; i++)
+        actor->letters[i] = (char)('a' + random_below(i < 2 ? 2 : 3));
+    actor->letters[n] = '\0';
+    actor->waiting = wait_for(actor->letters);
+    actor->is_running = false;
+}
+
+static void try_to_admit(struct actor *actor)
+{
+    bool blocked;
+    const struct prefix_node *node = actor->waiting->sequence.node;
+    int32_t n_ready = prefix_ready(node, &blocked);
+    if (blocked || node->depth - n_ready + prefix_n_idle(node) > prefix_available(&tree))
+        return;
+    admit(actor->waiting);
+    actor->is_running = true;
+    // Those that were evicted meanwhile, or before anybody looked.
+    for (int32_t page = n_ready; page < node->depth; page++)
+        is_computed[code_of(actor->letters, page + 1)] = false;
+}
+
+static void compute_some(struct actor *actor)
+{
+    bool blocked;
+    struct prefix_node *node = actor->waiting->sequence.node;
+    int32_t n_ready = prefix_ready(node, &blocked);
+    int32_t n_pages = n_ready + (int32_t)random_below((uint32_t)(node->depth - n_ready) + 1);
+    prefix_computed(node, &actor->waiting->sequence, n_pages);
+    for (int32_t page = n_ready; page < n_pages; page++)
+        is_computed[code_of(actor->letters, page + 1)] = true;
+}
+
+static void go(struct actor *actor)
+{
+    if (actor->is_running) {
+        leave(actor->waiting);
+    } else {
+        window_remove(&window, &actor->waiting->sequence, false);
+        forget(actor->waiting);
+    }
+    actor->waiting = NULL;
+}
+
+static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **state)
+{
+    (void)state;
+    random_state = 20251121;
+    print_message("seed %llu\n", (unsigned long long)random_state);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct actor *actor = &actors[random_below(ACTORS)];
+        if (!actor->waiting)
+            come(actor);
+        else if (!actor->is_running && random_below(4))
+            try_to_admit(actor);
+        else if (actor->is_running && random_below(3))
+            compute_some(actor);
+        else
+            go(actor);
+        check_books();
+    }
+    for (int i = 0; i < ACTORS; i++)
+        if (actors[i].waiting)
+            go(&actors[i]);
+    for (int i = 0; i < PAGES; i++)
+        assert_true(prefix_take_page(&tree) >= 0);
+    assert_int_equal(tree.n_nodes, 0);
+    assert_true(tree.figures.n_evictions > ROUNDS / 100 && tree.figures.n_lookups == 0);
+}
+
+static void a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it(void **state)
+{
+    (void)state;
+    struct waiting *first = wait_for("abcdef");
+    assert_int_equal(tree.n_nodes, 1);
+    struct waiting *second = wait_for("abcxyz");
+    assert_int_equal(tree.n_nodes, 3);
+    struct waiting *third = wait_for("abcxyz"), *inner = wait_for("a");
+    assert_int_equal(tree.n_nodes, 4);
+    assert_ptr_equal(second->sequence.node, third->sequence.node);
+    assert_int_equal(inner->sequence.node->depth, 1);
+    assert_int_equal(first->sequence.node->n_pages, 3);
+    assert_ptr_equal(first->sequence.node->parent->parent, inner->sequence.node);
+    struct waiting *all[] = {first, second, third, inner};
+    for (int i = 0; i < 4; i++) {
+        window_remove(&window, &all[i]->sequence, false);
+        forget(all[i]);
+    }
+    assert_int_equal(tree.n_nodes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +383,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones, open_tree,
                                         close_tree),
         cmocka_unit_test_setup_teardown(prompts_with_long_context_share_nothing_with_the_others, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books, open_tree, close_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,11 +82,9 @@ static char admit(void)
     struct prefix_node *node = waiting->sequence.node;
     prefix_use(&tree, node);
     window_remove(&window, &waiting->sequence, true);
-    for (struct prefix_node *n = node; n->parent; n = n->parent)
-        if (!n->ready) {
-            n->page = prefix_take_page(&tree);
-            n->ready = true;
-        }
+    int32_t page;
+    prefix_claim(&tree, node, waiting, &page);
+    prefix_computed(node, waiting, 1);
     prefix_unuse(&tree, node, waiting);
     char letter = waiting->letter;
     forget(waiting);
@@ -176,11 +174,10 @@ static void one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_on
     struct prefix_node *node = first->sequence.node;
     prefix_use(&tree, node);
     window_remove(&window, &first->sequence, true);
-    node->page = prefix_take_page(&tree);
-    node->owner = first; // computing
+    int32_t page;
+    prefix_claim(&tree, node, first, &page); // computing
     assert_ptr_equal(next(), low);
-    node->ready = true;
-    node->owner = NULL;
+    prefix_computed(node, first, 1);
     assert_ptr_equal(next(), second);
     prefix_unuse(&tree, node, first);
     forget(first);
