@@ -21,9 +21,12 @@ static struct word_cache *create(void)
     return cache;
 }
 
-static struct word_key key_of(const char *word)
+// A look that is expected to find n_ids, -1: nothing, and the key it makes. Nothing behind the word is read.
+static struct word_key look(const struct word_cache *cache, struct text word, int32_t *ids, int n_ids)
 {
-    return word_key_of(text_from_string(word));
+    struct word_key key;
+    assert_int_equal(word_cache_find(cache, word, word.data + word.size, &key, ids), n_ids);
+    return key;
 }
 
 static void a_word_is_found_with_the_ids_it_was_put_with(void **state)
@@ -31,46 +34,53 @@ static void a_word_is_found_with_the_ids_it_was_put_with(void **state)
     (void)state;
     struct word_cache *cache = create();
     int32_t out[WORD_CACHE_IDS_MAX], ids[WORD_CACHE_IDS_MAX] = {7, -1, INT32_MAX, 0, 5, 6, 8, 9};
-    struct word_key key = key_of(" word");
-    assert_int_equal(word_cache_find(cache, &key, out), -1);
+    struct word_key key = look(cache, TEXT(" word"), out, -1);
     for (size_t n = 0; n <= WORD_CACHE_IDS_MAX; n++) {
         word_cache_put(cache, &key, ids, n);
-        assert_int_equal(word_cache_find(cache, &key, out), (int)n);
+        look(cache, TEXT(" word"), out, (int)n);
         assert_memory_equal(out, ids, n * sizeof *ids);
     }
     word_cache_destroy(cache);
     word_cache_destroy(NULL);
 }
 
-// In memory of exactly its size, so that the address sanitizer sees a read past either end.
-static void words_of_all_lengths_have_keys_of_their_own(void **state)
+static void check_key(const struct word_key *key, const char *word, size_t size)
+{
+    static const char zeros[WORD_CACHE_BYTES_MAX];
+    assert_int_equal(key->size, size);
+    assert_memory_equal(key->bytes, word, size);
+    assert_memory_equal((const char *)key->bytes + size, zeros, WORD_CACHE_BYTES_MAX - size);
+}
+
+// In memory of exactly its size, so that the address sanitizer sees a read past either end; and with more behind it.
+static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(void **state)
 {
     (void)state;
-    for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++) {
-        char *word = malloc(size);
-        assert_non_null(word);
-        for (size_t i = 0; i < size; i++)
-            word[i] = (char)(0xE0 + i);
-        struct word_key key = word_key_of((struct text){word, size});
-        assert_int_equal(key.size, size);
-        assert_memory_equal(key.bytes, word, size);
-        static const char zeros[WORD_CACHE_BYTES_MAX];
-        assert_memory_equal((char *)key.bytes + size, zeros, WORD_CACHE_BYTES_MAX - size);
-        free(word);
-    }
     struct word_cache *cache = create();
     int32_t out[WORD_CACHE_IDS_MAX];
-    struct word_key short_key = word_key_of((struct text){"a", 1}), long_key = word_key_of((struct text){"a\0", 2});
+    for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++)
+        for (size_t behind = 0; behind <= WORD_CACHE_BYTES_MAX; behind++) {
+            char *word = malloc(size + behind);
+            assert_non_null(word);
+            for (size_t i = 0; i < size + behind; i++)
+                word[i] = (char)(0xC0 + i);
+            struct word_key key;
+            (void)word_cache_find(cache, (struct text){word, size}, word + size + behind, &key, out);
+            check_key(&key, word, size);
+            free(word);
+        }
+    struct word_key short_key = look(cache, (struct text){"a", 1}, out, -1);
     word_cache_put(cache, &short_key, (int32_t[]){1}, 1);
-    assert_int_equal(word_cache_find(cache, &long_key, out), -1);
+    look(cache, (struct text){"a\0", 2}, out, -1);
+    look(cache, (struct text){"a", 1}, out, 1);
     word_cache_destroy(cache);
 }
 
-static struct word_key numbered_key(int number)
+static int find_numbered(const struct word_cache *cache, int number, struct word_key *key, int32_t *ids)
 {
-    char word[WORD_CACHE_BYTES_MAX + 1];
-    snprintf(word, sizeof word, "%d-%.*s", number, number % 16, "abcdefghijklmnop");
-    return key_of(word);
+    char text[WORD_CACHE_BYTES_MAX + 1];
+    int size = snprintf(text, sizeof text, "%d-%.*s", number, number % 16, "abcdefghijklmnop");
+    return word_cache_find(cache, (struct text){text, (size_t)size}, text + sizeof text, key, ids);
 }
 
 static size_t numbered_ids(int number, int32_t ids[WORD_CACHE_IDS_MAX])
@@ -95,14 +105,15 @@ static void more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up(vo
     int32_t ids[WORD_CACHE_IDS_MAX];
     int n_found = 0;
     for (int number = 0; number < N_WORDS; number++) {
-        struct word_key key = numbered_key(number);
+        struct word_key key;
+        (void)find_numbered(cache, number, &key, ids);
         word_cache_put(cache, &key, ids, numbered_ids(number, ids));
-        int n = word_cache_find(cache, &key, ids);
+        int n = find_numbered(cache, number, &key, ids);
         assert_true(is_right(number, ids, n));
     }
     for (int number = 0; number < N_WORDS; number++) {
-        struct word_key key = numbered_key(number);
-        int n = word_cache_find(cache, &key, ids);
+        struct word_key key;
+        int n = find_numbered(cache, number, &key, ids);
         n_found += n >= 0;
         assert_true(n < 0 || is_right(number, ids, n));
     }
@@ -117,8 +128,8 @@ static void *hammer(void *cache)
     for (int round = 0; round < ROUNDS; round++) {
         state = state * 6364136223846793005u + 1442695040888963407u; // D. E. Knuth's MMIX
         int number = (int)(state >> 33) % N_WORDS;
-        struct word_key key = numbered_key(number);
-        int n = word_cache_find(cache, &key, ids);
+        struct word_key key;
+        int n = find_numbered(cache, number, &key, ids);
         if (n >= 0 && !is_right(number, ids, n))
             return cache;
         word_cache_put(cache, &key, ids, numbered_ids(number, ids));
@@ -145,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_word_is_found_with_the_ids_it_was_put_with),
-        cmocka_unit_test(words_of_all_lengths_have_keys_of_their_own),
+        cmocka_unit_test(words_of_all_lengths_have_keys_of_their_own_whatever_follows_them),
         cmocka_unit_test(more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up),
         cmocka_unit_test(threads_that_put_and_find_at_once_get_what_was_put),
     };

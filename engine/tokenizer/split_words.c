@@ -3,13 +3,42 @@
 // it, if a word follows. Patterns: the tokenizer.json files that the models are published with.
 #include "engine/tokenizer/split_stage.h"
 
+#include <string.h>
+
 static struct unicode_character look(const struct split_stage *stage, const char *at, const char *end)
 {
     return unicode_at(stage->table, at, end);
 }
 
-// Where the run of characters of these classes ends.
-static const char *skip(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+static uint64_t repeated(unsigned char byte)
+{
+    return byte * (UINT64_MAX / 255);
+}
+
+// The top bit of each of eight bytes that is no ASCII letter (H. S. Warren, Hacker's Delight, 6-1: each byte compared with
+// bounds by a sum that carries into its top bit only).
+static uint64_t no_letters(uint64_t bytes)
+{
+    uint64_t small = (bytes | repeated(0x20)) & repeated(0x7F);
+    uint64_t from_a = small + repeated(0x80 - 'a'), beyond_z = small + repeated(0x80 - 'z' - 1);
+    return (bytes | ~from_a | beyond_z) & repeated(0x80);
+}
+
+// Beyond the ASCII letters at `at`, eight at a time; it may stop before their end only when less than eight bytes are left.
+static const char *skip_ascii_letters(const char *at, const char *end)
+{
+    while (end - at >= 8) {
+        uint64_t bytes;
+        memcpy(&bytes, at, sizeof bytes); // little-endian, as all of the engine
+        uint64_t others = no_letters(bytes);
+        if (others)
+            return at + (unsigned)__builtin_ctzll(others) / 8;
+        at += 8;
+    }
+    return at;
+}
+
+static const char *skip_table(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
 {
     for (;;) {
         while (at < end && stage->table->ascii[(unsigned char)*at] & classes)
@@ -21,6 +50,14 @@ static const char *skip(const struct split_stage *stage, const char *at, const c
             return at;
         at += character.size;
     }
+}
+
+// Where the run of characters of these classes ends.
+static const char *skip(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+{
+    if ((classes & CLASS_LETTER) == CLASS_LETTER)
+        at = skip_ascii_letters(at, end);
+    return skip_table(stage, at, end, classes);
 }
 
 // As skip, for the characters that have none of these classes.
@@ -96,10 +133,12 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 const char *split_gpt2(const struct split_stage *stage, const char *at, const char *end)
 {
-    const char *after = end_of_contraction(at, end, false);
-    if (after > at)
-        return after;
     const char *body = *at == ' ' ? at + 1 : at;
+    const char *after = skip_ascii_letters(body, end);
+    if (after > body)
+        return skip_table(stage, after, end, CLASS_LETTER);
+    if (*at == '\'' && (after = end_of_contraction(at, end, false)) > at)
+        return after;
     struct unicode_character character = look(stage, body, end);
     if (character.class & CLASS_LETTER)
         return skip(stage, body + character.size, end, CLASS_LETTER);

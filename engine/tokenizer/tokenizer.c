@@ -10,7 +10,7 @@
 
 // --- Token arrays ---
 
-static bool reserve_ids(struct token_array *array, size_t extra)
+static __attribute__((noinline)) bool grow_ids(struct token_array *array, size_t extra)
 {
     while (array->capacity - array->n_ids < extra) {
         size_t capacity = array->capacity ? 2 * array->capacity : 512;
@@ -24,6 +24,11 @@ static bool reserve_ids(struct token_array *array, size_t extra)
         array->capacity = capacity;
     }
     return true;
+}
+
+static inline bool reserve_ids(struct token_array *array, size_t extra)
+{
+    return array->capacity - array->n_ids >= extra || grow_ids(array, extra);
 }
 
 void token_array_add(struct token_array *array, int32_t id)
@@ -79,6 +84,7 @@ struct encoder {
     size_t n_symbols_max;
     struct buffer prepared, normalised[2];
     const char *start; // of the whole text
+    const char *end;   // of the one whose words are being encoded
     bool failed;
 };
 
@@ -179,26 +185,31 @@ static void merge_word(struct encoder *encoder, struct text word)
         emit(encoder, symbols[i]);
 }
 
+// A word that the cache does not know by this key, or, without one, does not keep.
+static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, struct text word, const struct word_key *key)
+{
+    struct token_array *ids = encoder->ids;
+    size_t n_before = ids->n_ids;
+    merge_word(encoder, word);
+    if (key && !encoder->failed && !ids->failed && ids->n_ids - n_before <= WORD_CACHE_IDS_MAX)
+        word_cache_put(encoder->tokenizer->cache, key, ids->ids + n_before, ids->n_ids - n_before);
+}
+
 static void encode_word(void *context, const char *data, size_t size)
 {
     struct encoder *encoder = context;
     struct token_array *ids = encoder->ids;
     struct text word = {data, size};
     if (size == 0 || size > WORD_CACHE_BYTES_MAX || ids->failed || !reserve_ids(ids, WORD_CACHE_IDS_MAX)) {
-        merge_word(encoder, word);
+        encode_new_word(encoder, word, NULL);
         return;
     }
-    struct word_cache *cache = encoder->tokenizer->cache;
-    struct word_key key = word_key_of(word);
-    int n_ids = word_cache_find(cache, &key, ids->ids + ids->n_ids);
-    if (n_ids >= 0) {
+    struct word_key key;
+    int n_ids = word_cache_find(encoder->tokenizer->cache, word, encoder->end, &key, ids->ids + ids->n_ids);
+    if (n_ids >= 0)
         ids->n_ids += (size_t)n_ids;
-        return;
-    }
-    size_t n_before = ids->n_ids;
-    merge_word(encoder, word);
-    if (!encoder->failed && !ids->failed && ids->n_ids - n_before <= WORD_CACHE_IDS_MAX)
-        word_cache_put(cache, &key, ids->ids + n_before, ids->n_ids - n_before);
+    else
+        encode_new_word(encoder, word, &key);
 }
 
 // Cuts before each blank that merges never join with what stands before it: the parts merge on their own, to
@@ -280,6 +291,7 @@ static void encode_plain(struct encoder *encoder, struct text text)
     if (text.size == 0)
         return;
     text = tokenizer->byte_level ? prepare_bytes(encoder, text, is_first) : prepare(encoder, text, is_first);
+    encoder->end = text.data + text.size;
     void (*word)(void *, const char *, size_t) = tokenizer->byte_level ? encode_word : encode_blank_words;
     if (!tokenizer->splitter)
         word(encoder, text.data, text.size);

@@ -52,53 +52,85 @@ static uint64_t tail(const char *end, size_t size)
     return size ? load8(end - 8) >> (64 - 8 * size) : 0;
 }
 
-struct word_key word_key_of(struct text word)
+// Reads nothing but the word.
+static void set_key(struct word_key *key, struct text word)
 {
-    assert(word.size > 0 && word.size <= WORD_CACHE_BYTES_MAX);
-    struct word_key key = {.size = (uint32_t)word.size};
     const char *data = word.data, *end = data + word.size;
+    memset(key->bytes, 0, sizeof key->bytes);
     if (word.size < 8) { // two halves, or three bytes, that overlap where the word is shorter: they agree there
         uint32_t first, last;
         if (word.size >= 4) {
             memcpy(&first, data, 4);
             memcpy(&last, end - 4, 4);
-            key.bytes[0] = first | (uint64_t)last << 8 * (word.size - 4);
+            key->bytes[0] = first | (uint64_t)last << 8 * (word.size - 4);
         } else {
             size_t middle = word.size / 2;
-            key.bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
-                           (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
+            key->bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
+                            (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
         }
-        return key;
+        return;
     }
     size_t n_whole = word.size / 8;
     for (size_t i = 0; i < n_whole; i++)
-        key.bytes[i] = load8(data + 8 * i);
+        key->bytes[i] = load8(data + 8 * i);
     if (n_whole < KEY_WORDS)
-        key.bytes[n_whole] = tail(end, word.size % 8);
-    return key;
+        key->bytes[n_whole] = tail(end, word.size % 8);
 }
 
-// Odd multipliers from the digits of the golden ratio and of pi.
+// The last 24 bytes of these, 24 - size bytes on, are a word's bytes: FF where it has some.
+static const uint64_t mask_bytes[2 * KEY_WORDS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+
+_Static_assert(KEY_WORDS == 3, "each word of a key is written out below: loops cost a third of a look");
+
+// Reads WORD_CACHE_BYTES_MAX bytes, without a branch on the size.
+static void set_key_of_inner(struct word_key *key, struct text word)
+{
+    const char *mask = (const char *)mask_bytes + WORD_CACHE_BYTES_MAX - word.size;
+    key->bytes[0] = load8(word.data) & load8(mask);
+    key->bytes[1] = load8(word.data + 8) & load8(mask + 8);
+    key->bytes[2] = load8(word.data + 16) & load8(mask + 16);
+}
+
+// Odd multipliers from the digits of the golden ratio, of pi and of e. The three products do not wait for one another.
 static size_t place_of(const struct word_key *key)
 {
-    uint64_t mixed = key->bytes[0] * 0x9E3779B97F4A7C15u;
-    mixed = (mixed ^ mixed >> 32 ^ key->bytes[1]) * 0x243F6A8885A308D3u;
-    mixed = (mixed ^ mixed >> 32 ^ key->bytes[2] ^ key->size) * 0x9E3779B97F4A7C15u;
-    return (size_t)(mixed >> (64 - SLOT_BITS));
+    uint64_t sum = key->bytes[0] * 0x9E3779B97F4A7C15u + key->bytes[1] * 0x243F6A8885A308D3u +
+                   (key->bytes[2] ^ key->size) * 0xB7E151628AED2A6Bu;
+    return (size_t)((sum ^ sum >> 32) * 0x9E3779B97F4A7C15u >> (64 - SLOT_BITS));
 }
 
-int word_cache_find(const struct word_cache *cache, const struct word_key *key, int32_t ids[WORD_CACHE_IDS_MAX])
+// What differs between the slot's word `i` and the key's.
+static uint64_t difference(const struct slot *slot, const struct word_key *key, int i)
 {
-    const struct slot *slot = &cache->slots[place_of(key)];
+    return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key->bytes[i];
+}
+
+static void copy_ids(const struct slot *slot, int i, int32_t *ids)
+{
+    uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_acquire);
+    memcpy(ids + 2 * i, &pair, sizeof pair);
+}
+
+int word_cache_find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
+                    int32_t ids[WORD_CACHE_IDS_MAX])
+{
+    assert(word.size > 0 && word.size <= WORD_CACHE_BYTES_MAX);
+    struct word_key own = {.size = (uint32_t)word.size};
+    if (end - word.data >= WORD_CACHE_BYTES_MAX)
+        set_key_of_inner(&own, word);
+    else
+        set_key(&own, word);
+    *key = own;
+    const struct slot *slot = &cache->slots[place_of(&own)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-    if ((state >> 8 & 0xFF) != key->size || state >> 16 & 1)
+    uint64_t other = (state >> 8 & 0x1FF) ^ own.size; // the change's lowest bit too: an even one
+    if (other | difference(slot, &own, 0) | difference(slot, &own, 1) | difference(slot, &own, 2))
         return -1;
-    for (int i = 0; i < KEY_WORDS; i++)
-        if (atomic_load_explicit(&slot->bytes[i], memory_order_acquire) != key->bytes[i])
-            return -1;
-    for (int i = 0; i < ID_WORDS; i++) {
-        uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_acquire);
-        memcpy(ids + 2 * i, &pair, sizeof pair);
+    copy_ids(slot, 0, ids);
+    copy_ids(slot, 1, ids);
+    if ((state & 0xFF) > 4) {
+        copy_ids(slot, 2, ids);
+        copy_ids(slot, 3, ids);
     }
     return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
 }

@@ -24,9 +24,9 @@ struct word_key {
     uint32_t size;
 };
 
-// The word has 1 to WORD_CACHE_BYTES_MAX bytes.
-struct word_key word_key_of(struct text word);
-// How many tokens the word became, written to `ids`, which has room for WORD_CACHE_IDS_MAX. -1: not known.
-int word_cache_find(const struct word_cache *cache, const struct word_key *key, int32_t ids[WORD_CACHE_IDS_MAX]);
+// The word has 1 to WORD_CACHE_BYTES_MAX bytes; what follows it, up to `end`, may be read. Sets *key. How many tokens the
+// word became, written to `ids`, which has room for WORD_CACHE_IDS_MAX. -1: not known.
+int word_cache_find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
+                    int32_t ids[WORD_CACHE_IDS_MAX]);
 // n_ids is 0 to WORD_CACHE_IDS_MAX.
 void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids);
