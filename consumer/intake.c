@@ -63,9 +63,9 @@ static bool set_identity(struct job *job, const struct record *record)
     return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
 }
 
-struct job *intake_job(const struct record *record, struct text model_name)
+struct job *intake_job(const struct record *record, struct text model_name, struct job_reserve *reserve)
 {
-    struct job *job = job_create();
+    struct job *job = job_reserve_take(reserve);
     if (!job)
         return NULL;
     struct error error = {0};
@@ -85,7 +85,7 @@ struct job *intake_job(const struct record *record, struct text model_name)
         job_fail(job, &error);
     }
     if (!complete) {
-        job_destroy(job);
+        job_reserve_give(reserve, job);
         return NULL;
     }
     return job;

@@ -5,5 +5,5 @@
 
 #include "consumer/transport.h"
 
-// NULL: out of memory. job->result.status is RESULT_FAILED when the record was at fault, else RESULT_NONE.
-struct job *intake_job(const struct record *record, struct text model_name);
+// From the reserve's memory. NULL: out of memory. job->result.status is RESULT_FAILED when the record was at fault, else RESULT_NONE.
+struct job *intake_job(const struct record *record, struct text model_name, struct job_reserve *reserve);

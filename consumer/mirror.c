@@ -95,7 +95,7 @@ static enum status receive(void *context, const struct record *record, struct er
 {
     struct mirror *mirror = context;
     bool is_job = text_equals_string(record->topic, mirror->topics[TOPIC_JOBS]);
-    struct job *job = is_job ? intake_job(record, (struct text){0}) : job_create();
+    struct job *job = is_job ? intake_job(record, (struct text){0}, NULL) : job_create();
     enum status status = !job     ? STATUS_RETRY
                          : is_job ? receive_job(mirror, job, record)
                                   : receive_result(mirror, job, record);

@@ -30,6 +30,7 @@ struct worker {
     struct gate gate;          // before the engine
     struct job_list finished;  // waiting for the commit
     struct job_list released;  // given back by the engine
+    struct job_reserve reserve;
     struct job **group;        // [n_jobs_max] the commit's
     bool *committed;
     int32_t n_in_flight;       // with the engine, finished or released, not yet settled
@@ -125,9 +126,9 @@ static void count_record(struct worker *worker, const struct job *job)
 static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
-    struct job *job = intake_job(record, worker->config->model_name);
+    struct job *job = intake_job(record, worker->config->model_name, &worker->reserve);
     if (!job || !condemn(worker, job, record)) {
-        job_destroy(job);
+        job_reserve_give(&worker->reserve, job);
         worker->out_of_memory = true;
         return;
     }
@@ -338,7 +339,7 @@ static enum status commit(struct worker *worker, struct error *error)
         if (worker->committed[i])
             worker->group[n_committed++] = job;
         else
-            job_destroy(job);
+            job_reserve_give(&worker->reserve, job);
         worker->n_in_flight--;
     }
     worker->has_room_again = true;
@@ -348,7 +349,7 @@ static enum status commit(struct worker *worker, struct error *error)
     if (record(worker, worker->group, n_committed, &projection) != STATUS_OK)
         log_write(LOG_WARNING, "%s; the results are committed, their figures are not", projection.text);
     for (size_t i = 0; i < n_committed; i++)
-        job_destroy(worker->group[i]);
+        job_reserve_give(&worker->reserve, worker->group[i]);
     return STATUS_OK;
 }
 
@@ -377,7 +378,7 @@ static enum status give_back(struct worker *worker, struct error *error)
         for (size_t i = 0; i < n; i++) {
             struct job *job = job_list_take(&worker->released);
             metrics_settled(worker->config->metrics, job, false);
-            job_destroy(job);
+            job_reserve_give(&worker->reserve, job);
         }
         worker->n_in_flight -= (int32_t)n;
     }
@@ -579,7 +580,7 @@ static void abandon(struct worker *worker)
     append_list(&worker->released, &worker->finished);
     if (give_back(worker, &error) != STATUS_OK)
         for (struct job *job; (job = job_list_take(&worker->released));)
-            job_destroy(job);
+            job_reserve_give(&worker->reserve, job);
 }
 
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
@@ -600,6 +601,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         show_progress(&worker, true);
     }
     engine_thread_join(worker.engine);
+    job_reserve_finish(&worker.reserve);
     free(worker.group);
     free(worker.committed);
     free(worker.steps);

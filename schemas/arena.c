@@ -1,6 +1,7 @@
 #include "schemas/arena.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@ enum { CHUNK_BYTES_FIRST = 4096, CHUNK_BYTES_MAX = 1 << 20, ALIGNMENT = 16 };
 struct arena_chunk {
     struct arena_chunk *next;
     size_t capacity;
+    bool is_callers;
     alignas(16) unsigned char data[];
 };
 
@@ -17,9 +19,9 @@ static struct arena_chunk *chunk_create(size_t capacity)
 {
     if (capacity > SIZE_MAX - sizeof(struct arena_chunk))
         return NULL;
-    struct arena_chunk *chunk = calloc(1, sizeof *chunk + capacity);
+    struct arena_chunk *chunk = malloc(sizeof *chunk + capacity);
     if (chunk)
-        chunk->capacity = capacity;
+        *chunk = (struct arena_chunk){.capacity = capacity};
     return chunk;
 }
 
@@ -32,7 +34,19 @@ static size_t next_capacity(const struct arena *arena, size_t size)
     return capacity < size ? size : capacity;
 }
 
-void *arena_allocate(struct arena *arena, size_t size)
+void arena_init_within(struct arena *arena, void *memory, size_t size)
+{
+    struct arena_chunk *chunk = memory;
+    *arena = (struct arena){0};
+    if (size <= sizeof *chunk)
+        return;
+    *chunk = (struct arena_chunk){.capacity = size - sizeof *chunk, .is_callers = true};
+    arena->chunks = chunk;
+    arena->total_bytes = chunk->capacity;
+}
+
+// Not zeroed.
+static void *allocate(struct arena *arena, size_t size)
 {
     if (size > SIZE_MAX - ALIGNMENT)
         return NULL;
@@ -51,6 +65,13 @@ void *arena_allocate(struct arena *arena, size_t size)
     return memory;
 }
 
+// Only what is taken is zeroed, not the chunk: most of a small job's stays untouched.
+void *arena_allocate(struct arena *arena, size_t size)
+{
+    void *memory = allocate(arena, size);
+    return memory ? memset(memory, 0, size) : NULL;
+}
+
 void *arena_allocate_array(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;
@@ -63,9 +84,11 @@ char *arena_copy(struct arena *arena, const char *data, size_t size)
 {
     if (size == SIZE_MAX)
         return NULL;
-    char *copy = arena_allocate(arena, size + 1);
+    char *copy = allocate(arena, size + 1);
     if (copy && size)
         memcpy(copy, data, size);
+    if (copy)
+        copy[size] = '\0';
     return copy;
 }
 
@@ -73,7 +96,8 @@ void arena_finish(struct arena *arena)
 {
     for (struct arena_chunk *chunk = arena->chunks; chunk;) {
         struct arena_chunk *next = chunk->next;
-        free(chunk);
+        if (!chunk->is_callers)
+            free(chunk);
         chunk = next;
     }
     *arena = (struct arena){0};

@@ -4,18 +4,25 @@
 #include "schemas/request.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct job *job_create(void)
+enum { FIRST_BYTES = 4096 }; // a job of 1 KB and all that belongs to it
+
+// A job and the first memory of its arena.
+struct block {
+    struct job job;
+    alignas(16) unsigned char first[FIRST_BYTES];
+};
+
+static struct job *begin(struct block *block)
 {
-    struct job *job = calloc(1, sizeof *job);
-    if (!job)
-        return NULL;
-    job->dataset = TEXT("default");
-    job->index = -1;
+    struct job *job = &block->job;
+    *job = (struct job){.dataset = TEXT("default"), .index = -1};
+    arena_init_within(&job->arena, block->first, sizeof block->first);
     job->request.max_tokens = -1;
     job->request.n = 1;
     job->request.sampling.temperature = 1;
@@ -24,12 +31,50 @@ struct job *job_create(void)
     return job;
 }
 
+struct job *job_create(void)
+{
+    struct block *block = malloc(sizeof *block);
+    return block ? begin(block) : NULL;
+}
+
 void job_destroy(struct job *job)
 {
     if (!job)
         return;
     arena_finish(&job->arena);
-    free(job);
+    free(job); // the block, which it begins
+}
+
+struct job *job_reserve_take(struct job_reserve *reserve)
+{
+    struct job *job = reserve ? reserve->first : NULL;
+    if (!job)
+        return job_create();
+    reserve->first = job->next;
+    reserve->n_jobs--;
+    return begin((struct block *)(void *)job);
+}
+
+void job_reserve_give(struct job_reserve *reserve, struct job *job)
+{
+    if (!job || !reserve || reserve->n_jobs == JOB_RESERVE_MAX) {
+        job_destroy(job);
+        return;
+    }
+    arena_finish(&job->arena);
+    job->next = reserve->first;
+    reserve->first = job;
+    reserve->n_jobs++;
+}
+
+void job_reserve_finish(struct job_reserve *reserve)
+{
+    for (struct job *job = reserve->first; job;) {
+        struct job *next = job->next;
+        job_destroy(job);
+        job = next;
+    }
+    *reserve = (struct job_reserve){0};
 }
 
 bool job_set_text(struct job *job, struct text *field, struct text value)
@@ -137,8 +182,10 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out)
 {
-    struct arena arena = {0};
+    alignas(16) unsigned char first[FIRST_BYTES];
+    struct arena arena;
     struct value object;
+    arena_init_within(&arena, first, sizeof first);
     if (!request_encode(job, &arena, &object))
         out->failed = true;
     else if (encoding == ENCODING_JSON)

@@ -172,6 +172,22 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
 struct job *job_create(void); // empty, with defaults; NULL when memory ran out
 void job_destroy(struct job *job);
 
+// The memory of jobs that are gone, for those to come: the last that went is the first that comes, while the caches have it.
+// One thread's. A zeroed struct is valid and empty; NULL is one that holds nothing. More than the limit are freed, and all of
+// them where the address sanitizer is to see who comes too late.
+#ifdef __SANITIZE_ADDRESS__
+enum { JOB_RESERVE_MAX = 0 };
+#else
+enum { JOB_RESERVE_MAX = 1024 };
+#endif
+struct job_reserve {
+    struct job *first;
+    int32_t n_jobs;
+};
+struct job *job_reserve_take(struct job_reserve *reserve); // as job_create
+void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
+void job_reserve_finish(struct job_reserve *reserve);
+
 // Names a job: copies the id, takes it as custom_id where there is none, and sets the default seed unless the record
 // gave one. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;

@@ -317,32 +317,61 @@ static void encode_escape(unsigned char byte, struct buffer *out)
     }
 }
 
-void json_encode_string(struct text text, struct buffer *out)
+// How many of the first bytes stand for themselves.
+static size_t plain_prefix(const char *data, size_t size)
 {
-    buffer_reserve(out, text.size + 2);
-    buffer_add_byte(out, '"');
-    const char *data = text.size ? text.data : ""; // an empty text may have none
+    size_t i = 0;
+    for (uint64_t bytes; size - i >= sizeof bytes; i += sizeof bytes) {
+        memcpy(&bytes, data + i, sizeof bytes);
+        if (json_has_special(bytes))
+            break;
+    }
+    while (i < size && (unsigned char)data[i] >= 0x20 && (unsigned char)data[i] < 0x80 && data[i] != '"' && data[i] != '\\')
+        i++;
+    return i;
+}
+
+// From the first byte on that needs a look.
+static void encode_rest(const char *data, size_t size, struct buffer *out)
+{
     size_t start = 0, i = 0;
-    while (i < text.size) {
-        unsigned char byte = (unsigned char)data[i];
-        if (byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
-            i++;
-            continue;
-        }
+    while (i < size) {
         uint32_t codepoint;
-        size_t length = utf8_decode(data + i, text.size - i, &codepoint);
+        size_t plain = plain_prefix(data + i, size - i), length;
+        i += plain;
+        if (i == size)
+            break;
+        length = utf8_decode(data + i, size - i, &codepoint);
         if (length > 1) {
             i += length;
             continue;
         }
         buffer_add(out, data + start, i - start);
         if (length == 1)
-            encode_escape(byte, out);
+            encode_escape((unsigned char)data[i], out);
         else
             buffer_add_string(out, "\xEF\xBF\xBD"); // U+FFFD
         start = ++i;
     }
     buffer_add(out, data + start, i - start);
+}
+
+void json_encode_string(struct text text, struct buffer *out)
+{
+    size_t n_plain = plain_prefix(text.data, text.size);
+    if (!buffer_reserve(out, n_plain + 2))
+        return;
+    char *at = out->data + out->size;
+    *at = '"';
+    if (n_plain)
+        memcpy(at + 1, text.data, n_plain);
+    at[n_plain + 1] = '"'; // unless there is more
+    at[n_plain + 2] = '\0';
+    out->size += n_plain + 2;
+    if (n_plain == text.size)
+        return;
+    out->size--;
+    encode_rest(text.data + n_plain, text.size - n_plain, out);
     buffer_add_byte(out, '"');
 }
 

@@ -47,22 +47,12 @@ static bool count(struct reader *reader)
 
 // ---- strings ----
 
-// Whether one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F: the usual bit tricks on words
-// (H. S. Warren, "Hacker's Delight", 6-1). A byte behind the first such may be told wrongly, which only costs a look.
-static bool has_special(uint64_t bytes)
-{
-    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
-    uint64_t quote = bytes ^ ones * '"', backslash = bytes ^ ones * '\\';
-    uint64_t found = (bytes - ones * 0x20) | (quote - ones) | (backslash - ones) | bytes;
-    return found & tops;
-}
-
 // The bytes that stand for themselves, copied; ends at a byte that does not.
 static void copy_plain(struct reader *reader)
 {
     for (uint64_t bytes; reader->end - reader->at >= 8; reader->at += 8, reader->strings += 8) {
         memcpy(&bytes, reader->at, sizeof bytes);
-        if (has_special(bytes))
+        if (json_has_special(bytes))
             break;
         memcpy(reader->strings, &bytes, sizeof bytes);
     }

@@ -13,9 +13,10 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
-enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 12 };
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 12, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
 
@@ -179,8 +180,10 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
 
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out)
 {
-    struct arena arena = {0};
+    alignas(16) unsigned char first[FIRST_BYTES];
+    struct arena arena;
     struct value object;
+    arena_init_within(&arena, first, sizeof first);
     if (!build_result(&arena, job, &object))
         out->failed = true;
     else if (encoding == ENCODING_JSON)

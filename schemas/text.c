@@ -5,21 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct text text_from_string(const char *string)
-{
-    return (struct text){string, string ? strlen(string) : 0};
-}
-
-bool text_equal(struct text a, struct text b)
-{
-    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
-bool text_equals_string(struct text a, const char *b)
-{
-    return text_equal(a, text_from_string(b));
-}
-
 struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES])
 {
     char *end = out + INTEGER_TEXT_BYTES, *at = end;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 // Bytes that belong to somebody else.
 struct text {
@@ -15,9 +16,20 @@ struct text {
 
 #define TEXT(literal) ((struct text){"" literal, sizeof(literal) - 1})
 
-struct text text_from_string(const char *string); // NULL gives the empty text
-bool text_equal(struct text a, struct text b);
-bool text_equals_string(struct text a, const char *b);
+static inline struct text text_from_string(const char *string) // NULL gives the empty text
+{
+    return (struct text){string, string ? strlen(string) : 0};
+}
+
+static inline bool text_equal(struct text a, struct text b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static inline bool text_equals_string(struct text a, const char *b)
+{
+    return text_equal(a, text_from_string(b));
+}
 
 // Writes the integer in decimal to the end of out[]; the text stands in it.
 enum { INTEGER_TEXT_BYTES = 24 };

@@ -514,9 +514,44 @@ static void a_failed_job_keeps_its_identity_and_warnings_only(void **state)
     job_destroy(NULL);
 }
 
+// Under the address sanitizer nothing is kept, and each job is new.
+static void a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first(void **state)
+{
+    (void)state;
+    struct job_reserve reserve = {0};
+    struct job *jobs[JOB_RESERVE_MAX + 2];
+    enum { N = sizeof jobs / sizeof *jobs };
+    for (int i = 0; i < N; i++) {
+        jobs[i] = job_reserve_take(&reserve);
+        assert_non_null(jobs[i]);
+    }
+    assert_true(job_set_text(jobs[N - 2], &jobs[N - 2]->custom_id, TEXT("kept by nobody")));
+    assert_non_null(arena_allocate(&jobs[N - 2]->arena, 100000)); // more than its first memory
+    jobs[N - 2]->index = 7;
+    for (int i = 0; i < N; i++)
+        job_reserve_give(&reserve, jobs[i]);
+    job_reserve_give(&reserve, NULL);
+    assert_int_equal(reserve.n_jobs, JOB_RESERVE_MAX);
+    struct job *job = job_reserve_take(&reserve), *fresh = job_create();
+    if (JOB_RESERVE_MAX)
+        assert_ptr_equal(job, jobs[JOB_RESERVE_MAX - 1]);
+    assert_int_equal(job->index, fresh->index);
+    assert_int_equal(job->custom_id.size, 0);
+    assert_string_equal(job->dataset.data, "default");
+    assert_int_equal(job->arena.total_bytes, fresh->arena.total_bytes);
+    const unsigned char *memory = arena_allocate(&job->arena, 3000);
+    for (int i = 0; i < 3000; i++)
+        assert_int_equal(memory[i], 0);
+    job_destroy(fresh);
+    job_reserve_give(NULL, job); // as job_destroy
+    job_reserve_finish(&reserve);
+    job_destroy(job_reserve_take(&reserve));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first),
         cmocka_unit_test(what_is_not_given_has_openais_defaults),
         cmocka_unit_test(a_null_counts_as_not_given),
         cmocka_unit_test(numbers_may_be_whole_floats_and_floats_whole_numbers),

@@ -6,6 +6,7 @@
 #include "schemas/text.h"
 
 #include <setjmp.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -213,6 +214,30 @@ static void an_arena_gives_zeroed_aligned_memory(void **state)
     arena_finish(&arena);
 }
 
+static void an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone(void **state)
+{
+    struct arena arena;
+    alignas(16) unsigned char memory[256];
+    for (size_t size = 0; size <= sizeof memory; size += 16) {
+        memset(memory, 0xAA, sizeof memory);
+        arena_init_within(&arena, memory, size);
+        for (int i = 0; i < 20; i++) {
+            unsigned char *taken = arena_allocate(&arena, 24);
+            assert_non_null(taken);
+            for (int j = 0; j < 24; j++)
+                assert_int_equal(taken[j], 0);
+            memset(taken, 0xBB, 24);
+            bool is_within = taken >= memory && taken < memory + sizeof memory;
+            assert_true(!is_within || taken + 24 <= memory + size);
+            if (i == 0)
+                assert_int_equal(is_within, size >= 64); // what an arena writes of its own, and 32
+        }
+        assert_int_equal(size < sizeof memory ? memory[sizeof memory - 1] : 0xAA, 0xAA);
+        arena_finish(&arena);
+        assert_null(arena.chunks);
+    }
+}
+
 static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
 {
     struct arena arena = {0};
@@ -301,6 +326,7 @@ int main(void)
         cmocka_unit_test(base64_is_the_rfcs),
         cmocka_unit_test(what_is_not_base64_is_refused),
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone),
         cmocka_unit_test(an_arena_holds_what_is_larger_than_its_chunks),
         cmocka_unit_test(sizes_that_overflow_get_no_memory),
         cmocka_unit_test(an_error_is_one_line_of_utf8),

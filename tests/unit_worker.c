@@ -474,7 +474,7 @@ static void names_in_headers_that_no_result_can_carry_count_as_not_given(void **
                                 .headers = headers,
                                 .n_headers = 1,
                                 .value = TEXT("{\"job_id\":\"from-record\",\"prompt\":\"p\"}")};
-        struct job *job = intake_job(&record, TEXT("m"));
+        struct job *job = intake_job(&record, TEXT("m"), NULL);
         assert_non_null(job);
         struct text expected = cases[i].job_id ? text_from_string(cases[i].job_id) : cases[i].given;
         assert_true(text_equal(job->job_id, expected));

@@ -277,7 +277,7 @@ static void prepare(void)
     check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
     fixture.store = open_store();
     struct record record = well_record();
-    struct job *job = intake_job(&record, TEXT("model"));
+    struct job *job = intake_job(&record, TEXT("model"), NULL);
     struct job_list finished = {0};
     run(&job, 1, &finished);
     check(job->result.status == RESULT_DONE);
@@ -305,7 +305,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct job *jobs[2];
     struct job_list finished = {0};
     for (int i = 0; i < 2; i++)
-        jobs[i] = intake_job(&records[i], TEXT("model"));
+        jobs[i] = intake_job(&records[i], TEXT("model"), NULL);
     check(jobs[0] && jobs[1]);
     run(jobs, 2, &finished);
     check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) && finished.first != finished.last);
