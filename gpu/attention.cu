@@ -100,7 +100,7 @@ void launch_attention(void *stream, const struct attention_launch *attention)
                              attention_part_bytes(attention->pages.value_dim);
     arguments.n_segments = attention->n_shared_segments < n_segments ? attention->n_shared_segments : n_segments;
     assert(attention->n_shared_tiles == 0 || (uint64_t)arguments.n_segments * segment_bytes <= attention->scratch_bytes);
-    if (n_segments > 1 && (uint64_t)n_segments * segment_bytes <= attention->scratch_bytes &&
+    if (n_segments > 1 && n_segments <= LAUNCH_BLOCKS_YZ_MAX && (uint64_t)n_segments * segment_bytes <= attention->scratch_bytes &&
         (int64_t)attention->n_sequences * n_kv_heads * arguments.n_strips_small <
             (int64_t)BLOCKS_WANTED * attention->n_multiprocessors) {
         arguments.n_segments = n_segments;

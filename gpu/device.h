@@ -22,6 +22,7 @@ struct device_options {
     int index; // of the devices this process may see
     // The emulated device alone:
     uint64_t memory_bytes; // it has this much; 0: 4 GiB
+    uint64_t shared_bytes_max; // a block has this much shared memory; 0: that of compute capability 9.0
     int64_t failing_work;  // the so-manieth piece of work enqueued fails and the device is lost; 0: none
 };
 

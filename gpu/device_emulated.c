@@ -76,6 +76,10 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
         fail(device, "out of memory for a launch");
         return;
     }
+    if (work->fault)
+        fail(device, work->fault);
+    else if (work->shared_bytes > device->facts.shared_bytes_max)
+        fail(device, "a launch of too much shared memory");
     if (++device->n_submitted == device->failing_work && device->capturing)
         fail(device, "an ordered fault");
     else if (device->n_submitted == device->failing_work)
@@ -117,8 +121,8 @@ enum status device_open(struct device **out, const struct device_options *option
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
     device->failing_work = options->failing_work;
     device->facts = (struct device_facts){
-        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .shared_bytes_max = EMULATE_SHARED_BYTES_MAX,
-        .emulated = true};
+        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .emulated = true,
+        .shared_bytes_max = options->shared_bytes_max ? options->shared_bytes_max : EMULATE_SHARED_BYTES_MAX};
     *out = device;
     return STATUS_OK;
 }

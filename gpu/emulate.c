@@ -22,6 +22,7 @@ struct meeting {
 
 struct warp {
     struct meeting meeting;
+    size_t size; // of what each lane gives to the exchange under way
     _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
@@ -120,6 +121,8 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     struct warp *warp = &run.warps[run.current / WARP];
     unsigned slot = warp->meeting.generation & 1;
     assert(size <= EMULATE_EXCHANGE_BYTES);
+    assert((warp->meeting.n_arrived == 0 || warp->size == size) && "a warp's lanes meet in unlike operations");
+    warp->size = size;
     if (size > 0)
         memcpy(warp->exchange[slot][run.current % WARP], mine, size);
     meet(&warp->meeting, WARP);
@@ -196,6 +199,11 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
         run.fibers[i].n_copies_room = 0;
     }
     run.active = false;
+}
+
+void emulate_check_aligned(const void *address, size_t bytes)
+{
+    assert((uintptr_t)address % bytes == 0 && "a vector load is not aligned");
 }
 
 void emulate_copy(void *shared, const void *global, bool valid)

@@ -45,6 +45,7 @@ void emulate_block_meet(void);
 // All lanes of the warp give `size` bytes and see everybody's: [32][EMULATE_EXCHANGE_BYTES], until the next exchange but one.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 
+void emulate_check_aligned(const void *address, size_t bytes); // a vector load's
 void emulate_copy(void *shared, const void *global, bool valid);
 void emulate_copies_commit(void);
 void emulate_copies_wait(int n_left);

@@ -2,6 +2,8 @@
 // from a graph. C and C++ (launches are templates).
 #pragma once
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -9,9 +11,11 @@ extern "C" {
 struct emulated_work {
     void (*run)(struct emulated_work *work);
     struct emulated_work *next; // the stream's
+    size_t shared_bytes;        // that a launch's blocks have
+    const char *fault;          // why no device runs this launch; NULL: it may
 };
 
-// Takes over malloc'd work; NULL (no memory) fails the device. `stream` is device_stream's.
+// Takes over malloc'd work; NULL (no memory) fails the device, and so does a launch that it can't run. `stream` is device_stream's.
 void emulated_stream_submit(void *stream, struct emulated_work *work);
 
 #ifdef __cplusplus

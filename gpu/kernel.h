@@ -16,8 +16,16 @@
 #include <stdint.h>
 
 struct launch_shape {
-    unsigned blocks_x, blocks_y, blocks_z, n_threads;
-    size_t shared_bytes; // what dynamic_shared() points at; above 48 KB the launch asks for it
+    unsigned blocks_x, blocks_y, blocks_z, n_threads; // none of them 0: an empty launch is an error of CUDA's
+    size_t shared_bytes; // what dynamic_shared() points at; a launch asks for much of it
+};
+
+// CUDA's, of every compute capability from 8.0 on (CUDA programming guide, technical specifications).
+enum {
+    LAUNCH_BLOCKS_X_MAX = 0x7FFFFFFF,
+    LAUNCH_BLOCKS_YZ_MAX = 65535,
+    LAUNCH_THREADS_MAX = 1024,
+    LAUNCH_ARGUMENT_BYTES_MAX = 4096,
 };
 
 #ifdef __CUDACC__

@@ -8,7 +8,9 @@
 template <typename... P, typename... A>
 static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
 {
-    if (shape.shared_bytes > 48 * 1024)
+    static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
+    // What a kernel may have unasked is 48 KiB with its static arrays.
+    if (shape.shared_bytes > 40 * 1024)
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared_bytes);
     kernel<<<dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z), shape.n_threads, shape.shared_bytes,
              (cudaStream_t)stream>>>(static_cast<P>(arguments)...);

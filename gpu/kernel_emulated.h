@@ -25,13 +25,14 @@
 #define blockDim (emulate_fiber_now()->block_shape)
 #define gridDim (emulate_fiber_now()->grid_shape)
 
-struct uint2 {
+// Aligned as CUDA's, whose loads fault where they are not: the undefined-behaviour sanitizer tells.
+struct alignas(8) uint2 {
     uint32_t x, y;
 };
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
-struct float2 {
+struct alignas(8) float2 {
     float x, y;
 };
 struct alignas(16) float4 {
@@ -80,13 +81,25 @@ template <typename... P> struct emulated_launch {
     }
 };
 
+// Why CUDA would not run it on any device; NULL: it would.
+static inline const char *emulated_launch_fault(const struct launch_shape &shape)
+{
+    if (shape.blocks_x == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || shape.n_threads == 0)
+        return "an empty launch";
+    if (shape.blocks_x > LAUNCH_BLOCKS_X_MAX || shape.blocks_y > LAUNCH_BLOCKS_YZ_MAX || shape.blocks_z > LAUNCH_BLOCKS_YZ_MAX)
+        return "a launch of too many blocks";
+    return shape.n_threads > LAUNCH_THREADS_MAX ? "a launch of too many threads" : NULL;
+}
+
 template <typename... P, typename... A>
 static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
 {
+    static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
     void *memory = malloc(sizeof(emulated_launch<P...>));
     if (memory)
         new (memory) emulated_launch<P...>{
-            {emulated_launch<P...>::run, NULL}, shape, kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
+            {emulated_launch<P...>::run, NULL, shape.shared_bytes, emulated_launch_fault(shape)}, shape, kernel,
+            std::tuple<P...>(static_cast<P>(arguments)...)};
     emulated_stream_submit(stream, (struct emulated_work *)memory);
 }
 
@@ -290,6 +303,7 @@ template <int n_left> static inline void copy_async_wait()
 
 static inline uint4 load_streaming(const void *address)
 {
+    emulate_check_aligned(address, 16);
     return *(const uint4 *)address;
 }
 

@@ -69,7 +69,11 @@ void launch_operand(void *stream, const struct operand_launch *operand);
 //              what the other part has at the same output: the bits of launch_activate after two products
 // F32: see gpu/product_float.cu.
 
-enum { PRODUCT_CHAIN = 512, PRODUCT_PARTS_MAX = 4 };
+enum {
+    PRODUCT_CHAIN = 512,
+    PRODUCT_PARTS_MAX = 4,
+    PRODUCT_SHARED_BYTES_LEAST = 99 << 10, // what compute capability 8.6, 8.9 and 12.0 have, of all from 8.0 on the least
+};
 
 struct product_part {
     const void *tiles; // gpu/tiles.h; of experts: matrix after matrix
@@ -102,6 +106,7 @@ struct product_launch {
     // Heads, else head_rows 0: matrix h of n_experts has x's rows [h * head_rows, (h + 1) * head_rows), which go to rows 0.. of y,
     // y_head_step h floats further on. F32 weights: row r of `floats`, x_head_step h floats further on.
     int32_t head_rows, x_head_step, y_head_step;
+    uint64_t shared_bytes_max; // shared memory that a block may have, at least PRODUCT_SHARED_BYTES_LEAST
 };
 
 void launch_product(void *stream, const struct product_launch *product);

@@ -21,6 +21,7 @@ static struct product_plan make_plan(const struct product_launch *product)
 void launch_product(void *stream, const struct product_launch *product)
 {
     assert(product->n_parts > 0 && product->n_parts <= PRODUCT_PARTS_MAX);
+    assert(product->shared_bytes_max >= PRODUCT_SHARED_BYTES_LEAST);
     assert(!product->gated || (product->n_parts == 2 && product->type != TENSOR_F32 && !product->add &&
                                product->parts[0].n_outputs == product->parts[1].n_outputs));
     if (product->x.n_rows == 0)

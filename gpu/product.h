@@ -56,9 +56,10 @@ struct row_tile {
     int32_t expert, first, n; // n 0: none
 };
 
-// Tile `index`, of up to `size` rows; experts' tiles are counted through. The whole warp calls it.
-static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t index, int32_t size)
+// The block's tile, of up to `size` rows; experts' tiles are counted through. The whole warp calls it.
+static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t size)
 {
+    int32_t index = (int32_t)(blockIdx.z * gridDim.y + blockIdx.y); // set_row_tiles
     row_tile tile = {0, index * size, 0};
     if (plan.call.n_experts == 0) {
         int32_t left = plan.call.x.n_rows - tile.first;
@@ -69,7 +70,7 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
         int32_t n_tiles = (plan.call.head_rows + size - 1) / size, skipped = index % n_tiles * size;
         tile.expert = index / n_tiles;
         tile.first = tile.expert * plan.call.head_rows + skipped;
-        int32_t left = plan.call.head_rows - skipped;
+        int32_t left = tile.expert < plan.call.n_experts ? plan.call.head_rows - skipped : 0;
         tile.n = left < size ? left : size;
         return tile;
     }
@@ -108,6 +109,14 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     if (call.head_rows > 0)
         return (unsigned)(call.n_experts * ((call.head_rows + size - 1) / size));
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
+}
+
+// A launch for all of them: more than its y holds go on along z.
+static inline void set_row_tiles(struct launch_shape &shape, const struct product_launch &call, int32_t size)
+{
+    unsigned n_tiles = row_tiles_max(call, size);
+    shape.blocks_z = (n_tiles + LAUNCH_BLOCKS_YZ_MAX - 1) / LAUNCH_BLOCKS_YZ_MAX;
+    shape.blocks_y = (n_tiles + shape.blocks_z - 1) / shape.blocks_z;
 }
 
 static __device__ __forceinline__ float *find_result(const struct product_plan &plan, const panel_place &place, int32_t output,

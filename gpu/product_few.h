@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(32 * FEW_WARPS_MAX) product_few(const s
     enum { N_SUMS = n_panels * n_columns * 128 };
     int n_warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     float *totals = parts + n_warps * N_SUMS;
-    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, 8 * n_columns);
+    row_tile rows = find_rows(plan, 8 * n_columns);
     if (rows.n <= 0)
         return;
     panel_place places[n_panels];

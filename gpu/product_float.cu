@@ -10,14 +10,15 @@ static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
 {
     if (k + 3 < n && (uintptr_t)row % 16 == 0)
         return *(const float4 *)(row + k);
-    return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f, 0.0f);
+    return make_float4(k < n ? row[k] : 0.0f, k + 1 < n ? row[k + 1] : 0.0f, k + 2 < n ? row[k + 2] : 0.0f,
+                       k + 3 < n ? row[k + 3] : 0.0f);
 }
 
 static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct product_plan plan)
 {
     const struct product_launch &call = plan.call;
     int32_t lane = (int32_t)threadIdx.x % 32, n_inputs = call.x.n_inputs;
-    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, ROWS);
+    row_tile rows = find_rows(plan, ROWS);
     int32_t output = (int32_t)blockIdx.x * WARPS + (int32_t)threadIdx.x / 32;
     panel_place place = find_panel(plan, output / TILE_OUTPUTS, rows.expert);
     output %= TILE_OUTPUTS;
@@ -51,7 +52,7 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
 
 void launch_product_float(void *stream, const struct product_plan *plan)
 {
-    struct launch_shape shape = {(unsigned)(plan->first_panel[plan->call.n_parts] * (TILE_OUTPUTS / WARPS)),
-                                 row_tiles_max(plan->call, ROWS), 1, 32 * WARPS, 0};
+    struct launch_shape shape = {(unsigned)(plan->first_panel[plan->call.n_parts] * (TILE_OUTPUTS / WARPS)), 1, 1, 32 * WARPS, 0};
+    set_row_tiles(shape, plan->call, ROWS);
     launch(product_float, shape, stream, *plan);
 }

@@ -7,7 +7,17 @@
 
 #include "gpu/product_few.h"
 
-template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chains_, int n_columns_> struct many_shape {
+// Shared memory of a block, less what static arrays may take: where there is plenty (163 KiB of compute capability 8.0), and
+// where there is the least.
+enum {
+    MANY_BYTES_STATIC = 1 << 10,
+    MANY_BYTES_PLENTY = (163 << 10) - MANY_BYTES_STATIC,
+    MANY_BYTES_LEAST = PRODUCT_SHARED_BYTES_LEAST - MANY_BYTES_STATIC,
+};
+
+template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chains_, int n_columns_,
+          int shared_bytes_most_ = MANY_BYTES_PLENTY>
+struct many_shape {
     static constexpr enum tensor_type type = type_;
     static constexpr int over_outputs = over_outputs_, over_rows = over_rows_, over_chains = over_chains_,
                          n_columns = n_columns_;
@@ -20,10 +30,9 @@ template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_ch
     static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
     static constexpr int stage_bytes = over_chains * slice_bytes;
     static constexpr int exchange_bytes = over_chains > 1 ? n_threads / 32 * 2 * n_columns * 512 : 0;
-    static constexpr int shared_bytes_max = 163 * 1024 - 1024; // of compute capability 8.0
-    static constexpr int n_stages = 3 * stage_bytes + exchange_bytes <= shared_bytes_max ? 3 : 2;
+    static constexpr int n_stages = 3 * stage_bytes + exchange_bytes <= shared_bytes_most_ ? 3 : 2;
     static constexpr int shared_bytes = n_stages * stage_bytes + exchange_bytes;
-    static_assert(shared_bytes <= shared_bytes_max, "fits");
+    static_assert(shared_bytes <= shared_bytes_most_, "fits");
     static_assert(n_columns % over_chains == 0, "sums are dealt out by columns");
 };
 
@@ -137,11 +146,12 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
 {
     constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
     __shared__ const unsigned char *tiles[shape::n_panels];
+    static_assert(sizeof tiles <= MANY_BYTES_STATIC, "fits beside the stages");
     unsigned char *stages = dynamic_shared();
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int slice = warp / n_tiles, in_chain = warp % n_tiles;
     int output_warp = in_chain % shape::over_outputs, row_warp = in_chain / shape::over_outputs;
-    row_tile rows = find_rows(plan, (int32_t)blockIdx.y, shape::n_rows);
+    row_tile rows = find_rows(plan, shape::n_rows);
     if (rows.n <= 0)
         return;
     if (threadIdx.x < shape::n_panels)

@@ -6,7 +6,7 @@ enum {
     FEW_ROWS_LEAST = 8,  // one column of fragments
     FEW_ROWS_MOST = 16,  // two
     SMALL_ROWS = 32,     // rectangles of 32 x 32: at most this many rows
-    MIDDLE_ROWS = 96,    // of 64 x 64: at most this many; more: 128 x 128
+    MIDDLE_ROWS = 96,    // of 64 x 64: at most this many; more: 128 x 128; where shared memory is small 128 x 64
 };
 
 template <enum tensor_type type, int n_panels, int n_columns>
@@ -14,17 +14,18 @@ static void launch_few(void *stream, const struct product_plan *plan)
 {
     int32_t n_chains = (plan->n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
     int32_t n_rounds = (n_chains + FEW_WARPS_MAX - 1) / FEW_WARPS_MAX, n_warps = (n_chains + n_rounds - 1) / n_rounds;
-    struct launch_shape shape = {(unsigned)((plan->first_panel[plan->call.n_parts] + n_panels - 1) / n_panels),
-                                 row_tiles_max(plan->call, 8 * n_columns), 1, (unsigned)(32 * n_warps),
-                                 (size_t)(n_warps + 1) * n_panels * n_columns * 512};
+    struct launch_shape shape = {(unsigned)((plan->first_panel[plan->call.n_parts] + n_panels - 1) / n_panels), 1, 1,
+                                 (unsigned)(32 * n_warps), (size_t)(n_warps + 1) * n_panels * n_columns * 512};
+    set_row_tiles(shape, plan->call, 8 * n_columns);
     launch(product_few<type, n_panels, n_columns>, shape, stream, *plan);
 }
 
 template <class shape> static void launch_many(void *stream, const struct product_plan *plan)
 {
     struct launch_shape blocks = {
-        (unsigned)((plan->first_panel[plan->call.n_parts] + shape::n_panels - 1) / shape::n_panels),
-        row_tiles_max(plan->call, shape::n_rows), 1, shape::n_threads, shape::shared_bytes};
+        (unsigned)((plan->first_panel[plan->call.n_parts] + shape::n_panels - 1) / shape::n_panels), 1, 1, shape::n_threads,
+        shape::shared_bytes};
+    set_row_tiles(blocks, plan->call, shape::n_rows);
     launch(product_many<shape>, blocks, stream, *plan);
 }
 
@@ -39,6 +40,8 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
         launch_few<type, 1, 1>(stream, plan);
     else if (n_rows <= FEW_ROWS_MOST)
         launch_few<type, 2, 2>(stream, plan);
+    else if (call.shared_bytes_max < MANY_BYTES_PLENTY + MANY_BYTES_STATIC)
+        launch_many<many_shape<type, 4, 1, 1, 8, MANY_BYTES_LEAST>>(stream, plan);
     else if (n_rows <= SMALL_ROWS)
         launch_many<many_shape<type, 1, 1, 4, 4>>(stream, plan);
     else if (n_rows <= MIDDLE_ROWS)

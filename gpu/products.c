@@ -73,7 +73,8 @@ static struct product_launch call_of_rows(struct gpu_backend *backend, const str
     return (struct product_launch){.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
                                    .floats = x->device.items,
                                    .floats_stride = x->device.stride,
-                                   .rows_divisor = 1};
+                                   .rows_divisor = 1,
+                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
 }
 
 static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
@@ -90,7 +91,8 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
                                    .rows_divisor = x_per_pair ? 1 : route->n_used,
                                    .n_experts = route->n_experts,
                                    .expert_first = route->first,
-                                   .expert_order = route->order};
+                                   .expert_order = route->order,
+                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
 }
 
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows)
@@ -138,11 +140,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
 // Operands of as many heads at a time as the memory for operands holds: it is there for the widest product of all rows.
 static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows, int32_t n_inputs)
 {
-    enum { ROW_TILES_MAX = 65535, TILE_LEAST = 8 }; // of a launch, and rows of the smallest
     uint64_t head_bytes = operand_items_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);
     uint64_t n = backend->operand_items.size_bytes / head_bytes, most = backend->operand_scales.size_bytes / scale_bytes;
-    n = n < most ? n : most;
-    most = ROW_TILES_MAX / (((uint64_t)n_rows + TILE_LEAST - 1) / TILE_LEAST);
     n = n < most ? n : most;
     assert(n > 0);
     return n < (uint64_t)n_heads ? (int32_t)n : n_heads;
@@ -185,7 +184,8 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
                                       .n_experts = n,
                                       .head_rows = rows,
                                       .x_head_step = from.step,
-                                      .y_head_step = to.step};
+                                      .y_head_step = to.step,
+                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
         call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
                                               .y = y->device.items + to.first + (int64_t)head * to.step,
                                               .y_stride = y->device.stride,

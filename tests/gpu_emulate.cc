@@ -15,11 +15,15 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-// A stream where everything runs at once.
+static const char *fault; // of the last launch
+
+// A stream where everything runs at once that a device would run.
 extern "C" void emulated_stream_submit(void *, struct emulated_work *work)
 {
     assert_non_null(work);
-    work->run(work);
+    fault = work->fault;
+    if (!fault)
+        work->run(work);
     free(work);
 }
 
@@ -29,6 +33,42 @@ static float random_float()
 {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     return (float)(int32_t)(seed >> 32) * 0x1p-31f;
+}
+
+static __global__ void note_last(unsigned *last)
+{
+    if (threadIdx.x == 0)
+        *last = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+}
+
+static void launches_are_bounded_as_on_a_device(void **)
+{
+    static const struct {
+        struct launch_shape shape;
+        const char *fault;
+    } launches[] = {
+        {{1, 1, 1, 32, 0}, NULL},
+        {{70000, 1, 1, 32, 0}, NULL},
+        {{1, 65535, 1, 32, 0}, NULL},
+        {{1, 1, 65535, 32, 0}, NULL},
+        {{1, 1, 1, 1024, 0}, NULL},
+        {{0, 1, 1, 32, 0}, "an empty launch"},
+        {{1, 0, 1, 32, 0}, "an empty launch"},
+        {{1, 1, 0, 32, 0}, "an empty launch"},
+        {{1, 1, 1, 0, 0}, "an empty launch"},
+        {{1, 65536, 1, 32, 0}, "a launch of too many blocks"},
+        {{1, 1, 65536, 32, 0}, "a launch of too many blocks"},
+        {{1, 1, 1, 1056, 0}, "a launch of too many threads"},
+    };
+    for (const auto &tried : launches) {
+        unsigned last = 0;
+        launch(note_last, tried.shape, NULL, &last);
+        if (tried.fault)
+            assert_string_equal(fault, tried.fault);
+        else
+            assert_null(fault);
+        assert_int_equal(last, tried.fault ? 0 : tried.shape.blocks_x * tried.shape.blocks_y * tried.shape.blocks_z - 1);
+    }
 }
 
 static __global__ void sum_block(const float *items, float *sums, int *order)
@@ -164,6 +204,7 @@ static void halves_round_to_nearest_even(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launches_are_bounded_as_on_a_device),
         cmocka_unit_test(threads_meet_in_shuffles_and_barriers_in_either_order),
         cmocka_unit_test(a_product_of_fragments_is_the_product_of_the_matrices),
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),

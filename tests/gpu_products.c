@@ -145,6 +145,7 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
     product.floats_stride = problem->x_stride;
     product.rows = rows;
     product.rows_divisor = 1;
+    product.shared_bytes_max = device_facts(device)->shared_bytes_max;
     if (product.n_parts == 0) {
         product.n_parts = 1;
         product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
@@ -265,6 +266,80 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
         free(all);
         problem_free(&problem);
     }
+}
+
+// Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
+static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
+{
+    static const int32_t counts[] = {17, 32, 33, 64, 65, 130};
+    struct device *plenty = device;
+    struct error error;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        uint64_t seed = 13, same_seed = seed;
+        struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
+        struct problem problem = problem_make(tensor, 130, 1, &seed);
+        float *all = problem_compute(&problem, 0, 130, NULL, (struct product_launch){0});
+        problem_free(&problem);
+        assert_int_equal(device_open(&device, &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST}, &error),
+                         STATUS_OK);
+        tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
+        problem = problem_make(tensor, 130, 1, &same_seed);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            float *y = problem_compute(&problem, 0, counts[i], NULL, (struct product_launch){0});
+            assert_same_rows(&problem, y, all, counts[i], 0);
+            free(y);
+        }
+        problem_free(&problem);
+        device_close(device);
+        device = plenty;
+        free(all);
+    }
+}
+
+// Of x [rows][heads][inputs and two more], each head through its matrix, to y [rows][heads][outputs and one more].
+static void heads_begin_at_any_column(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_Q8_0};
+    enum { N_HEADS = 3, N_ROWS = 19, N_OUTPUTS_HEAD = 21 };
+    uint64_t seed = 14;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int32_t first = 0; first < 4; first++) {
+            int32_t n_inputs = types[t] == TENSOR_Q8_0 ? 160 : 149, x_step = n_inputs + 2, y_step = N_OUTPUTS_HEAD + 1;
+            struct problem problem = problem_make(
+                product_tensor(types[t], N_HEADS * N_OUTPUTS_HEAD, n_inputs, FILL_RANDOM, &seed), 1, N_HEADS, &seed);
+            int64_t x_stride = (first + N_HEADS * x_step + 3) / 4 * 4, y_stride = N_HEADS * y_step;
+            float *x = random_rows(N_ROWS, x_stride, x_stride, &seed);
+            float *device_x = on_device(x, (size_t)(N_ROWS * x_stride) * sizeof(float));
+            float *device_y = device_allocate(device, (size_t)(N_ROWS * y_stride) * sizeof(float));
+            struct operand operand = {form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
+                                      device_allocate(device, operand_items_bytes(N_HEADS * N_ROWS, n_inputs)),
+                                      device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
+            struct operand_launch make = {operand, device_x + first, x_stride, NULL, 1, N_ROWS, x_step};
+            launch_operand(device_stream(device), &make);
+            struct product_launch product = {.type = problem.type, .n_parts = 1, .x = operand, .floats = device_x + first,
+                                             .floats_stride = x_stride, .rows_divisor = 1, .n_experts = N_HEADS,
+                                             .head_rows = N_ROWS, .x_head_step = x_step, .y_head_step = y_step,
+                                             .shared_bytes_max = device_facts(device)->shared_bytes_max};
+            product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y, y_stride, N_OUTPUTS_HEAD};
+            launch_product(device_stream(device), &product);
+            float *y = floats_of(device_y, (size_t)(N_ROWS * y_stride));
+            double wrong = 0, size = 0;
+            for (int32_t i = 0; i < N_HEADS * N_ROWS * N_OUTPUTS_HEAD; i++) {
+                int32_t output = i % N_OUTPUTS_HEAD, head = i / N_OUTPUTS_HEAD % N_HEADS, row = i / N_OUTPUTS_HEAD / N_HEADS;
+                struct problem own = problem;
+                own.x = x + row * x_stride + first + head * x_step;
+                double off = (double)y[row * y_stride + head * y_step + output] - exact(&own, head, 0, output, &size);
+                wrong += off * off;
+            }
+            if (!(wrong <= error_bound(problem.type) * size))
+                fail_msg("%s from column %d: normalised mean squared error %g", tensor_traits(types[t])->name, first, wrong / size);
+            free(x);
+            free(y);
+            void *all[] = {device_x, device_y, operand.items, operand.scales};
+            for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+                device_free(device, all[i]);
+            problem_free(&problem);
+        }
 }
 
 static void long_rows_take_several_rounds_of_chains(void **state)
@@ -492,6 +567,8 @@ int main(void)
         cmocka_unit_test(products_of_every_type_are_near_double_precision),
         cmocka_unit_test(the_file_s_extremes_survive_packing),
         cmocka_unit_test(a_row_s_result_is_the_same_bytes_in_every_company),
+        cmocka_unit_test(blocks_of_little_shared_memory_give_the_same_bytes),
+        cmocka_unit_test(heads_begin_at_any_column),
         cmocka_unit_test(long_rows_take_several_rounds_of_chains),
         cmocka_unit_test(results_are_added_with_a_factor),
         cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
