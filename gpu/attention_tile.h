@@ -249,7 +249,8 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
     // A query whose scores are all not numbers has none that is largest: its weights are to be such too.
     bool seen = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
     float reference = largest == -INFINITY ? 0.0f : largest, sum = 0.0f;
-    uint16_t *weights = (uint16_t *)scores; // all scores are in registers now
+    uint16_t *weights = (uint16_t *)scores;
+    __syncwarp(); // all lanes' scores are in registers now: weights stand where others' scores stood
 #pragma unroll
     for (int i = 0; i < SEGMENT / 32; i++) {
         uint32_t weight = half2_make(exp2_fast(items[i] - reference), 0.0f);

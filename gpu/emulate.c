@@ -38,6 +38,7 @@ struct fiber {
     const struct meeting *awaited; // NULL: can run
     unsigned awaited_generation;
     bool ended;
+    uint32_t n_barriers, n_warp_syncs;
     struct copy *copies; // not arrived, in order
     int n_copies, n_copies_room, n_groups;
 };
@@ -53,6 +54,10 @@ static struct run {
     void *context;
     unsigned char *stacks; // kept between runs
     bool reverse, active;
+    uint32_t launch, block_number;
+    unsigned char *shared;
+    size_t shared_bytes;
+    void (*watcher)(const void *memory, size_t size, enum emulate_access access);
 } run;
 
 void emulate_reverse(bool reverse)
@@ -65,6 +70,49 @@ struct emulate_fiber *emulate_fiber_now(void)
     assert(run.active);
     return &run.fibers[run.current].seen;
 }
+
+// --- Who touches what ---
+
+void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access))
+{
+    run.watcher = watcher;
+}
+
+static void watch(const void *memory, size_t size, enum emulate_access access)
+{
+    if (run.watcher)
+        run.watcher(memory, size, access);
+}
+
+void emulate_update(const void *memory, size_t size)
+{
+    watch(memory, size, EMULATE_UPDATES);
+}
+
+static bool is_within(const void *memory, const void *begin, size_t size)
+{
+    return (uintptr_t)memory >= (uintptr_t)begin && (uintptr_t)memory - (uintptr_t)begin < size;
+}
+
+// Kernels' static shared arrays are the program's own data.
+extern char __data_start[], _end[];
+
+bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
+{
+    if (!run.active || is_within(memory, run.stacks, EMULATE_THREADS_MAX * (size_t)(STACK_BYTES + GUARD_BYTES)))
+        return false;
+    const struct fiber *fiber = &run.fibers[run.current];
+    *moment = (struct emulate_moment){.launch = run.launch,
+                                      .block = run.block_number,
+                                      .thread = run.current,
+                                      .n_barriers = fiber->n_barriers,
+                                      .n_warp_syncs = fiber->n_warp_syncs,
+                                      .shared = is_within(memory, run.shared, run.shared_bytes) ||
+                                                is_within(memory, __data_start, (size_t)(_end - __data_start))};
+    return true;
+}
+
+// --- Where threads meet ---
 
 static bool can_run(const struct fiber *fiber)
 {
@@ -114,6 +162,13 @@ static void meet(struct meeting *meeting, unsigned n)
 void emulate_block_meet(void)
 {
     meet(&run.block, run.n_threads);
+    run.fibers[run.current].n_barriers++;
+}
+
+void emulate_warp_meet(void)
+{
+    (void)emulate_warp_exchange(NULL, 0);
+    run.fibers[run.current].n_warp_syncs++;
 }
 
 const void *emulate_warp_exchange(const void *mine, size_t size)
@@ -150,12 +205,14 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
         fiber->awaited = NULL;
         fiber->ended = false;
         fiber->n_groups = 0;
+        fiber->n_barriers = fiber->n_warp_syncs = 0;
         emulate_switch_prepare(&fiber->state, run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
                                STACK_BYTES, fiber_main, fiber);
     }
     memset(run.warps, 0, sizeof run.warps);
     run.block = (struct meeting){0};
     run.n_ended = 0;
+    run.block_number++;
     resume(&run.caller, run.reverse ? run.n_threads - 1 : 0);
 }
 
@@ -182,10 +239,14 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
     run.thread = thread;
     run.context = context;
     run.active = true;
+    run.launch++;
+    run.block_number = 0;
     // To the byte at the end, for the sanitizer; 128 bytes aligned at the start.
     unsigned char *memory = malloc(shared_bytes + 127);
     assert(memory);
     unsigned char *shared = memory + (-(uintptr_t)memory & 127);
+    run.shared = shared;
+    run.shared_bytes = shared_bytes;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
@@ -216,6 +277,7 @@ void emulate_copy(void *shared, const void *global, bool valid)
         assert(fiber->copies);
     }
     fiber->copies[fiber->n_copies++] = (struct copy){shared, valid ? global : NULL, fiber->n_groups};
+    watch(shared, 16, EMULATE_STORES);
 }
 
 void emulate_copies_commit(void)
@@ -229,6 +291,9 @@ void emulate_copies_wait(int n_left)
     int n = 0;
     for (; n < fiber->n_copies && fiber->copies[n].group < fiber->n_groups - n_left; n++) {
         static const unsigned char zeros[16];
+        watch(fiber->copies[n].to, 16, EMULATE_STORES);
+        if (fiber->copies[n].from)
+            watch(fiber->copies[n].from, 16, EMULATE_LOADS);
         memcpy(fiber->copies[n].to, fiber->copies[n].from ? fiber->copies[n].from : zeros, 16);
     }
     memmove(fiber->copies, fiber->copies + n, (size_t)(fiber->n_copies - n) * sizeof *fiber->copies);

@@ -6,8 +6,8 @@
 // Thread: one at a time, the one that runs the emulated stream.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "gpu/emulate_races.h"
+
 #include <stdint.h>
 
 enum {
@@ -38,10 +38,23 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
 // Threads run from the last to the first: a barrier that is missing shows in one of the orders.
 void emulate_reverse(bool reverse);
 
+// For gpu/emulate_races.c: who touches some memory of the device just now. False: no kernel does, or it is the thread's own.
+struct emulate_moment {
+    uint32_t launch, block, thread;    // launches from 1 on
+    uint32_t n_barriers, n_warp_syncs; // that the thread has passed
+    bool shared;                       // the block's memory
+};
+
+bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
+// Whom to tell what is touched in place of a kernel: by copies and atomics.
+void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
+
 // The rest is for kernels (gpu/kernel_emulated.h).
 
 struct emulate_fiber *emulate_fiber_now(void);
 void emulate_block_meet(void);
+void emulate_warp_meet(void);
+void emulate_update(const void *memory, size_t size); // before an atomic operation
 // All lanes of the warp give `size` bytes and see everybody's: [32][EMULATE_EXCHANGE_BYTES], until the next exchange but one.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 

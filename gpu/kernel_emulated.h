@@ -117,7 +117,7 @@ static inline void __syncthreads()
 
 static inline void __syncwarp()
 {
-    emulate_warp_exchange(NULL, 0);
+    emulate_warp_meet();
 }
 
 template <typename T> static inline T emulated_from_lane(T value, int lane)
@@ -167,24 +167,28 @@ static inline int __all_sync(unsigned mask, int predicate)
     return __ballot_sync(mask, predicate) == 0xFFFFFFFFu;
 }
 
-// Fibers change hands only where threads meet, so an atomic is a plain update.
+// Fibers change hands only where threads meet, so an atomic is a plain update. Whoever looks for races hears of one access.
+#define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 
-template <typename T> static inline T atomicAdd(T *address, T value)
+template <typename T> static EMULATED_ATOMIC T atomicAdd(T *address, T value)
 {
+    emulate_update(address, sizeof *address);
     T old = *address;
     *address = old + value;
     return old;
 }
 
-template <typename T> static inline T atomicMax(T *address, T value)
+template <typename T> static EMULATED_ATOMIC T atomicMax(T *address, T value)
 {
+    emulate_update(address, sizeof *address);
     T old = *address;
     *address = old > value ? old : value;
     return old;
 }
 
-template <typename T> static inline T atomicCAS(T *address, T expected, T value)
+template <typename T> static EMULATED_ATOMIC T atomicCAS(T *address, T expected, T value)
 {
+    emulate_update(address, sizeof *address);
     T old = *address;
     if (old == expected)
         *address = value;

@@ -132,8 +132,20 @@ static __device__ float sum_over(float *shared, float x, bool one_warp)
     return sum;
 }
 
-// One vector by a block, or by each warp of it where vectors are short (heads).
-static __global__ void norm(struct norm_launch a, bool one_warp)
+// Items of a vector that a thread keeps in registers, so that their loads are under way together: all of 512 with a warp, all of
+// 4,096 with a block.
+enum { NORM_HELD = 16 };
+
+// Of a thread's items those that it keeps, 0 beyond the end.
+static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n, int thread, int n_threads)
+{
+#pragma unroll
+    for (int j = 0; j < NORM_HELD; j++)
+        held[j] = thread + j * n_threads < n ? items[thread + j * n_threads] : 0.0f;
+}
+
+// One vector by a block, or by each warp of it where vectors are short (heads). A thread's items are n_threads apart.
+static __global__ void __launch_bounds__(THREADS) norm(struct norm_launch a, bool one_warp)
 {
     __shared__ float shared[WARPS];
     int64_t vector = one_warp ? (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP : (int64_t)blockIdx.x;
@@ -144,8 +156,26 @@ static __global__ void norm(struct norm_launch a, bool one_warp)
     float *in = a.in.items + row * a.in.stride + group * a.n;
     float *out = a.out.items + row * a.out.stride + group * a.n;
     const float *addend = a.addend.items ? a.addend.items + row * a.addend.stride + group * a.n : NULL;
-    float sum = 0.0f, mean = 0.0f;
-    for (int i = thread; i < a.n; i += n_threads) {
+    int64_t own = a.own_weights ? group * a.n : 0;
+    int n_held = NORM_HELD * n_threads;
+    float held[NORM_HELD], weights[NORM_HELD], sum = 0.0f, mean = 0.0f;
+    hold_items(held, in, a.n, thread, n_threads);
+    hold_items(weights, a.weight + own, a.n, thread, n_threads);
+    if (addend) {
+        float added[NORM_HELD];
+        hold_items(added, addend, a.n, thread, n_threads);
+#pragma unroll
+        for (int j = 0; j < NORM_HELD; j++) {
+            held[j] = fmaf(added[j], a.scale, held[j]);
+            if (thread + j * n_threads < a.n)
+                in[thread + j * n_threads] = held[j];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < NORM_HELD; j++)
+        if (thread + j * n_threads < a.n)
+            sum += a.rms ? held[j] * held[j] : held[j];
+    for (int i = n_held + thread; i < a.n; i += n_threads) {
         float x = in[i];
         if (addend) {
             x = fmaf(addend[i], a.scale, x);
@@ -157,13 +187,23 @@ static __global__ void norm(struct norm_launch a, bool one_warp)
     if (!a.rms) {
         mean = sum / (float)a.n;
         sum = 0.0f;
-        for (int i = thread; i < a.n; i += n_threads)
+#pragma unroll
+        for (int j = 0; j < NORM_HELD; j++)
+            if (thread + j * n_threads < a.n)
+                sum += (held[j] - mean) * (held[j] - mean);
+        for (int i = n_held + thread; i < a.n; i += n_threads)
             sum += (in[i] - mean) * (in[i] - mean);
         sum = sum_over(shared, sum, one_warp);
     }
     float scale = 1.0f / sqrtf(sum / (float)a.n + a.epsilon);
-    int64_t own = a.own_weights ? group * a.n : 0;
-    for (int i = thread; i < a.n; i += n_threads) {
+#pragma unroll
+    for (int j = 0; j < NORM_HELD; j++) {
+        int i = thread + j * n_threads;
+        float y = (held[j] - mean) * scale * weights[j];
+        if (i < a.n)
+            out[i] = a.bias ? y + a.bias[own + i] : y;
+    }
+    for (int i = n_held + thread; i < a.n; i += n_threads) {
         float y = (in[i] - mean) * scale * a.weight[own + i];
         out[i] = a.bias ? y + a.bias[own + i] : y;
     }

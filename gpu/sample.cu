@@ -13,11 +13,13 @@
 #include <math.h>
 
 enum {
-    THREADS = 512,
+    THREADS = 1024,
+    WARP = 32,
     LANES = 16,        // engine/sampler.c's
     SUM_TILE = 2048,   // weights computed before the lanes add them
     RANK_CHUNK = 1024, // candidates sorted at a time
     RANK_LEAST = 64,   // fewer than these make a chunk too small to stop refining for
+    COUNT_COPIES = 8,  // most logits have one of a few first digits: counted in several places, they wait less for each other
 };
 
 // --- A block's extremes ---
@@ -32,6 +34,7 @@ static __device__ float find_largest(struct extremes *shared, const float *logit
 {
     float largest = -INFINITY;
     int bad = 0;
+#pragma unroll 8
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
         float x = logits[i];
         bad |= !(x <= FLT_MAX);
@@ -56,8 +59,9 @@ static __device__ float find_largest(struct extremes *shared, const float *logit
 static __device__ int find_first(struct extremes *shared, const float *logits, int n, float value)
 {
     int first = n;
-    for (int i = (int)threadIdx.x; i < n && first == n; i += THREADS)
-        first = logits[i] == value ? i : n;
+#pragma unroll 8
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) // to the end: a loop that may stop waits for each load
+        first = logits[i] == value && i < first ? i : first;
     __syncthreads();
     shared->bad[threadIdx.x] = first;
     for (int half = THREADS / 2; half > 0; half /= 2) {
@@ -74,28 +78,54 @@ static __device__ int find_first(struct extremes *shared, const float *logits, i
 // --- The sum of all weights ---
 
 struct summing {
-    float weights[SUM_TILE];
+    float weights[2][SUM_TILE]; // tiles by turns: one is added while the next one is made
     double sums[LANES];
 };
 
+static __device__ int tile_count(int n, int first)
+{
+    return n - first < SUM_TILE ? n - first : SUM_TILE;
+}
+
+// By the threads from `thread_first` on.
+static __device__ void weigh_tile(struct summing *shared, const float *logits, int n, int first, float largest, float temperature,
+                                  int thread_first)
+{
+    float *weights = shared->weights[first / SUM_TILE % 2];
+    int count = tile_count(n, first);
+    for (int i = (int)threadIdx.x - thread_first; i < count; i += THREADS - thread_first)
+        weights[i] = device_exp_negative((logits[first + i] - largest) / temperature);
+}
+
 // Item i goes to lane i mod LANES in order; what is left over beyond the last whole LANES, to lane 0.
+static __device__ double add_tile(const struct summing *shared, int n, int first, double sum)
+{
+    const float *weights = shared->weights[first / SUM_TILE % 2];
+    int lane = (int)threadIdx.x, count = tile_count(n, first), left = n / LANES * LANES - first;
+    int lanes_end = left < count ? left : count;
+    if (lane < LANES)
+#pragma unroll 8
+        for (int i = lane; i < lanes_end; i += LANES)
+            sum += (double)weights[i];
+    if (lane == 0)
+        for (int i = lanes_end > 0 ? lanes_end : 0; i < count; i++)
+            sum += (double)weights[i];
+    return sum;
+}
+
+// The first warp adds what the others weighed.
 static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest, float temperature)
 {
-    int lane = (int)threadIdx.x, whole = n / LANES * LANES;
+    int lane = (int)threadIdx.x;
     double sum = 0.0;
+    __syncthreads(); // whoever used the memory before
+    weigh_tile(shared, logits, n, 0, largest, temperature, 0);
     for (int first = 0; first < n; first += SUM_TILE) {
-        int count = n - first < SUM_TILE ? n - first : SUM_TILE;
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < count; i += THREADS)
-            shared->weights[i] = device_exp_negative((logits[first + i] - largest) / temperature);
-        __syncthreads();
-        int lanes_end = whole - first < count ? whole - first : count;
-        if (lane < LANES)
-            for (int i = lane; i < lanes_end; i += LANES)
-                sum += (double)shared->weights[i];
-        if (lane == 0)
-            for (int i = lanes_end > 0 ? lanes_end : 0; i < count; i++)
-                sum += (double)shared->weights[i];
+        if (lane < WARP)
+            sum = add_tile(shared, n, first, sum);
+        else
+            weigh_tile(shared, logits, n, first + SUM_TILE, largest, temperature, WARP);
     }
     __syncthreads();
     if (lane < LANES)
@@ -114,7 +144,7 @@ static __device__ double sum_weights(struct summing *shared, const float *logits
 struct ranking {
     uint64_t keys[RANK_CHUNK];
     float weights[RANK_CHUNK];
-    int histogram[256];
+    int histogram[256 * COUNT_COPIES]; // a digit's copies side by side; their sum in the first
     int n, n_above, overflow;
     uint64_t threshold, prefix;
     int shift;
@@ -168,10 +198,10 @@ static __device__ void sort(struct ranking *ranking)
     for (int run = 2; run <= size; run *= 2)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < size; i += THREADS) {
-                int other = i ^ step;
-                uint64_t a = ranking->keys[i], b = ranking->keys[other < size ? other : i];
-                if (other > i && (i & run ? a > b : a < b)) {
+            for (int pair = (int)threadIdx.x; pair < size / 2; pair += THREADS) {
+                int i = 2 * pair - (pair & (step - 1)), other = i + step; // pairs `step` apart, none twice
+                uint64_t a = ranking->keys[i], b = ranking->keys[other];
+                if (i & run ? a > b : a < b) {
                     ranking->keys[i] = b;
                     ranking->keys[other] = a;
                 }
@@ -183,7 +213,7 @@ static __device__ void sort(struct ranking *ranking)
 // One more digit of the threshold: how many keys below `below` begin with `prefix` and each next digit.
 static __device__ void count_digits(struct ranking *ranking, const float *logits, int n, uint64_t below)
 {
-    for (int i = (int)threadIdx.x; i < 256; i += THREADS)
+    for (int i = (int)threadIdx.x; i < 256 * COUNT_COPIES; i += THREADS)
         ranking->histogram[i] = 0;
     __syncthreads();
     int shift = ranking->shift;
@@ -192,8 +222,12 @@ static __device__ void count_digits(struct ranking *ranking, const float *logits
         uint64_t key = rank_key(logits[i], i);
         bool inside = shift == 56 || key >> (shift + 8) == prefix;
         if (key != 0 && key < below && inside)
-            atomicAdd(&ranking->histogram[key >> shift & 255], 1);
+            atomicAdd(&ranking->histogram[(int)(key >> shift & 255) * COUNT_COPIES + (int)threadIdx.x % COUNT_COPIES], 1);
     }
+    __syncthreads();
+    for (int digit = (int)threadIdx.x; digit < 256; digit += THREADS)
+        for (int copy = 1; copy < COUNT_COPIES; copy++)
+            ranking->histogram[digit * COUNT_COPIES] += ranking->histogram[digit * COUNT_COPIES + copy];
     __syncthreads();
 }
 
@@ -201,8 +235,8 @@ static __device__ void count_digits(struct ranking *ranking, const float *logits
 static __device__ bool pick_digit(struct ranking *ranking)
 {
     int digit = 255;
-    while (digit >= 0 && ranking->n_above + ranking->histogram[digit] <= RANK_CHUNK)
-        ranking->n_above += ranking->histogram[digit--];
+    while (digit >= 0 && ranking->n_above + ranking->histogram[digit * COUNT_COPIES] <= RANK_CHUNK)
+        ranking->n_above += ranking->histogram[digit-- * COUNT_COPIES];
     uint64_t begin = ranking->shift == 56 ? 0 : ranking->prefix << 8;
     bool stands = digit < 0 || ranking->n_above >= RANK_LEAST || ranking->shift == 0;
     // Digits from the one after `digit` on; at the last shift the chunk is then full.
@@ -372,7 +406,7 @@ static __device__ int draw(struct drawing *shared, const float *logits, int n_vo
 
 // --- The kernels ---
 
-static __global__ void sample_logprobs(struct sample_arguments a)
+static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct sample_arguments a)
 {
     __shared__ struct drawing shared;
     int output = (int)blockIdx.x;
@@ -468,7 +502,7 @@ static __device__ void penalise(const struct sample_arguments *a, const struct s
     }
 }
 
-static __global__ void sample_adjust(struct sample_arguments a)
+static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample_arguments a)
 {
     int *counts = a.counts + (int64_t)blockIdx.x * a.n_vocab;
     for (int output = (int)blockIdx.x; output < a.n_outputs; output += (int)gridDim.x) {
@@ -512,7 +546,7 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
                                  : logits[token];
 }
 
-static __global__ void sample_draw(struct sample_arguments a)
+static __global__ void __launch_bounds__(THREADS, 1) sample_draw(struct sample_arguments a)
 {
     __shared__ struct drawing shared;
     int output = (int)blockIdx.x;

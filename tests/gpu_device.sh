@@ -51,7 +51,7 @@ stage() {
 
 build_all() {
     local programs=() name
-    for name in attention forward hybrid products sample; do
+    for name in attention forward hybrid products rows sample; do
         programs+=("tests/gpu_$name$suffix")
     done
     if command -v meson >/dev/null; then
@@ -71,13 +71,13 @@ check() {
     export -f build_all
     export build suffix
     stage build 300 bash -euc build_all
-    for program in products attention sample hybrid forward; do
+    for program in products attention rows sample hybrid forward; do
         stage "gpu_$program" 90 "$build/tests/gpu_$program$suffix"
     done
     stage oracle 60 env SHEAF_ORACLE=all python3 tests/e2e/run.py oracle --sheaf "$sheaf"
     stage e2e 90 python3 tests/e2e/run.py gpu --sheaf "$sheaf"
     for tool in memcheck racecheck; do
-        for program in sample attention products; do
+        for program in rows sample attention products; do
             stage "$tool-$program" 60 ${SANITIZER-compute-sanitizer --tool $tool --error-exitcode 1} \
                 "$build/tests/gpu_$program$suffix"
         done

@@ -1,0 +1,228 @@
+#include "gpu/emulate_races.h"
+
+#include "gpu/emulate.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// When a byte was touched, and by whom.
+struct touch {
+    uint32_t launch; // 0: never
+    uint32_t block, n_barriers, n_warp_syncs;
+    uint16_t thread;
+    uint8_t access;
+    uint8_t crowd; // loads: 0 one thread's, 1 one warp's, 2 several warps'
+};
+
+struct byte_touches {
+    struct touch store, loads;
+};
+
+enum { PAGE_BYTES = 256, PAGES_LEAST = 1 << 12 };
+
+struct page {
+    uintptr_t number; // of the address; 0: an empty place
+    struct byte_touches *bytes;
+};
+
+static struct page *pages; // open addressing, a power of 2, half full at most
+static size_t n_pages, n_places;
+static void (*tell_race)(const struct emulate_race *race);
+
+void emulate_races_tell(void (*tell)(const struct emulate_race *race))
+{
+    tell_race = tell;
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "emulate_races: %s\n", what);
+    abort();
+}
+
+static size_t place_of(uintptr_t number)
+{
+    size_t at = (size_t)(number * 0x9E3779B97F4A7C15u >> 20) & (n_places - 1);
+    while (pages[at].number && pages[at].number != number)
+        at = (at + 1) & (n_places - 1);
+    return at;
+}
+
+static void grow(void)
+{
+    struct page *old = pages;
+    size_t n_old = n_places;
+    n_places = n_old ? 2 * n_old : PAGES_LEAST;
+    pages = calloc(n_places, sizeof *pages);
+    if (!pages)
+        fail("out of memory");
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].number)
+            pages[place_of(old[i].number)] = old[i];
+    free(old);
+}
+
+static struct byte_touches *touches_of(uintptr_t address)
+{
+    static struct page last; // most touches are near the one before
+    uintptr_t number = address / PAGE_BYTES;
+    if (last.number == number)
+        return &last.bytes[address % PAGE_BYTES];
+    if (2 * n_pages >= n_places)
+        grow();
+    struct page *page = &pages[place_of(number)];
+    if (!page->number) {
+        *page = (struct page){number, calloc(PAGE_BYTES, sizeof *page->bytes)};
+        if (!page->bytes)
+            fail("out of memory");
+        n_pages++;
+    }
+    last = *page;
+    return &last.bytes[address % PAGE_BYTES];
+}
+
+enum { WARP = 32 };
+
+static bool is_race(const struct touch *before, const struct touch *now, bool shared)
+{
+    if (before->launch != now->launch || (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
+        return false;
+    if (before->block != now->block)
+        return !shared; // else a later block's memory at the same place
+    if ((before->thread == now->thread && before->crowd == 0) || before->n_barriers != now->n_barriers)
+        return false;
+    bool one_warp = before->crowd < 2 && before->thread / WARP == now->thread / WARP;
+    return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
+}
+
+static const char *name_of(enum emulate_access access)
+{
+    return access == EMULATE_LOADS ? "a load" : access == EMULATE_STORES ? "a store" : "an atomic operation";
+}
+
+static void tell(const struct touch *before, const struct touch *now, uintptr_t address)
+{
+    struct emulate_race race = {(const void *)address, before->access, now->access,
+                                before->thread,        now->thread,    before->block, now->block};
+    if (tell_race) {
+        tell_race(&race);
+        return;
+    }
+    fprintf(stderr, "emulate_races: %s of thread %u of block %u and %s of thread %u of block %u are not ordered\n",
+            name_of(before->access), before->thread, before->block, name_of(now->access), now->thread, now->block);
+    abort();
+}
+
+// What a store comes after: all loads that are kept. A load that adds to them makes a crowd.
+static void add_load(struct touch *loads, const struct touch *now)
+{
+    bool together = loads->launch == now->launch && loads->block == now->block && loads->n_barriers == now->n_barriers;
+    bool one_warp = loads->thread / WARP == now->thread / WARP && loads->crowd < 2;
+    if (!together || (one_warp && loads->n_warp_syncs < now->n_warp_syncs)) {
+        *loads = *now;
+        return;
+    }
+    if (loads->thread != now->thread)
+        loads->crowd = one_warp ? 1 : 2;
+    if (one_warp)
+        loads->n_warp_syncs = now->n_warp_syncs;
+}
+
+static void note(const void *memory, size_t size, enum emulate_access access)
+{
+    struct emulate_moment moment;
+    if (!emulate_moment_of(memory, &moment))
+        return;
+    struct touch now = {.launch = moment.launch,
+                        .block = moment.block,
+                        .n_barriers = moment.n_barriers,
+                        .n_warp_syncs = moment.n_warp_syncs,
+                        .thread = (uint16_t)moment.thread,
+                        .access = (uint8_t)access};
+    bool told = false;
+    for (uintptr_t at = (uintptr_t)memory; at < (uintptr_t)memory + size; at++) {
+        struct byte_touches *touches = touches_of(at);
+        bool race = is_race(&touches->store, &now, moment.shared);
+        const struct touch *before = &touches->store;
+        if (!race && access != EMULATE_LOADS) {
+            race = is_race(&touches->loads, &now, moment.shared);
+            before = &touches->loads;
+        }
+        if (race && !told)
+            tell(before, &now, at);
+        told |= race;
+        if (access == EMULATE_LOADS)
+            add_load(&touches->loads, &now);
+        else
+            touches->store = now;
+    }
+}
+
+// --- What compilers call: the thread sanitizer's interface (LLVM, compiler-rt/lib/tsan/rtl/tsan_interface.h) ---
+
+void __tsan_init(void);
+void __tsan_func_entry(void *pc);
+void __tsan_func_exit(void);
+void __tsan_vptr_update(void **vptr, void *value);
+void __tsan_read_range(void *address, unsigned long size);
+void __tsan_write_range(void *address, unsigned long size);
+
+#define ACCESSES(size)                                                                                                       \
+    void __tsan_read##size(void *address);                                                                                   \
+    void __tsan_write##size(void *address);                                                                                  \
+    void __tsan_unaligned_read##size(void *address);                                                                         \
+    void __tsan_unaligned_write##size(void *address);                                                                        \
+    void __tsan_read##size(void *address)                                                                                    \
+    {                                                                                                                        \
+        note(address, size, EMULATE_LOADS);                                                                                  \
+    }                                                                                                                        \
+    void __tsan_write##size(void *address)                                                                                   \
+    {                                                                                                                        \
+        note(address, size, EMULATE_STORES);                                                                                 \
+    }                                                                                                                        \
+    void __tsan_unaligned_read##size(void *address)                                                                          \
+    {                                                                                                                        \
+        note(address, size, EMULATE_LOADS);                                                                                  \
+    }                                                                                                                        \
+    void __tsan_unaligned_write##size(void *address)                                                                         \
+    {                                                                                                                        \
+        note(address, size, EMULATE_STORES);                                                                                 \
+    }
+
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+
+void __tsan_read_range(void *address, unsigned long size)
+{
+    note(address, size, EMULATE_LOADS);
+}
+
+void __tsan_write_range(void *address, unsigned long size)
+{
+    note(address, size, EMULATE_STORES);
+}
+
+void __tsan_init(void)
+{
+    emulate_watch(note);
+}
+
+void __tsan_func_entry(void *pc)
+{
+    (void)pc;
+}
+
+void __tsan_func_exit(void)
+{
+}
+
+void __tsan_vptr_update(void **vptr, void *value)
+{
+    (void)vptr;
+    (void)value;
+}
