@@ -2,10 +2,9 @@
 
 #include "gpu/emulate.h"
 
+#include <assert.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 // When a byte was touched, and by whom.
 struct touch {
@@ -36,12 +35,6 @@ void emulate_races_tell(void (*tell)(const struct emulate_race *race))
     tell_race = tell;
 }
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "emulate_races: %s\n", what);
-    abort();
-}
-
 static size_t place_of(uintptr_t number)
 {
     size_t at = (size_t)(number * 0x9E3779B97F4A7C15u >> 20) & (n_places - 1);
@@ -56,8 +49,7 @@ static void grow(void)
     size_t n_old = n_places;
     n_places = n_old ? 2 * n_old : PAGES_LEAST;
     pages = calloc(n_places, sizeof *pages);
-    if (!pages)
-        fail("out of memory");
+    assert(pages && "no memory to look for races");
     for (size_t i = 0; i < n_old; i++)
         if (old[i].number)
             pages[place_of(old[i].number)] = old[i];
@@ -75,8 +67,7 @@ static struct byte_touches *touches_of(uintptr_t address)
     struct page *page = &pages[place_of(number)];
     if (!page->number) {
         *page = (struct page){number, calloc(PAGE_BYTES, sizeof *page->bytes)};
-        if (!page->bytes)
-            fail("out of memory");
+        assert(page->bytes && "no memory to look for races");
         n_pages++;
     }
     last = *page;
@@ -97,22 +88,12 @@ static bool is_race(const struct touch *before, const struct touch *now, bool sh
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-static const char *name_of(enum emulate_access access)
-{
-    return access == EMULATE_LOADS ? "a load" : access == EMULATE_STORES ? "a store" : "an atomic operation";
-}
-
 static void tell(const struct touch *before, const struct touch *now, uintptr_t address)
 {
     struct emulate_race race = {(const void *)address, before->access, now->access,
                                 before->thread,        now->thread,    before->block, now->block};
-    if (tell_race) {
-        tell_race(&race);
-        return;
-    }
-    fprintf(stderr, "emulate_races: %s of thread %u of block %u and %s of thread %u of block %u are not ordered\n",
-            name_of(before->access), before->thread, before->block, name_of(now->access), now->thread, now->block);
-    abort();
+    assert(tell_race && "threads touch the same memory without an order: a debugger shows `race`");
+    tell_race(&race);
 }
 
 // What a store comes after: all loads that are kept. A load that adds to them makes a crowd.

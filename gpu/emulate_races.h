@@ -30,7 +30,7 @@ struct emulate_race {
     unsigned thread_before, thread_now, block_before, block_now;
 };
 
-// Whom to tell of races; NULL, as at first: the program says so and aborts.
+// Whom to tell of races; NULL, as at first: an assert fails.
 void emulate_races_tell(void (*tell)(const struct emulate_race *race));
 
 #ifdef __cplusplus
