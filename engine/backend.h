@@ -1,7 +1,7 @@
 // What a device must do: about 20 operations on float matrices, weights and KV pages. The forward pass is written
 // over this table once; engine/cpu/ and gpu/ implement it.
 //
-// Order of calls: weights, matrices and pages are created at start. Then for each step: begin, operations, end. An
+// Order of calls: weights, matrices and pages are created at start, then ready. Then for each step: begin, operations, end. An
 // operation only enqueues; the first error is latched and returned by end. Between begin and end nothing is allocated.
 //
 // Every operation works on rows [0, n_rows). Promise of every backend: what comes out for a row depends on nothing but
@@ -160,6 +160,8 @@ struct backend_impl {
     // The same into the pages. NULL: not here.
     void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, const float *keys,
                      const float *values);
+    // All weights, matrices and pages are there: takes what else steps need. NULL: nothing.
+    enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
     // Bytes a weight takes of them. NULL: as many as in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);

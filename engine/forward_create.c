@@ -315,6 +315,8 @@ static enum status create_parts(struct loading *loading)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK)
         status = forward->backend->impl->kv_create(forward->backend, &kv, loading->error);
+    if (status == STATUS_OK && forward->backend->impl->ready)
+        status = forward->backend->impl->ready(forward->backend, loading->error);
     return status;
 }
 

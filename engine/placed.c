@@ -267,7 +267,6 @@ static void staging_finish(struct placed_backend *placed)
     placed->n_staging = 0;
 }
 
-// All is there after the first step.
 static enum status staging_reserve(struct placed_backend *placed, struct error *error)
 {
     struct backend *device = placed->sides[DEVICE];
@@ -278,10 +277,20 @@ static enum status staging_reserve(struct placed_backend *placed, struct error *
     placed->staging = device->impl->host_allocate ? device->impl->host_allocate(device, n * sizeof(float))
                                                   : malloc(n * sizeof(float));
     if (!placed->staging)
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
     placed->n_staging = n;
     return STATUS_OK;
+}
+
+static enum status ready(struct backend *base, struct error *error)
+{
+    struct placed_backend *placed = placed_of(base);
+    enum status status = staging_reserve(placed, error);
+    for (int side = 0; side < SIDES && status == STATUS_OK; side++)
+        if (placed->sides[side]->impl->ready)
+            status = placed->sides[side]->impl->ready(placed->sides[side], error);
+    return status;
 }
 
 // --- A step ---
@@ -302,7 +311,7 @@ static void phase(struct backend *base, enum step_phase next)
 static void begin(struct backend *base, const struct step *step)
 {
     struct placed_backend *placed = placed_of(base);
-    placed->failed = staging_reserve(placed, &placed->error) != STATUS_OK;
+    placed->failed = false;
     placed->n_staged = 0;
     placed->step = *step;
     placed->step.stops = true;
@@ -602,6 +611,7 @@ static const struct backend_impl impl_placed = {.destroy = destroy,
                                                 .matrix_destroy = matrix_destroy,
                                                 .kv_create = kv_create,
                                                 .kv_read = kv_read,
+                                                .ready = ready,
                                                 .memory_available = memory_available,
                                                 .trace = trace,
                                                 .begin = begin,

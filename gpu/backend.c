@@ -12,7 +12,8 @@ static int32_t larger(int32_t a, int32_t b)
 
 // --- Memory ---
 
-// Of the rest the runtime itself, graphs and fragmentation take some.
+// Of the rest the runtime itself, graphs, and what matrices and scratch are rounded up by take some: 2 MiB at most for each of some
+// fifty blocks. There are too many weights for that; gpu_weight_bytes has them as they are.
 static const uint64_t memory_unused_bytes = 256ull << 20;
 
 static uint64_t memory_available(struct backend *base)
@@ -28,12 +29,22 @@ static uint64_t memory_available(struct backend *base)
 
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
 {
-    if (backend->options.memory_bytes && backend->used_bytes + size_bytes > backend->options.memory_bytes)
+    uint64_t most = backend->options.memory_bytes;
+    if (most && (size_bytes > most || backend->used_bytes > most - size_bytes))
         return NULL;
     void *memory = device_allocate(backend->device, size_bytes);
     if (memory)
         backend->used_bytes += size_bytes;
     return memory;
+}
+
+enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what, struct error *error)
+{
+    uint64_t left = device_memory_free(backend->device);
+    if (device_status(backend->device, error) != STATUS_OK)
+        return error->status; // why there was none
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s: %.1f MB wanted, %.1f MB left", what,
+                     (double)size_bytes / 1e6, (double)left / 1e6);
 }
 
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes)
@@ -51,8 +62,7 @@ enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scr
     gpu_free(backend, scratch->memory, scratch->size_bytes);
     *scratch = (struct scratch){.memory = gpu_allocate(backend, size_bytes)};
     if (!scratch->memory)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s: %.1f MB wanted, %.1f MB left",
-                         what, (double)size_bytes / 1e6, (double)device_memory_free(backend->device) / 1e6);
+        return gpu_no_memory(backend, size_bytes, what, error);
     scratch->size_bytes = size_bytes;
     return STATUS_OK;
 }
@@ -84,12 +94,17 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     struct matrix *matrix = calloc(1, sizeof *matrix);
     int64_t stride = ((int64_t)n_cols + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
     size_t bytes = (size_t)n_rows_max;
-    if (matrix && !__builtin_mul_overflow(bytes, (size_t)stride * sizeof(float), &bytes))
+    if (!matrix)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a matrix");
+    if (__builtin_mul_overflow(bytes, (size_t)stride * sizeof(float), &bytes))
+        bytes = SIZE_MAX;
+    else
         matrix->device.items = gpu_allocate(backend, bytes);
-    if (!matrix || !matrix->device.items) {
+    if (!matrix->device.items) {
+        char what[64];
+        snprintf(what, sizeof what, "%d rows of %d items", n_rows_max, n_cols);
         free(matrix);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %d rows of %d items",
-                         n_rows_max, n_cols);
+        return gpu_no_memory(backend, bytes, what, error);
     }
     matrix->device.stride = stride;
     matrix->size_bytes = bytes;
@@ -120,7 +135,7 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
            attention_scratch_bytes(shape->n_heads, shape->value_dim, n_outputs_max, shape->n_context);
 }
 
-// Takes what the largest step may need. All is there after the first step.
+// Takes what the largest step may need.
 static enum status reserve(struct gpu_backend *backend, struct error *error)
 {
     if (backend->reserved)
@@ -200,7 +215,11 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
-    return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->given, given, "sampling", error) : status;
+    if (status == STATUS_OK)
+        status = gpu_scratch_reserve(backend, &backend->given, given, "sampling", error);
+    if (status == STATUS_REFUSE) // too late for that: what others took of the device since, a new plan will see
+        error->status = status = STATUS_RESTART;
+    return status;
 }
 
 static enum status outcome_reserve(struct gpu_backend *backend, struct error *error)
@@ -241,6 +260,9 @@ static void measure(struct gpu_backend *backend, const struct step *step)
     backend->kind.n_shared_tiles = graph_shared_tiles(backend->shared.n_tiles);
 }
 
+// A graph of some hundred launches takes megabytes of the device; one that finds none would end the worker.
+static const uint64_t graph_memory_least = 64ull << 20;
+
 static void choose_way(struct gpu_backend *backend, const struct step *step)
 {
     struct flight *flight = backend->flight, *other = &backend->flights[flight == backend->flights];
@@ -251,6 +273,8 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
         backend->kind.events = flight->events;
         flight->entry = graphs_choose(&backend->graphs, &backend->kind, &flight->way);
     }
+    if (flight->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
+        flight->way = STEP_EAGER;
     if (flight->way == STEP_EAGER) {
         backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
         backend->n_positions_padded = backend->n_positions;
@@ -263,11 +287,16 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     backend->n_part_rows = n_rows;
 }
 
+static enum status ready(struct backend *base, struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    enum status status = reserve(backend, error);
+    return status == STATUS_OK ? outcome_reserve(backend, error) : status;
+}
+
 static enum status prepare(struct gpu_backend *backend, const struct step *step, struct error *error)
 {
-    enum status status = reserve(backend, error);
-    if (status == STATUS_OK)
-        status = outcome_reserve(backend, error);
+    enum status status = ready(&backend->base, error); // long ago, unless a test has no forward pass
     if (status != STATUS_OK)
         return status;
     measure(backend, step);
@@ -348,6 +377,7 @@ static void begin(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(!backend->step && step->n_rows <= backend->n_rows_max && backend->n_under_way < 2);
+    device_use(backend->device);
     struct flight *flight = backend->flight = backend->flight == backend->flights ? &backend->flights[1] : backend->flights;
     backend->step = step;
     backend->pending = (struct pending_add){0};
@@ -422,7 +452,10 @@ static enum status submit(struct backend *base, struct error *error)
     mark_end(backend, &flight->outcome_phases);
     device_event_record(backend->device, flight->ended);
     backend->n_under_way++;
-    return STATUS_OK;
+    enum status status = device_status(backend->device, error); // a launch that was refused is this step's
+    if (status != STATUS_OK)
+        backend->n_under_way = 0;
+    return status;
 }
 
 static enum status collect(struct backend *base, struct sample_result *results, struct error *error)
@@ -470,6 +503,7 @@ static void destroy(struct backend *base)
         return;
     struct gpu_backend *backend = gpu_backend_of(base);
     struct error ignored; // of a step that nobody waits for
+    device_use(backend->device);
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
     for (int i = 0; i < 2; i++) {
@@ -505,6 +539,7 @@ static const struct backend_impl impl_cuda = {.name = "cuda",
                                               .memory_available = memory_available,
                                               .weight_bytes = gpu_weight_bytes,
                                               .scratch_bytes = gpu_scratch_bytes,
+                                              .ready = ready,
                                               .host_allocate = host_allocate,
                                               .host_free = host_free,
                                               .trace = trace,

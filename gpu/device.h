@@ -5,7 +5,8 @@
 // What is enqueued runs in order. The first failure, of an enqueueing call or of the work itself, is latched and returned
 // by device_wait as STATUS_RESTART; nothing after it counts.
 //
-// Thread: engine.
+// Thread: one at a time, whoever called device_open or device_use last: CUDA's runtime keeps for each thread which device its
+// allocations, events and launches are for.
 #pragma once
 
 #include "schemas/error.h"
@@ -37,10 +38,20 @@ struct device_facts {
 // Whether there is a device; else why not, in `error` (ERROR_DEVICE): no driver, no device, too old a one.
 enum status device_open(struct device **device, const struct device_options *options, struct error *error) WARN_UNUSED;
 void device_close(struct device *device); // waits for the stream; everything of it is freed by its owners before
+void device_use(struct device *device);   // the calling thread goes on with it
 const struct device_facts *device_facts(const struct device *device);
 uint64_t device_memory_free(struct device *device);
 
-// Contents undefined. NULL: there is not so much left.
+// What an allocation takes of the free memory, for plans: the driver maps 2 MiB at a time; larger blocks are whole pages, smaller
+// ones share them.
+static inline uint64_t device_block_bytes(uint64_t size_bytes)
+{
+    uint64_t unit = size_bytes > 1 << 20 ? 2 << 20 : 512;
+    return size_bytes > UINT64_MAX - unit ? UINT64_MAX : (size_bytes + unit - 1) / unit * unit;
+}
+
+// Contents undefined. NULL: there is not so much left, or the device has failed (latched). Not in a graph's capture, nor any other
+// call that takes or frees memory or waits.
 void *device_allocate(struct device *device, size_t size_bytes);
 void device_free(struct device *device, void *memory);
 // Host memory that copies may go on using after the call. NULL: out of memory.

@@ -56,13 +56,28 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     return STATUS_OK;
 }
 
+// Why there are no devices, in words that say what to do.
+static enum status refuse_driver(cudaError_t code, struct error *error)
+{
+    int driver = 0, wanted = 0;
+    (void)cudaGetLastError();
+    if (code != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess ||
+        cudaRuntimeGetVersion(&wanted) != cudaSuccess)
+        return refuse(error, "looking for devices", code);
+    if (driver == 0)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "looking for devices: there is no NVIDIA driver");
+    return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                     "looking for devices: the NVIDIA driver is for CUDA %d.%d, expected %d.%d or newer", driver / 1000,
+                     driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
+}
+
 enum status device_open(struct device **out, const struct device_options *options, struct error *error)
 {
     *out = NULL;
     int n_devices = 0;
     cudaError_t code = cudaGetDeviceCount(&n_devices);
     if (code != cudaSuccess)
-        return refuse(error, "looking for devices", code);
+        return refuse_driver(code, error);
     if (options->index < 0 || options->index >= n_devices)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are %d", options->index,
                          n_devices);
@@ -91,6 +106,11 @@ void device_close(struct device *device)
     cudaStreamSynchronize(device->stream);
     cudaStreamDestroy(device->stream);
     free(device);
+}
+
+void device_use(struct device *device)
+{
+    check(device, cudaSetDevice(device->index), "taking the device");
 }
 
 const struct device_facts *device_facts(const struct device *device)
@@ -229,7 +249,10 @@ void device_event_wait(struct device *device, struct device_event *event)
 double device_event_between_us(const struct device_event *begin, const struct device_event *end)
 {
     float ms = 0.0f;
-    return cudaEventElapsedTime(&ms, begin->event, end->event) == cudaSuccess ? (double)ms * 1000.0 : 0.0;
+    if (cudaEventElapsedTime(&ms, begin->event, end->event) == cudaSuccess)
+        return (double)ms * 1000.0;
+    (void)cudaGetLastError(); // one that was not recorded is not the device's failure
+    return 0.0;
 }
 
 bool device_graph_begin(struct device *device)

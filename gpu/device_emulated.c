@@ -1,11 +1,14 @@
 // gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on a device that
 // is slower than the host: what the host changes too early, comes out wrong here too. New memory is all ones, floats of it
-// NaN: what nobody wrote shows.
+// NaN: what nobody wrote shows. What CUDA forbids is an assert here: calls from a thread that did not take the device, taking or
+// freeing memory and waiting in a graph's capture, copies in it (host memory that a replay would read again), and copies that
+// go on after the call from memory that is not pinned.
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +20,17 @@ struct list {
     struct emulated_work *first, *last;
 };
 
+// Before each block of pinned memory.
+struct pinned {
+    struct pinned *next;
+    size_t size_bytes;
+    max_align_t bytes[];
+};
+
 struct device {
+    pthread_t thread; // whose current device it is
     struct list waiting;
+    struct pinned *pinned;
     struct device_graph *capturing; // NULL: work goes to `waiting`
     uint64_t memory_bytes, used_bytes;
     int64_t n_submitted, failing_work;
@@ -69,9 +81,23 @@ static void fail(struct device *device, const char *what)
     device->failed = true;
 }
 
+// Of calls that are for the thread's current device. Freeing and waiting name what they are for.
+static void check_thread(const struct device *device)
+{
+    assert(pthread_equal(device->thread, pthread_self()));
+    (void)device;
+}
+
+static void check_no_capture(const struct device *device)
+{
+    assert(!device->capturing);
+    (void)device;
+}
+
 void emulated_stream_submit(void *stream, struct emulated_work *work)
 {
     struct device *device = stream;
+    check_thread(device);
     if (!work) {
         fail(device, "out of memory for a launch");
         return;
@@ -90,7 +116,7 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
 // Until the event has been recorded; NULL: all of it.
 static void run_until(struct device *device, const struct device_event *event)
 {
-    assert(!device->capturing);
+    check_no_capture(device);
     for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
         device->waiting.first = work->next;
         if (work == device->failing)
@@ -123,8 +149,14 @@ enum status device_open(struct device **out, const struct device_options *option
     device->facts = (struct device_facts){
         .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .emulated = true,
         .shared_bytes_max = options->shared_bytes_max ? options->shared_bytes_max : EMULATE_SHARED_BYTES_MAX};
+    device_use(device);
     *out = device;
     return STATUS_OK;
+}
+
+void device_use(struct device *device)
+{
+    device->thread = pthread_self();
 }
 
 void device_close(struct device *device)
@@ -132,7 +164,7 @@ void device_close(struct device *device)
     if (!device)
         return;
     run_waiting(device);
-    assert(device->used_bytes == 0);
+    assert(device->used_bytes == 0 && !device->pinned);
     free(device);
 }
 
@@ -148,14 +180,16 @@ uint64_t device_memory_free(struct device *device)
 
 void *device_allocate(struct device *device, size_t size_bytes)
 {
-    if (size_bytes > device_memory_free(device))
+    check_thread(device);
+    check_no_capture(device);
+    if (device_block_bytes(size_bytes) > device_memory_free(device))
         return NULL;
     size_t whole = (size_bytes + 2 * sizeof(struct block) - 1) / sizeof(struct block) * sizeof(struct block);
     struct block *block = aligned_alloc(sizeof *block, whole);
     if (!block)
         return NULL;
     block->size_bytes = size_bytes;
-    device->used_bytes += size_bytes;
+    device->used_bytes += device_block_bytes(size_bytes);
     return memset(block + 1, 0xFF, size_bytes);
 }
 
@@ -163,21 +197,48 @@ void device_free(struct device *device, void *memory)
 {
     if (!memory)
         return;
+    check_no_capture(device);
     run_waiting(device); // cudaFree waits too
     struct block *block = (struct block *)memory - 1;
-    device->used_bytes -= block->size_bytes;
+    device->used_bytes -= device_block_bytes(block->size_bytes);
     free(block);
 }
 
 void *device_pin(struct device *device, size_t size_bytes)
 {
-    return malloc(size_bytes ? size_bytes : 1);
+    check_thread(device);
+    check_no_capture(device);
+    struct pinned *pinned = malloc(sizeof *pinned + size_bytes);
+    if (!pinned)
+        return NULL;
+    *pinned = (struct pinned){.next = device->pinned, .size_bytes = size_bytes};
+    device->pinned = pinned;
+    return pinned->bytes;
 }
 
 void device_unpin(struct device *device, void *memory)
 {
+    if (!memory)
+        return;
+    check_no_capture(device);
     run_waiting(device);
-    free(memory);
+    struct pinned **at = &device->pinned;
+    while ((*at)->bytes != memory)
+        at = &(*at)->next;
+    struct pinned *pinned = *at;
+    *at = pinned->next;
+    free(pinned);
+}
+
+static void check_pinned(const struct device *device, const void *memory, size_t size_bytes)
+{
+    bool found = size_bytes == 0;
+    for (const struct pinned *pinned = device->pinned; pinned && !found; pinned = pinned->next) {
+        size_t at = (uintptr_t)memory - (uintptr_t)pinned->bytes;
+        found = at <= pinned->size_bytes && size_bytes <= pinned->size_bytes - at;
+    }
+    assert(found);
+    (void)found;
 }
 
 void *device_stream(struct device *device)
@@ -207,6 +268,7 @@ static void submit_copy(struct device *device, void *to, const void *from, size_
 {
     if (!size_bytes)
         return;
+    check_no_capture(device);
     struct copy *copy = malloc(sizeof *copy);
     if (copy)
         *copy = (struct copy){{.run = run_copy}, to, from, size_bytes};
@@ -215,11 +277,13 @@ static void submit_copy(struct device *device, void *to, const void *from, size_
 
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
 {
+    check_pinned(device, from, size_bytes);
     submit_copy(device, to, from, size_bytes);
 }
 
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
 {
+    check_pinned(device, to, size_bytes);
     submit_copy(device, to, from, size_bytes);
 }
 
@@ -273,6 +337,7 @@ static void run_recording(struct emulated_work *work)
 
 struct device_event *device_event_create(struct device *device)
 {
+    check_thread(device);
     return calloc(1, sizeof(struct device_event));
 }
 
@@ -321,7 +386,8 @@ static void run_replay(struct emulated_work *work)
 
 bool device_graph_begin(struct device *device)
 {
-    assert(!device->capturing);
+    check_thread(device);
+    check_no_capture(device);
     device->capturing = calloc(1, sizeof *device->capturing);
     if (!device->capturing)
         fail(device, "out of memory for a graph");

@@ -117,6 +117,8 @@ static inline const void *uploaded(const struct gpu_backend *backend, size_t off
 
 // Device memory by the plan; NULL: it would be more than the options allow or than there is.
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
+// Why gpu_allocate gave none.
+enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
 enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
                                 const char *what, struct error *error) WARN_UNUSED;
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);

@@ -3,20 +3,23 @@
 #include "gpu/state.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum status no_memory(const struct gpu_backend *backend, const struct tensor *tensor, uint64_t size_bytes,
+static enum status no_memory(struct gpu_backend *backend, const struct tensor *tensor, uint64_t size_bytes,
                              struct error *error)
 {
-    char shape[64];
+    char shape[64], what[80];
     tensor_shape_text(tensor, shape);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s items: %.1f MB wanted, %.1f MB left",
-                     shape, (double)size_bytes / 1e6, (double)device_memory_free(backend->device) / 1e6);
+    snprintf(what, sizeof what, "%s items", shape);
+    return gpu_no_memory(backend, size_bytes, what, error);
 }
 
+// Whole blocks, as the plan has them.
 static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes, struct error *error)
 {
+    size_bytes = device_block_bytes(size_bytes);
     weight->memory = gpu_allocate(backend, size_bytes);
     if (!weight->memory)
         return no_memory(backend, &weight->tensor, size_bytes, error);
@@ -189,8 +192,7 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight)
     free(weight);
 }
 
-// Of a tensor whose data need not be there yet.
-uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role)
+static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
 {
     uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
     if (role == WEIGHT_VECTOR)
@@ -203,4 +205,11 @@ uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enu
     if (type == TENSOR_TYPE_COUNT)
         return tensor->size_bytes; // refused when it is loaded, by its name
     return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] * tensor->dims[3];
+}
+
+// Of a tensor whose data need not be there yet; each weight is a block of its own.
+uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role)
+{
+    (void)base;
+    return device_block_bytes(weight_size(tensor, role));
 }

@@ -69,8 +69,9 @@ struct machine {
     struct forward *forward;
 };
 
-static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject, bool gpu,
-                         bool eager)
+// `gpu` NULL: on the CPU.
+static void machine_open_with(struct machine *machine, const struct model *model, const struct subject *subject,
+                              const struct gpu_options *gpu)
 {
     struct error error = {0};
     struct forward_limits limits = {.n_rows_max = ROWS_MAX,
@@ -81,11 +82,18 @@ static void machine_open(struct machine *machine, const struct model *model, con
                                     .kv_type = gpu || subject->kv_type != KV_Q8_0 ? subject->kv_type : KV_F16};
     *machine = (struct machine){0};
     assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
-    struct gpu_options options = {.eager = eager, .pool = machine->pool};
+    struct gpu_options options = gpu ? *gpu : (struct gpu_options){0};
+    options.pool = machine->pool;
     enum status status = gpu ? gpu_backend_create(&machine->backend, &options, &error)
                              : cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error);
     if (status != STATUS_OK || forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))
         fail_msg("%s", error.text);
+}
+
+static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject, bool gpu,
+                         bool eager)
+{
+    machine_open_with(machine, model, subject, gpu ? &(struct gpu_options){.eager = eager} : NULL);
 }
 
 static void machine_close(struct machine *machine)
@@ -534,6 +542,44 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
     model_close(model);
 }
 
+// On a device with little more than the model takes, a graph's memory could end the worker.
+static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
+{
+    only_emulated();
+    static struct sample_result roomy[SEQUENCES_MAX][DRAWN], tight[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_made_model(*state);
+    for (uint64_t bytes = 60ull << 20; bytes <= 240ull << 20; bytes *= 4) {
+        struct machine machine;
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.emulated_memory_bytes = bytes});
+        generate(&machine, SEQUENCES_MAX, true, bytes > 100ull << 20 ? roomy : tight);
+        assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, bytes > 100ull << 20);
+        machine_close(&machine);
+    }
+    assert_memory_equal(tight, roomy, sizeof roomy);
+    model_close(model);
+}
+
+// What the first step needs besides was taken when the model was loaded: there is no plan that only the first job finds wrong.
+static void check_first_step(struct forward *forward)
+{
+    int32_t token = 1, position = 0, output = 0, page = 0;
+    struct step_sequence sequence = {.n_rows = 1, .pages = &page};
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct sample_request request = {.sampling = &sampling};
+    struct sample_result result;
+    struct error error = {0};
+    struct step step = {.n_rows = 1,
+                        .tokens = &token,
+                        .positions = &position,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = 1,
+                        .output_rows = &output,
+                        .samples = &request};
+    enum status status = forward_step(forward, &step, &result, NULL, &error);
+    assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
+}
+
 static void memory_that_does_not_suffice_refuses_the_model(void **state)
 {
     only_emulated();
@@ -558,6 +604,23 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
         assert_non_null(strstr(error.text, "no device memory"));
         machine.backend->impl->destroy(machine.backend);
     }
+    int n_refused = 0;
+    for (uint64_t bytes = 160000;; bytes += 40000, n_refused++) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct gpu_options options = {.emulated_memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
+        enum status status = forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
+        if (status == STATUS_OK)
+            check_first_step(machine.forward);
+        else
+            assert_true(status == STATUS_REFUSE && error.code == ERROR_OUT_OF_MEMORY);
+        forward_destroy(machine.forward);
+        machine.backend->impl->destroy(machine.backend);
+        if (status == STATUS_OK)
+            break;
+    }
+    assert_true(n_refused > 3);
     model_close(model);
 }
 
@@ -590,7 +653,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
-    static struct CMUnitTest tests[N + 7];
+    static struct CMUnitTest tests[N + 8];
     for (int i = 0; i < N; i++) {
         struct subject *subject = &subjects[i * STRIDE];
         tests[i] = (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL,
@@ -611,5 +674,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         tests[N + 5 + i] = (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
                                                a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
+    tests[N + 7] = (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one, NULL,
+                                       NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

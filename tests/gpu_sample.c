@@ -46,7 +46,6 @@ static struct backend *backend_open(int32_t n_vocab, struct matrix **logits)
 static void draw_on_device(struct backend *base, struct matrix *matrix, const float *logits, int32_t n_outputs,
                            const struct sample_request *requests, struct sample_result *results)
 {
-    struct gpu_backend *backend = gpu_backend_of(base);
     struct error error = {0};
     int32_t tokens[N_OUTPUTS] = {0}, positions[N_OUTPUTS] = {0}, outputs[N_OUTPUTS];
     struct step_sequence sequences[N_OUTPUTS];
@@ -63,9 +62,7 @@ static void draw_on_device(struct backend *base, struct matrix *matrix, const fl
                         .output_rows = outputs,
                         .samples = requests};
     base->impl->begin(base, &step);
-    for (int32_t i = 0; i < n_outputs; i++)
-        device_upload(backend->device, matrix->device.items + i * matrix->device.stride,
-                      logits + (size_t)i * (size_t)matrix->n_cols, (size_t)matrix->n_cols * sizeof(float));
+    base->impl->write(base, matrix, n_outputs, logits);
     base->impl->sample(base, matrix);
     if (base->impl->end(base, results, &error) != STATUS_OK)
         fail_msg("%s", error.text);
