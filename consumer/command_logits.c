@@ -37,7 +37,7 @@ static enum status write_logits(const char *path, const float *logits, size_t n,
     return written ? STATUS_OK : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", path, strerror(code));
 }
 
-static enum status compute(struct runtime *runtime, const struct token_array *ids, const char *path,
+static enum status compute(struct runtime *runtime, const struct token_array *ids, enum kv_type kv_type, const char *path,
                            struct error *error)
 {
     size_t n;
@@ -46,8 +46,6 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
     float *logits = malloc((n ? n : 1) * sizeof *logits);
     if (!logits)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
-    // What is compared here is the arithmetic, not the cache's rounding.
-    enum kv_type kv_type = evaluate_kv_type(runtime->model);
     enum status status = evaluate_tokens(runtime->model, runtime->backend, kv_type, ids->ids, (int32_t)ids->n_ids, logits,
                                          error);
     if (status == STATUS_OK)
@@ -57,13 +55,14 @@ static enum status compute(struct runtime *runtime, const struct token_array *id
 }
 
 static enum status place(struct runtime *runtime, const struct token_array *ids, const struct settings *settings,
-                         struct error *error)
+                         const enum kv_type *kv_type, struct error *error)
 {
     size_t n_context = (size_t)runtime->model->shape.n_context; // a longer text is refused later, by what it lacks
     size_t n_ids = ids->n_ids < n_context ? ids->n_ids : n_context;
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
     struct limits_wanted wanted = {.n_sequences_max = EVALUATE_CHUNK_ROWS, // as many outputs
                                    .n_rows_max = EVALUATE_CHUNK_ROWS,
+                                   .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, KV_F32)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
@@ -79,10 +78,15 @@ enum status command_logits(const struct settings *settings, struct error *error)
         status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
+    enum kv_type kv_type = KV_F32;
+    if (status == STATUS_OK) { // what is compared is the arithmetic, not the cache's rounding, unless one asks for it
+        kv_type = evaluate_kv_type(runtime.model);
+        status = runtime_kv_type(&runtime, settings, &kv_type, error);
+    }
     if (status == STATUS_OK)
-        status = place(&runtime, &ids, settings, error);
+        status = place(&runtime, &ids, settings, &kv_type, error);
     if (status == STATUS_OK)
-        status = compute(&runtime, &ids, settings->output, error);
+        status = compute(&runtime, &ids, kv_type, settings->output, error);
     token_array_finish(&ids);
     runtime_close(&runtime);
     return status;

@@ -3,10 +3,10 @@
   quantised, 16 bits  from exact arithmetic at most NMSE_QUANTISED, and the oracle's own bound (the llama-f16 case: F16_NMSE, since
                       keys, values and x are binary16 here). From the CPU as much more as the CPU is from exact arithmetic: it
                       rounds activations to 8 bits, 3e-3 in the worst case
-  F32                 from the CPU, which keeps keys and values in float32 here and the GPU in binary16, at most NMSE_F32; with the
-                      same pages tests/gpu_forward holds every family to 1e-6. The oracle's bound is for float32 throughout:
-                      here the largest difference from its logits is at most BINARY16_ABS, and for qwen3, qwen3moe and gemma3
-                      what the oracle asks for
+  F32                 from the CPU with the same binary16 pages at most NMSE_F32 (gemma2: NMSE_DEEP, since what attention's
+                      binary16 queries and weights lose adds up over its 26 layers). The oracle's bound is for float32
+                      throughout: here the largest difference from its logits is at most BINARY16_ABS, and for qwen3,
+                      qwen3moe and gemma3 what the oracle asks for
 
 SHEAF_ORACLE=all takes every case; else a few that are small and unlike each other.
 """
@@ -16,9 +16,10 @@ import os
 
 from session import Skip, case
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared", "oracle")
+SHARED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")
+FOLDER = os.path.join(os.environ.get("SHEAF_SHARED", SHARED), "oracle")
 FEW = ["llama-f32", "qwen2moe-f32", "falcon-f32", "llama-q4_k_m", "llama-q2_k"]
-NMSE_QUANTISED, NMSE_F32, F16_NMSE = 5e-4, 1e-5, 3e-6
+NMSE_QUANTISED, NMSE_F32, NMSE_DEEP, F16_NMSE = 5e-4, 1e-6, 1e-5, 3e-6
 BINARY16_ABS = 0.04
 
 
@@ -42,7 +43,8 @@ def nmse(values, expected):
 
 
 def logits(test, backend, model, tokens):
-    finished = test.run("logits", model, "--tokens", tokens, "-o", f"{backend}.f32", "--backend", backend, status=None)
+    finished = test.run("logits", model, "--tokens", tokens, "-o", f"{backend}.f32", "--backend", backend, "--kv-type", "f16",
+                        status=None)
     if "built without CUDA" in finished.err or "looking for devices" in finished.err:
         raise Skip("there is no GPU")
     assert finished.status == 0, finished
@@ -71,9 +73,10 @@ def check(test, name, fact):
         largest = max(abs(x - y) for x, y in zip(gpu, floats(file.read())))
     own = name in ("qwen3-f32", "qwen3moe-f32", "gemma3-f32")
     limit = fact["tolerance_abs"] if own else BINARY16_ABS
-    print(f"# {name}: nmse {apart:.2g} from the CPU (at most {NMSE_F32:g}), {largest:.2g} from the oracle (at most {limit:g})")
+    bound = NMSE_DEEP if name == "gemma2-f32" else NMSE_F32
+    print(f"# {name}: nmse {apart:.2g} from the CPU (at most {bound:g}), {largest:.2g} from the oracle (at most {limit:g})")
     assert largest <= limit, name
-    assert apart <= NMSE_F32, name
+    assert apart <= bound, name
 
 
 def make_case(name, fact):
