@@ -1,5 +1,7 @@
-// A device that fails while jobs run, from the batcher's thread down to the emulated device: the step ends, every job comes back
-// as it came or finished, none twice, and a new context gives the answers that a sound device gives.
+// A device that fails while jobs run, from the batcher's thread down to the device: the step ends, every job comes back as it
+// came or finished, none twice, and a new context gives the answers that a sound device gives. The emulated device fails when
+// it is told to. A real one is made to by a kernel that writes where nothing is, in a process of its own: what is left of that
+// one's context must neither crash nor hang it.
 #include "batching/engine_thread.h"
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
@@ -7,12 +9,15 @@
 #include "engine/placed.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/backend.h"
+#include "gpu/state.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -24,6 +29,7 @@ struct machine {
     struct forward *forward;
     struct batcher *batcher;
     struct engine_thread *thread;
+    int n_steps, harmed_step; // of a real device
 };
 
 static void must(enum status status, const struct error *error)
@@ -34,7 +40,22 @@ static void must(enum status status, const struct error *error)
 
 static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
-    return forward_step(context, step, results, NULL, error);
+    struct machine *machine = context;
+    return forward_step(machine->forward, step, results, NULL, error);
+}
+
+static enum status submit_step(void *context, struct step *step, struct error *error)
+{
+    struct machine *machine = context;
+    if (++machine->n_steps == machine->harmed_step) // no device has memory at address 16
+        launch_scale(gpu_backend_of(machine->backend)->stream, (struct device_matrix){(float *)16, 4}, 1, 4, 2.0f, 0.0f);
+    return forward_submit(machine->forward, step, error);
+}
+
+static enum status collect_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    struct machine *machine = context;
+    return forward_collect(machine->forward, results, error);
 }
 
 // What a worker that starts has: a device, whose so-manieth piece of work fails, the model on it, and a batcher.
@@ -62,7 +83,12 @@ static void machine_open(struct machine *machine, const struct model *model, con
         must(placed_backend_create(&machine->backend, machine->backend, host, placement, &error), &error);
     }
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
-    struct batcher_config config = {.engine = {machine->forward, compute_step},
+    struct engine engine = {.context = machine, .step = compute_step};
+    if (!placement) {
+        engine.submit = submit_step;
+        engine.wait = collect_step;
+    }
+    struct batcher_config config = {.engine = engine,
                                     .pool = machine->pool,
                                     .environment = {.tokenizer = tokenizer,
                                                     .limits = {.n_context = model->shape.n_context,
@@ -143,29 +169,53 @@ static void take_answers(struct job_list *finished, char answers[N_JOBS][512])
     assert_int_equal(n, N_JOBS);
 }
 
-static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state)
-{
-    static char expected[N_JOBS][512], answers[N_JOBS][512];
-    struct error error = {0};
+// A model on disk.
+struct made {
     struct model *model;
     struct tokenizer *tokenizer;
     char directory[64], path[96];
+};
+
+static void made_open(struct made *made)
+{
+    struct error error = {0};
     struct model_recipe recipe = {.seed = 51, .n_layers = 2, .n_vocab = MADE_N_TOKENS, .tokenizer = true};
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &recipe);
-    must(model_open(&model, path, &error), &error);
-    must(tokenizer_open(&tokenizer, model->gguf, NULL, &error), &error);
+    make_directory(made->directory);
+    snprintf(made->path, sizeof made->path, "%s/model.gguf", made->directory);
+    make_model(made->path, &recipe);
+    must(model_open(&made->model, made->path, &error), &error);
+    must(tokenizer_open(&made->tokenizer, made->model->gguf, NULL, &error), &error);
+}
+
+static void made_close(struct made *made)
+{
+    tokenizer_close(made->tokenizer);
+    model_close(made->model);
+    unlink(made->path);
+    rmdir(made->directory);
+}
+
+static struct job_list make_jobs(void)
+{
+    struct job_list jobs = {0};
+    for (int i = 0; i < N_JOBS; i++)
+        job_list_append(&jobs, make_job(i));
+    return jobs;
+}
+
+static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state)
+{
+    static char expected[N_JOBS][512], answers[N_JOBS][512];
+    struct made made;
+    made_open(&made);
     int n_failed = 0, n_halfway = 0;
     const struct placement *placement = *state;
     // Graphs are one piece of work; rows that cross are one each.
     int64_t last = 4000, stride = !placement ? 41 : placement->host_attention ? 601 : 151;
     for (int64_t failing = 0; failing < last; failing += failing ? stride : 60) {
-        struct machine machine;
-        struct job_list jobs = {0}, finished = {0};
-        for (int i = 0; i < N_JOBS; i++)
-            job_list_append(&jobs, make_job(i));
-        machine_open(&machine, model, tokenizer, placement, failing);
+        struct machine machine = {0};
+        struct job_list jobs = make_jobs(), finished = {0};
+        machine_open(&machine, made.model, made.tokenizer, placement, failing);
         struct error ended = work(&machine, &jobs, &finished);
         machine_close(&machine);
         if (ended.status == STATUS_OK) { // sound, or past the last piece of work
@@ -181,7 +231,7 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         assert_int_equal(ended.code, ERROR_DEVICE);
         assert_int_equal(jobs.n_jobs + finished.n_jobs, N_JOBS);
         n_halfway += finished.n_jobs > 0;
-        machine_open(&machine, model, tokenizer, placement, 0);
+        machine_open(&machine, made.model, made.tokenizer, placement, 0);
         ended = work(&machine, &jobs, &finished);
         must(ended.status, &ended);
         machine_close(&machine);
@@ -190,34 +240,94 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
     }
     print_message("the device was lost at %d different moments, %d times with some jobs finished\n", n_failed, n_halfway);
     assert_true(n_failed >= 3 && n_halfway >= 1);
-    tokenizer_close(tokenizer);
-    model_close(model);
-    unlink(path);
-    rmdir(directory);
+    made_close(&made);
 }
 
-// Faults can be ordered of the emulated device alone.
-static bool is_emulated(void)
+// --- A real device ---
+
+enum { LOST_S_MAX = 60 }; // a process that has not ended by then hangs
+
+// In its own process. 0: the device was lost, which harmed no job, and all was freed.
+static int lose(int step)
+{
+    struct made made;
+    struct machine machine = {.harmed_step = step};
+    struct job_list jobs = make_jobs(), finished = {0};
+    alarm(LOST_S_MAX);
+    made_open(&made);
+    machine_open(&machine, made.model, made.tokenizer, NULL, 0);
+    struct error ended = work(&machine, &jobs, &finished);
+    machine_close(&machine);
+    made_close(&made);
+    bool good = ended.status == STATUS_RESTART && ended.code == ERROR_DEVICE && jobs.n_jobs + finished.n_jobs == N_JOBS &&
+                jobs.n_jobs > 0;
+    print_message("lost at step %d: %s; %zu jobs came back, %zu were finished\n", step, ended.text, (size_t)jobs.n_jobs,
+                  (size_t)finished.n_jobs);
+    for (struct job *job; (job = job_list_take(&jobs)) || (job = job_list_take(&finished));)
+        job_destroy(job);
+    return good ? 0 : 1;
+}
+
+static void answer_all(char answers[N_JOBS][512])
+{
+    struct made made;
+    struct machine machine = {0};
+    struct job_list jobs = make_jobs(), finished = {0};
+    made_open(&made);
+    machine_open(&machine, made.model, made.tokenizer, NULL, 0);
+    struct error ended = work(&machine, &jobs, &finished);
+    must(ended.status, &ended);
+    machine_close(&machine);
+    made_close(&made);
+    take_answers(&finished, answers);
+}
+
+static void a_process_that_lost_the_device_ends_and_others_go_on(void **state)
+{
+    static char before[N_JOBS][512], after[N_JOBS][512];
+    answer_all(before);
+    // A prompt's step, the first one that decodes, one that is captured, and replays.
+    for (int step = 1; step <= 13; step += 3) {
+        char number[16];
+        char *arguments[] = {"gpu_faults", "lose", number, NULL};
+        pid_t process;
+        int ended;
+        snprintf(number, sizeof number, "%d", step);
+        assert_int_equal(posix_spawn(&process, "/proc/self/exe", NULL, NULL, arguments, environ), 0);
+        assert_int_equal(waitpid(process, &ended, 0), process);
+        assert_int_equal(ended, 0);
+    }
+    answer_all(after);
+    assert_memory_equal(after, before, sizeof before);
+}
+
+// 77: there is no device.
+static int find_device(bool *emulated)
 {
     struct error error;
     struct backend *backend;
     char device[128];
-    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK)
-        return false;
-    gpu_backend_describe(backend, device, sizeof device);
-    backend->impl->destroy(backend);
-    return strncmp(device, "emulated", 8) == 0;
-}
-
-int main(void)
-{
-    if (!is_emulated()) {
-        print_message("skipped: faults are ordered of the emulated device\n");
+    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
         return 77;
     }
+    gpu_backend_describe(backend, device, sizeof device);
+    backend->impl->destroy(backend);
+    *emulated = strncmp(device, "emulated", 8) == 0;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool emulated;
+    if (argc == 3 && strcmp(argv[1], "lose") == 0)
+        return lose(atoi(argv[2]));
+    if (find_device(&emulated))
+        return 77;
     static struct placement layers = {1, false}, attention = {0, true};
     (void)layers;
     (void)attention;
+    const struct CMUnitTest real[] = {cmocka_unit_test(a_process_that_lost_the_device_ends_and_others_go_on)};
     const struct CMUnitTest tests[] = {
         {"all on the device", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, NULL},
 #ifndef __SANITIZE_ADDRESS__ // a minute each; tests/gpu_hybrid.c loses the device of a split model under it too
@@ -225,5 +335,5 @@ int main(void)
         {"attention on the host", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, &attention},
 #endif
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return emulated ? cmocka_run_group_tests(tests, NULL, NULL) : cmocka_run_group_tests(real, NULL, NULL);
 }

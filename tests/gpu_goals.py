@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The goals on one H200 and what gpu_device.sh measured beside them: OUT/goals.csv, and the same on standard output.
 
-  gpu_goals.py OUT BATCH
+  gpu_goals.py LOGS OUT BATCH
 
-Reads OUT/decode.log and OUT/prefill.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run --trace-steps).
-The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. Exit status 1: something
-was not measured.
+Reads LOGS/decode.log and LOGS/prefill.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run --trace-steps).
+The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. OUT/phases.csv has where the
+time of such a step goes, and of steps with prompts. Exit status 1: something was not measured.
 """
 import csv
 import json
@@ -29,19 +29,38 @@ def objects(path):
     return found
 
 
+def phases(step):
+    """By name; what the device spent on each."""
+    return {name: value for name, value in step.items() if name.endswith("_us") and name not in ("ended_us", "since_last_us")}
+
+
+def decoding(steps, batch):
+    """The first ones load kernels and capture graphs."""
+    return [step for step in steps if step["rows"] == batch and step["outputs"] == batch][4:]
+
+
 def off_device_percent(steps, batch):
-    """None: there were no such steps. The first ones load kernels and capture graphs."""
-    steps = [step for step in steps if step["rows"] == batch and step["outputs"] == batch][4:]
+    """None: there were no such steps."""
+    steps = decoding(steps, batch)
     elapsed = sum(step["since_last_us"] for step in steps)
-    on_device = sum(value for step in steps for name, value in step.items()
-                    if name.endswith("_us") and name not in ("ended_us", "since_last_us"))
+    on_device = sum(sum(phases(step).values()) for step in steps)
     return 100 * (1 - on_device / elapsed) if elapsed else None
 
 
-def goals(out, batch):
+def phase_means(steps, batch):
+    """(which steps, how many, rows, {phase: microseconds}), means over the steps."""
+    for what, chosen in (("decoding", decoding(steps, batch)), ("prompts", [step for step in steps if step["rows"] > batch])):
+        n = len(chosen)
+        if n:
+            names = phases(chosen[0])
+            yield (what, n, sum(step["rows"] for step in chosen) / n,
+                   {name: sum(step[name] for step in chosen) / n for name in [*names, "since_last_us"]})
+
+
+def goals(logs, out, batch):
     """(what, "at least" or "at most", goal, measured or None)"""
-    decode = {one["batch"]: one["decode_tokens_per_second"] for one in objects(os.path.join(out, "decode.log"))}
-    prefill = {one["batch"]: one["prefill_tokens_per_second"] for one in objects(os.path.join(out, "prefill.log"))}
+    decode = {one["batch"]: one["decode_tokens_per_second"] for one in objects(os.path.join(logs, "decode.log"))}
+    prefill = {one["batch"]: one["prefill_tokens_per_second"] for one in objects(os.path.join(logs, "prefill.log"))}
     for size in sorted(set(DECODE_GOALS) | set(decode)):
         yield f"decode tokens/s, batch {size}", "at least", DECODE_GOALS.get(size), decode.get(size)
     yield f"prefill tokens/s, batch {PREFILL_BATCH}", "at least", PREFILL_GOAL, prefill.get(PREFILL_BATCH)
@@ -49,13 +68,23 @@ def goals(out, batch):
            off_device_percent(objects(os.path.join(out, "trace.jsonl")), batch))
 
 
+def write_phases(out, batch):
+    with open(os.path.join(out, "phases.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["steps", "how_many", "rows", "phase", "mean_us"])
+        for what, n, rows, means in phase_means(objects(os.path.join(out, "trace.jsonl")), batch):
+            for name, mean in means.items():
+                writer.writerow([what, n, f"{rows:.1f}", name, f"{mean:.1f}"])
+
+
 def main():
-    out, batch = sys.argv[1], int(sys.argv[2])
+    logs, out, batch = sys.argv[1], sys.argv[2], int(sys.argv[3])
     n_missing = 0
+    write_phases(out, batch)
     with open(os.path.join(out, "goals.csv"), "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["what", "bound", "goal", "measured", "met"])
-        for what, bound, goal, measured in goals(out, batch):
+        for what, bound, goal, measured in goals(logs, out, batch):
             n_missing += goal is not None and measured is None
             met = "" if goal is None or measured is None else measured >= goal if bound == "at least" else measured <= goal
             row = [what, bound, "" if goal is None else goal, "" if measured is None else f"{measured:.1f}",
