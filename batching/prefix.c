@@ -296,7 +296,7 @@ static void shorten(struct prefix_tree *tree, struct prefix_node *node)
     node->depth -= node->n_pages - node->n_held;
     node->n_pages = node->n_held;
     node->is_hashed = false;
-    if (node->n_pages <= node->capacity / 2 && set_memory(tree, node, node->n_pages, node->tokens, node->pages))
+    if (node->n_pages <= node->capacity / 4 && set_memory(tree, node, node->n_pages, node->tokens, node->pages))
         free(memory);
 }
 
@@ -334,28 +334,36 @@ static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
     tree->figures.n_pages_idle += node->n_held;
 }
 
-// The deepest page of the oldest node. None below it holds a page: whoever used one of those used this one too, and put those
-// into the list first.
-static void evict(struct prefix_tree *tree, struct prefix_node *node)
+// Up to n_pages of the node, the deepest first. None below it holds a page: whoever used one of those used this node too, and
+// put those into the list first.
+static void evict(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
     assert(node->n_ready == node->n_held && node->n_held > 0);
-    node->n_ready = --node->n_held;
-    page_stack_give(tree->stack, node->pages[node->n_held]);
-    tree->figures.n_pages_idle--;
-    tree->figures.n_evictions++;
+    n_pages = n_pages < node->n_held ? n_pages : node->n_held;
+    for (int32_t i = 0; i < n_pages; i++)
+        page_stack_give(tree->stack, node->pages[--node->n_held]);
+    node->n_ready = node->n_held;
+    tree->figures.n_pages_idle -= n_pages;
+    tree->figures.n_evictions += n_pages;
     if (node->n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
     drop_unneeded(tree, node);
 }
 
-int32_t prefix_take_page(struct prefix_tree *tree)
+// Makes so many pages free, or as many as nobody uses.
+static void make_room(struct prefix_tree *tree, int32_t n_pages)
 {
-    if (!tree->stack->n_free) {
+    while (tree->stack->n_free < n_pages) {
         struct prefix_node *victim = tree->idle[0].first ? tree->idle[0].first : tree->idle[1].first;
         if (!victim)
-            return -1;
-        evict(tree, victim);
+            return;
+        evict(tree, victim, n_pages - tree->stack->n_free);
     }
+}
+
+int32_t prefix_take_page(struct prefix_tree *tree)
+{
+    make_room(tree, 1);
     return page_stack_take(tree->stack);
 }
 
@@ -497,10 +505,12 @@ int32_t prefix_ready(const struct prefix_node *node, bool *blocked)
 void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages)
 {
     for (; node->parent; node = node->parent) {
-        if (node->n_held < node->n_pages)
+        if (node->n_held < node->n_pages) {
             node->owner = owner;
+            make_room(tree, node->n_pages - node->n_held);
+        }
         for (; node->n_held < node->n_pages; node->n_held++) {
-            node->pages[node->n_held] = prefix_take_page(tree);
+            node->pages[node->n_held] = page_stack_take(tree->stack);
             assert(node->pages[node->n_held] >= 0);
         }
         memcpy(pages + node->depth - node->n_pages, node->pages, (size_t)node->n_pages * sizeof *pages);

@@ -21,11 +21,18 @@ static struct word_cache *create(void)
     return cache;
 }
 
+// Of one word. -1: it is not known.
+static int find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key, int32_t *ids)
+{
+    size_t n_ids;
+    return word_cache_find(cache, word.data, &word.size, 1, end, ids, &n_ids, key) ? (int)n_ids : -1;
+}
+
 // A look that is expected to find n_ids, -1: nothing, and the key it makes. Nothing behind the word is read.
 static struct word_key look(const struct word_cache *cache, struct text word, int32_t *ids, int n_ids)
 {
     struct word_key key;
-    assert_int_equal(word_cache_find(cache, word, word.data + word.size, &key, ids), n_ids);
+    assert_int_equal(find(cache, word, word.data + word.size, &key, ids), n_ids);
     return key;
 }
 
@@ -65,7 +72,7 @@ static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(vo
             for (size_t i = 0; i < size + behind; i++)
                 word[i] = (char)(0xC0 + i);
             struct word_key key;
-            (void)word_cache_find(cache, (struct text){word, size}, word + size + behind, &key, out);
+            assert_int_equal(find(cache, (struct text){word, size}, word + size + behind, &key, out), -1);
             check_key(&key, word, size);
             free(word);
         }
@@ -76,11 +83,36 @@ static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(vo
     word_cache_destroy(cache);
 }
 
+static void words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kept(void **state)
+{
+    (void)state;
+    static const char text[] = "one two  three a-word-of-more-than-24-bytes four";
+    static const size_t sizes[] = {3, 4, 1, 6, 28, 5};
+    enum { N = sizeof sizes / sizeof *sizes, LONG = 4 };
+    struct word_cache *cache = create();
+    int32_t ids[N * WORD_CACHE_IDS_MAX];
+    const char *end = text + sizeof text - 1, *at = text;
+    for (size_t i = 0; i < N; at += sizes[i++]) { // as many are known as were put, one token the first, two the second
+        struct word_key key;
+        size_t n_ids, n_known = word_cache_find(cache, text, sizes, N, end, ids, &n_ids, &key);
+        assert_int_equal(n_known, i < LONG ? i : LONG);
+        assert_int_equal(n_ids, n_known * (n_known + 1) / 2);
+        for (size_t j = 0, n = 0; j < n_known; n += ++j)
+            assert_int_equal(ids[n + j], 10 * (j + 1));
+        if (i < LONG) {
+            check_key(&key, at, sizes[i]);
+            int32_t all[] = {(int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1))};
+            word_cache_put(cache, &key, all, i + 1);
+        }
+    }
+    word_cache_destroy(cache);
+}
+
 static int find_numbered(const struct word_cache *cache, int number, struct word_key *key, int32_t *ids)
 {
     char text[WORD_CACHE_BYTES_MAX + 1];
     int size = snprintf(text, sizeof text, "%d-%.*s", number, number % 16, "abcdefghijklmnop");
-    return word_cache_find(cache, (struct text){text, (size_t)size}, text + sizeof text, key, ids);
+    return find(cache, (struct text){text, (size_t)size}, text + sizeof text, key, ids);
 }
 
 static size_t numbered_ids(int number, int32_t ids[WORD_CACHE_IDS_MAX])
@@ -132,7 +164,8 @@ static void *hammer(void *cache)
         int n = find_numbered(cache, number, &key, ids);
         if (n >= 0 && !is_right(number, ids, n))
             return cache;
-        word_cache_put(cache, &key, ids, numbered_ids(number, ids));
+        if (n < 0)
+            word_cache_put(cache, &key, ids, numbered_ids(number, ids));
     }
     return NULL;
 }
@@ -157,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_word_is_found_with_the_ids_it_was_put_with),
         cmocka_unit_test(words_of_all_lengths_have_keys_of_their_own_whatever_follows_them),
+        cmocka_unit_test(words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kept),
         cmocka_unit_test(more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up),
         cmocka_unit_test(threads_that_put_and_find_at_once_get_what_was_put),
     };

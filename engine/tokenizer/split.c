@@ -80,7 +80,7 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter)
 
 struct run {
     const struct splitter *splitter;
-    void (*word)(void *context, const char *data, size_t size);
+    take_words *words;
     void *context;
     bool failed;
 };
@@ -106,31 +106,45 @@ static void run_pattern(struct run *run, size_t index, const char *data, size_t 
     }
 }
 
+// Several at a time: a call for each would cost as much as most of them need.
+static void run_last_stage(struct run *run, const struct split_stage *stage, const char *at, const char *end)
+{
+    split_end *end_of_piece = stage->definition.end;
+    while (at < end) {
+        const char *first = at;
+        size_t sizes[SPLIT_WORDS_MAX], n_words = 0;
+        do {
+            const char *next = end_of_piece(stage, at, end);
+            sizes[n_words++] = (size_t)(next - at);
+            at = next;
+        } while (at < end && n_words < SPLIT_WORDS_MAX);
+        run->words(run->context, first, sizes, n_words);
+    }
+}
+
 static void run_stage(struct run *run, size_t index, const char *at, const char *end)
 {
     if (index == run->splitter->n_stages) {
-        run->word(run->context, at, (size_t)(end - at));
+        size_t size = (size_t)(end - at);
+        run->words(run->context, at, &size, 1);
         return;
     }
     const struct split_stage *stage = &run->splitter->stages[index];
     if (!stage->definition.end) {
         run_pattern(run, index, at, (size_t)(end - at));
-        return;
-    }
-    bool is_last = index + 1 == run->splitter->n_stages;
-    for (const char *next; at < end; at = next) {
-        next = stage->definition.end(stage, at, end);
-        if (is_last)
-            run->word(run->context, at, (size_t)(next - at));
-        else
+    } else if (index + 1 == run->splitter->n_stages) {
+        run_last_stage(run, stage, at, end);
+    } else {
+        for (const char *next; at < end; at = next) {
+            next = stage->definition.end(stage, at, end);
             run_stage(run, index + 1, at, next);
+        }
     }
 }
 
-bool splitter_run(const struct splitter *splitter, struct text text,
-                  void (*word)(void *context, const char *data, size_t size), void *context)
+bool splitter_run(const struct splitter *splitter, struct text text, take_words *words, void *context)
 {
-    struct run run = {splitter, word, context, false};
+    struct run run = {splitter, words, context, false};
     if (text.size)
         run_stage(&run, 0, text.data, text.data + text.size);
     return !run.failed;

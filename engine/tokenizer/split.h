@@ -23,7 +23,12 @@ enum status splitter_open(struct splitter **splitter, struct text name, struct e
 void splitter_close(struct splitter *splitter);
 const struct splitter_traits *splitter_traits(const struct splitter *splitter);
 
-// Calls `word` for each piece of `text` in order; the pieces are never empty and put together give the text.
+enum { SPLIT_WORDS_MAX = 16 };
+
+// Takes pieces that follow one another: `data` is where the first begins, sizes[n_words] are their bytes; n_words is 1 to
+// SPLIT_WORDS_MAX.
+typedef void take_words(void *context, const char *data, const size_t *sizes, size_t n_words);
+
+// Calls `words` for the pieces of `text` in order; the pieces are never empty and put together give the text.
 // False: no memory (only patterns that run on PCRE2 need any).
-bool splitter_run(const struct splitter *splitter, struct text text,
-                  void (*word)(void *context, const char *data, size_t size), void *context) WARN_UNUSED;
+bool splitter_run(const struct splitter *splitter, struct text text, take_words *words, void *context) WARN_UNUSED;

@@ -130,15 +130,13 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
     return two ? at + 3 : at;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-const char *split_gpt2(const struct split_stage *stage, const char *at, const char *end)
+// What split_gpt2 finds where no ASCII letters are.
+static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at, const char *end)
 {
-    const char *body = *at == ' ' ? at + 1 : at;
-    const char *after = skip_ascii_letters(body, end);
-    if (after > body)
-        return skip_table(stage, after, end, CLASS_LETTER);
-    if (*at == '\'' && (after = end_of_contraction(at, end, false)) > at)
+    const char *after = end_of_contraction(at, end, false);
+    if (after > at)
         return after;
+    const char *body = *at == ' ' ? at + 1 : at;
     struct unicode_character character = look(stage, body, end);
     if (character.class & CLASS_LETTER)
         return skip(stage, body + character.size, end, CLASS_LETTER);
@@ -147,6 +145,16 @@ const char *split_gpt2(const struct split_stage *stage, const char *at, const ch
     if (character.size && !(character.class & CLASS_SPACE))
         return skip_others(stage, body, end, CLASS_SPACE | CLASS_LETTER | CLASS_NUMBER);
     return end_of_space(stage, at, end, false);
+}
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+const char *split_gpt2(const struct split_stage *stage, const char *at, const char *end)
+{
+    const char *body = *at == ' ' ? at + 1 : at, *after = skip_ascii_letters(body, end);
+    if (after == body)
+        return end_of_other(stage, at, end);
+    bool is_end = after == end || ((unsigned char)*after < 128 && !(stage->table->ascii[(unsigned char)*after] & CLASS_LETTER));
+    return is_end ? after : skip_table(stage, after, end, CLASS_LETTER);
 }
 
 // " ?[^\s\p{L}\p{N}]+" with what may follow it, at `at`; `at` for none. `others` are the classes it must not

@@ -195,28 +195,36 @@ static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, s
         word_cache_put(encoder->tokenizer->cache, key, ids->ids + n_before, ids->n_ids - n_before);
 }
 
-static void encode_word(void *context, const char *data, size_t size)
+static void encode_words(void *context, const char *data, const size_t *sizes, size_t n_words)
 {
     struct encoder *encoder = context;
     struct token_array *ids = encoder->ids;
-    struct text word = {data, size};
-    if (size == 0 || size > WORD_CACHE_BYTES_MAX || ids->failed || !reserve_ids(ids, WORD_CACHE_IDS_MAX)) {
-        encode_new_word(encoder, word, NULL);
-        return;
+    for (size_t i = 0; i < n_words; data += sizes[i++]) {
+        struct word_key key;
+        size_t n_known = 0, n_ids = 0;
+        bool has_room = !ids->failed && reserve_ids(ids, (n_words - i) * WORD_CACHE_IDS_MAX);
+        if (has_room)
+            n_known = word_cache_find(encoder->tokenizer->cache, data, sizes + i, n_words - i, encoder->end,
+                                      ids->ids + ids->n_ids, &n_ids, &key);
+        ids->n_ids += n_ids;
+        for (; n_known > 0; n_known--)
+            data += sizes[i++];
+        if (i == n_words)
+            return;
+        bool has_key = has_room && sizes[i] > 0 && sizes[i] <= WORD_CACHE_BYTES_MAX;
+        encode_new_word(encoder, (struct text){data, sizes[i]}, has_key ? &key : NULL);
     }
-    struct word_key key;
-    int n_ids = word_cache_find(encoder->tokenizer->cache, word, encoder->end, &key, ids->ids + ids->n_ids);
-    if (n_ids >= 0)
-        ids->n_ids += (size_t)n_ids;
-    else
-        encode_new_word(encoder, word, &key);
+}
+
+static void encode_word(struct encoder *encoder, const char *data, size_t size)
+{
+    encode_words(encoder, data, &size, 1);
 }
 
 // Cuts before each blank that merges never join with what stands before it: the parts merge on their own, to
 // the same tokens as the whole, and most of them are whole words.
-static void encode_blank_words(void *context, const char *data, size_t size)
+static void encode_blank_word(struct encoder *encoder, const char *data, size_t size)
 {
-    struct encoder *encoder = context;
     const char *end = data + size;
     const char *start = data;
     for (const char *at = data + (size > 0); at < end;) {
@@ -232,6 +240,12 @@ static void encode_blank_words(void *context, const char *data, size_t size)
     }
     if (start < end)
         encode_word(encoder, start, (size_t)(end - start));
+}
+
+static void encode_blank_words(void *context, const char *data, const size_t *sizes, size_t n_words)
+{
+    for (size_t i = 0; i < n_words; data += sizes[i++])
+        encode_blank_word(context, data, sizes[i]);
 }
 
 // Whether a blank comes before: text follows nothing or a special token, never other text.
@@ -292,10 +306,10 @@ static void encode_plain(struct encoder *encoder, struct text text)
         return;
     text = tokenizer->byte_level ? prepare_bytes(encoder, text, is_first) : prepare(encoder, text, is_first);
     encoder->end = text.data + text.size;
-    void (*word)(void *, const char *, size_t) = tokenizer->byte_level ? encode_word : encode_blank_words;
+    take_words *words = tokenizer->byte_level ? encode_words : encode_blank_words;
     if (!tokenizer->splitter)
-        word(encoder, text.data, text.size);
-    else if (!splitter_run(tokenizer->splitter, text, word, encoder))
+        words(encoder, text.data, &text.size, 1);
+    else if (!splitter_run(tokenizer->splitter, text, words, encoder))
         encoder->failed = true;
 }
 

@@ -53,28 +53,29 @@ static uint64_t tail(const char *end, size_t size)
 }
 
 // Reads nothing but the word.
-static void set_key(struct word_key *key, struct text word)
+static __attribute__((noinline)) struct word_key key_of(struct text word)
 {
     const char *data = word.data, *end = data + word.size;
-    memset(key->bytes, 0, sizeof key->bytes);
+    struct word_key key = {.size = (uint32_t)word.size};
     if (word.size < 8) { // two halves, or three bytes, that overlap where the word is shorter: they agree there
         uint32_t first, last;
         if (word.size >= 4) {
             memcpy(&first, data, 4);
             memcpy(&last, end - 4, 4);
-            key->bytes[0] = first | (uint64_t)last << 8 * (word.size - 4);
+            key.bytes[0] = first | (uint64_t)last << 8 * (word.size - 4);
         } else {
             size_t middle = word.size / 2;
-            key->bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
+            key.bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
                             (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
         }
-        return;
+        return key;
     }
     size_t n_whole = word.size / 8;
     for (size_t i = 0; i < n_whole; i++)
-        key->bytes[i] = load8(data + 8 * i);
+        key.bytes[i] = load8(data + 8 * i);
     if (n_whole < KEY_WORDS)
-        key->bytes[n_whole] = tail(end, word.size % 8);
+        key.bytes[n_whole] = tail(end, word.size % 8);
+    return key;
 }
 
 // The last 24 bytes of these, 24 - size bytes on, are a word's bytes: FF where it has some.
@@ -83,48 +84,41 @@ static const uint64_t mask_bytes[2 * KEY_WORDS] = {UINT64_MAX, UINT64_MAX, UINT6
 _Static_assert(KEY_WORDS == 3, "each word of a key is written out below: loops cost a third of a look");
 
 // Reads WORD_CACHE_BYTES_MAX bytes, without a branch on the size.
-static void set_key_of_inner(struct word_key *key, struct text word)
+static inline struct word_key key_of_inner(struct text word)
 {
     const char *mask = (const char *)mask_bytes + WORD_CACHE_BYTES_MAX - word.size;
-    key->bytes[0] = load8(word.data) & load8(mask);
-    key->bytes[1] = load8(word.data + 8) & load8(mask + 8);
-    key->bytes[2] = load8(word.data + 16) & load8(mask + 16);
+    return (struct word_key){{load8(word.data) & load8(mask), load8(word.data + 8) & load8(mask + 8),
+                              load8(word.data + 16) & load8(mask + 16)},
+                             (uint32_t)word.size};
 }
 
 // Odd multipliers from the digits of the golden ratio, of pi and of e. The three products do not wait for one another.
-static size_t place_of(const struct word_key *key)
+static inline size_t place_of(struct word_key key)
 {
-    uint64_t sum = key->bytes[0] * 0x9E3779B97F4A7C15u + key->bytes[1] * 0x243F6A8885A308D3u +
-                   (key->bytes[2] ^ key->size) * 0xB7E151628AED2A6Bu;
+    uint64_t sum = key.bytes[0] * 0x9E3779B97F4A7C15u + key.bytes[1] * 0x243F6A8885A308D3u +
+                   (key.bytes[2] ^ key.size) * 0xB7E151628AED2A6Bu;
     return (size_t)((sum ^ sum >> 32) * 0x9E3779B97F4A7C15u >> (64 - SLOT_BITS));
 }
 
 // What differs between the slot's word `i` and the key's.
-static uint64_t difference(const struct slot *slot, const struct word_key *key, int i)
+static inline uint64_t difference(const struct slot *slot, struct word_key key, int i)
 {
-    return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key->bytes[i];
+    return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key.bytes[i];
 }
 
-static void copy_ids(const struct slot *slot, int i, int32_t *ids)
+static inline void copy_ids(const struct slot *slot, int i, int32_t *ids)
 {
     uint64_t pair = atomic_load_explicit(&slot->ids[i], memory_order_acquire);
     memcpy(ids + 2 * i, &pair, sizeof pair);
 }
 
-int word_cache_find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
-                    int32_t ids[WORD_CACHE_IDS_MAX])
+// How many tokens the word of that key became, written to `ids`. -1: not known.
+static inline int find(const struct word_cache *cache, struct word_key key, int32_t *ids)
 {
-    assert(word.size > 0 && word.size <= WORD_CACHE_BYTES_MAX);
-    struct word_key own = {.size = (uint32_t)word.size};
-    if (end - word.data >= WORD_CACHE_BYTES_MAX)
-        set_key_of_inner(&own, word);
-    else
-        set_key(&own, word);
-    *key = own;
-    const struct slot *slot = &cache->slots[place_of(&own)];
+    const struct slot *slot = &cache->slots[place_of(key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-    uint64_t other = (state >> 8 & 0x1FF) ^ own.size; // the change's lowest bit too: an even one
-    if (other | difference(slot, &own, 0) | difference(slot, &own, 1) | difference(slot, &own, 2))
+    uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the change's lowest bit too: an even one
+    if (other | difference(slot, key, 0) | difference(slot, key, 1) | difference(slot, key, 2))
         return -1;
     copy_ids(slot, 0, ids);
     copy_ids(slot, 1, ids);
@@ -135,10 +129,31 @@ int word_cache_find(const struct word_cache *cache, struct text word, const char
     return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
 }
 
+size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words, const char *end,
+                       int32_t *ids, size_t *n_ids, struct word_key *unknown)
+{
+    int32_t *next = ids;
+    size_t i = 0;
+    for (; i < n_words; data += sizes[i++]) {
+        struct text word = {data, sizes[i]};
+        if (word.size - 1 >= WORD_CACHE_BYTES_MAX) // 0 too
+            break;
+        struct word_key key = end - data >= WORD_CACHE_BYTES_MAX ? key_of_inner(word) : key_of(word);
+        int n = find(cache, key, next);
+        if (n < 0) {
+            *unknown = key;
+            break;
+        }
+        next += n;
+    }
+    *n_ids = (size_t)(next - ids);
+    return i;
+}
+
 void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids)
 {
     assert(n_ids <= WORD_CACHE_IDS_MAX);
-    struct slot *slot = &cache->slots[place_of(key)];
+    struct slot *slot = &cache->slots[place_of(*key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_relaxed);
     uint64_t change = state >> 16;
     if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16, memory_order_acquire,

@@ -24,9 +24,10 @@ struct word_key {
     uint32_t size;
 };
 
-// The word has 1 to WORD_CACHE_BYTES_MAX bytes; what follows it, up to `end`, may be read. Sets *key. How many tokens the
-// word became, written to `ids`, which has room for WORD_CACHE_IDS_MAX. -1: not known.
-int word_cache_find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
-                    int32_t ids[WORD_CACHE_IDS_MAX]);
+// Looks words up that follow one another from `data` on, sizes[n_words] being their bytes, up to the first that it does not know
+// or does not keep; text up to `end` may be read. Returns how many it knew. Their tokens, *n_ids in all, are written to `ids`,
+// which has room for WORD_CACHE_IDS_MAX a word. The next word's key is set where it has 1 to WORD_CACHE_BYTES_MAX bytes.
+size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words, const char *end,
+                       int32_t *ids, size_t *n_ids, struct word_key *unknown);
 // n_ids is 0 to WORD_CACHE_IDS_MAX.
 void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids);
