@@ -32,6 +32,7 @@ struct worker {
     struct job_list released;  // given back by the engine
     struct job_reserve reserve;
     struct job **group;        // [n_jobs_max] the commit's
+    size_t commit_max;         // jobs of the next commit: fewer after each that failed, more after each that did not
     bool *committed;
     int32_t n_in_flight;       // with the engine, finished or released, not yet settled
     struct step_figures *steps; // [STEPS_KEPT_MAX] not yet recorded
@@ -311,20 +312,38 @@ static void fold_old_rows(struct worker *worker)
     worker->fold_at_ms = now_ms() + (more ? RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
 }
 
+// What can't be published in its time, or not with one of its jobs, can in parts: a broker that is slow, or one result that it
+// does not take, must not keep the others for ever. A job that failed by itself waits behind them.
+static void commit_less(struct worker *worker, size_t n)
+{
+    worker->commit_max = n > 1 ? n / 2 : 1;
+    if (n == 1)
+        job_list_append(&worker->finished, job_list_take(&worker->finished));
+}
+
+static void commit_more(struct worker *worker)
+{
+    size_t most = (size_t)worker->config->n_jobs_max;
+    worker->commit_max = worker->commit_max < most / 2 ? worker->commit_max * 2 : most;
+}
+
 // Publishes what is finished. The jobs stay in `finished` until the commit stands.
 static enum status commit(struct worker *worker, struct error *error)
 {
     const struct worker_config *config = worker->config;
     size_t n = 0;
-    for (struct job *job = worker->finished.first; job && n < (size_t)config->n_jobs_max; job = job->next)
+    for (struct job *job = worker->finished.first; job && n < worker->commit_max; job = job->next)
         worker->group[n++] = job;
     memset(worker->committed, 0, n * sizeof *worker->committed);
     struct timespec before, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
     enum status status =
         config->transport->impl->commit(config->transport, worker->group, n, worker->committed, error);
+    if (status == STATUS_RETRY)
+        commit_less(worker, n);
     if (status != STATUS_OK)
         return status;
+    commit_more(worker);
     clock_gettime(CLOCK_MONOTONIC, &after);
     metrics_commit(config->metrics, (after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000);
     size_t n_committed = 0;
@@ -585,7 +604,8 @@ static void abandon(struct worker *worker)
 
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
 {
-    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms()};
+    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms(),
+                            .commit_max = (size_t)config->n_jobs_max};
     *progress = (struct worker_progress){0};
     worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
     worker.committed = calloc((size_t)config->n_jobs_max, sizeof *worker.committed);

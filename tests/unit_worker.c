@@ -27,6 +27,8 @@ struct script {
     int released[SCRIPT_JOBS_MAX];
     int n_commits, largest_commit, n_dead_letters;
     int fail_commits;             // so many commits answer STATUS_RETRY first
+    int commit_jobs_max;          // so do those of more jobs; 0: none
+    int refused, n_refused;       // and those with job number `refused`, n_refused times
     bool fatal_commit;
     bool paused;
     int n_pauses, n_resumes, most_in_flight, in_flight;
@@ -40,6 +42,7 @@ struct script {
     int largest_few;
     bool not_alone;               // an alone job had company
     int last_committed;
+    int n_commits_at_refusal;
     int n_failed_commits, n_polls;           // polls since the first of them
     int n_polls_at_last_fault;
     bool takes_back;                         // its partitions, once a commit failed
@@ -113,6 +116,14 @@ static enum status script_commit(struct transport *transport, struct job *const 
         script->n_polls_at_last_fault = script->n_polls;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
     }
+    if (script->commit_jobs_max && (int)n_jobs > script->commit_jobs_max)
+        return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is slow");
+    for (size_t i = 0; i < n_jobs; i++)
+        if (script->n_refused > 0 && (int)jobs[i]->source.offset == script->refused) {
+            script->n_refused--;
+            script->n_commits_at_refusal = script->n_commits;
+            return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker does not take it");
+        }
     script->n_commits++;
     if ((int)n_jobs > script->largest_commit)
         script->largest_commit = (int)n_jobs;
@@ -305,6 +316,33 @@ static void polling_goes_on_while_commits_fail(void **state)
     stage_close(&stage);
 }
 
+static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(200, 100);
+    stage.script->commit_jobs_max = 7;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_in_range(stage.script->largest_commit, 4, 7);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 200);
+    stage_close(&stage);
+}
+
+static void a_result_that_is_refused_again_and_again_keeps_no_other_waiting(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->refused = 0;
+    stage.script->n_refused = 9;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_true(stage.script->n_commits_at_refusal > 0); // of others, before it was taken
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
 static void what_is_finished_is_committed_when_partitions_are_taken_back(void **state)
 {
     (void)state;
@@ -492,6 +530,8 @@ int main(void)
         cmocka_unit_test(a_full_window_pauses_the_source_and_room_resumes_it),
         cmocka_unit_test(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
         cmocka_unit_test(polling_goes_on_while_commits_fail),
+        cmocka_unit_test(what_can_t_be_published_at_once_is_published_in_parts),
+        cmocka_unit_test(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         cmocka_unit_test(what_is_finished_is_committed_when_partitions_are_taken_back),
         cmocka_unit_test(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
         cmocka_unit_test(a_lost_device_gives_every_job_back_and_ends_the_worker),
