@@ -281,7 +281,7 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
 // After the claim is durable and the write lock given up: decoding the records takes longer than claiming them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
-                                struct error *error)
+                                size_t *n_read, struct error *error)
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
@@ -308,9 +308,20 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
                                   .submitted_at = sqlite3_column_int64(select, 7),
                                   .crashes = sqlite3_column_int(select, 8)};
         receive(context, &job);
+        ++*n_read;
         sqlite3_reset(select);
     }
     return STATUS_OK;
+}
+
+// Claimed jobs that could not be read are nobody's: this worker lives and does not know of them. STATUS_RESTART: they can't be
+// given back either; with the process's end they are free.
+static enum status give_back_unread(struct store *store, const int64_t *ids, size_t n, enum status status, struct error *error)
+{
+    struct error fault;
+    if (store_unclaim(store, ids, n, &fault) == STATUS_OK)
+        return status;
+    return error->status = STATUS_RESTART;
 }
 
 enum status store_claim(struct store *store, struct text dataset, size_t n_max,
@@ -329,12 +340,16 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
         status = database_end(&store->database, status, error);
     }
     // One read transaction: a statement alone takes and drops the file's locks, two system calls a job.
-    if (status == STATUS_OK && *n_claimed)
+    size_t n_read = 0;
+    bool read = status == STATUS_OK && *n_claimed > 0;
+    if (read)
         status = database_execute(&store->database, "BEGIN", error);
-    if (status == STATUS_OK && *n_claimed) {
-        status = read_claimed(store, ids, *n_claimed, receive, context, error);
+    if (read && status == STATUS_OK) {
+        status = read_claimed(store, ids, *n_claimed, receive, context, &n_read, error);
         status = database_end(&store->database, status, error);
     }
+    if (read && status != STATUS_OK && n_read < *n_claimed)
+        status = give_back_unread(store, ids + n_read, *n_claimed - n_read, status, error);
     free(ids);
     return status;
 }

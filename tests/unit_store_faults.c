@@ -1,0 +1,156 @@
+// The embedded queue on a disk that fails between two statements: what a living worker has claimed and never saw must not stay
+// claimed.
+#include "store/database.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N_JOBS = 8 };
+
+static const char *fails;  // statements that begin so,
+static int n_good;         // after so many of them,
+static int n_bad;          // so many times
+static int last_code;      // what such a statement answered
+static struct error error;
+static char folder[] = "/tmp/sheaf-store-XXXXXX";
+
+int __real_sqlite3_step(sqlite3_stmt *statement);
+int __wrap_sqlite3_step(sqlite3_stmt *statement);
+int __real_sqlite3_errcode(sqlite3 *sqlite);
+int __wrap_sqlite3_errcode(sqlite3 *sqlite);
+
+int __wrap_sqlite3_step(sqlite3_stmt *statement)
+{
+    if (fails && n_bad > 0 && strncmp(sqlite3_sql(statement), fails, strlen(fails)) == 0 && n_good-- <= 0) {
+        n_bad--;
+        return last_code = SQLITE_IOERR_READ;
+    }
+    last_code = SQLITE_OK;
+    return __real_sqlite3_step(statement);
+}
+
+int __wrap_sqlite3_errcode(sqlite3 *sqlite)
+{
+    return last_code ? last_code : __real_sqlite3_errcode(sqlite);
+}
+
+static struct store *open_worker(int number)
+{
+    static const struct worker_description description = {.transport = "store", .model = "m", .backend = "b"};
+    char path[64];
+    struct store *store = NULL;
+    int64_t worker;
+    snprintf(path, sizeof path, "%s/%d.db", folder, number);
+    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_OK);
+    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    return store;
+}
+
+static struct store *open_queue(int number)
+{
+    struct store *store = open_worker(number);
+    struct submission submissions[N_JOBS];
+    char ids[N_JOBS][16];
+    size_t n_added;
+    for (int i = 0; i < N_JOBS; i++) {
+        snprintf(ids[i], sizeof ids[i], "job-%d", i);
+        submissions[i] = (struct submission){text_from_string(ids[i]), text_from_string(ids[i]), i, TEXT("{}"), ENCODING_JSON, 0, 0};
+    }
+    assert_int_equal(store_submit(store, TEXT("set"), submissions, N_JOBS, &n_added, &error), STATUS_OK);
+    return store;
+}
+
+static void count_any(void *context, const struct claimed_job *job)
+{
+    int *n_times = context;
+    n_times[atoi(job->job_id.data + 4)]++;
+}
+
+static void count_job(void *context, const struct claimed_job *job)
+{
+    assert_int_equal(job->attempts, 0); // one that was not seen was no attempt
+    count_any(context, job);
+}
+
+static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **state)
+{
+    (void)state;
+    struct store *store = open_queue(0);
+    int n_times[N_JOBS] = {0};
+    size_t n_claimed;
+    fails = "SELECT record, encoding";
+    n_good = 3;
+    n_bad = 1;
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error), STATUS_RETRY);
+    int n_seen = 0;
+    for (int i = 0; i < N_JOBS; i++)
+        n_seen += n_times[i];
+    assert_int_equal(n_seen, 3);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(n_claimed, N_JOBS - 3);
+    for (int i = 0; i < N_JOBS; i++)
+        assert_int_equal(n_times[i], 1);
+    store_close(store);
+}
+
+// Neither read nor given back: another program began to write in between, and does not end.
+static sqlite3 *other;
+
+static void lock_store(void *context, const struct claimed_job *job)
+{
+    const struct store *store = context;
+    (void)job;
+    sqlite3_busy_timeout(store->database.sqlite, 1);
+    assert_int_equal(sqlite3_open(store_path(store), &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+}
+
+static void a_worker_that_can_t_give_them_back_must_end(void **state)
+{
+    (void)state;
+    struct store *store = open_queue(1);
+    int n_times[N_JOBS] = {0};
+    size_t n_claimed;
+    fails = "SELECT record, encoding";
+    n_good = 1;
+    n_bad = 1;
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, lock_store, store, &n_claimed, &error), STATUS_RESTART);
+    assert_int_equal(error.status, STATUS_RESTART);
+    sqlite3_close(other);
+    store_close(store); // the process ends
+    store = open_worker(1);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(n_claimed, N_JOBS);
+    store_close(store);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_that_were_claimed_and_could_not_be_read_are_free_again),
+        cmocka_unit_test(a_worker_that_can_t_give_them_back_must_end),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
