@@ -1,6 +1,6 @@
 #include "consumer/kafka_follow.h"
 
-#include "consumer/headers.h"
+#include "consumer/kafka_members.h"
 #include "consumer/kafka_topic.h"
 #include "consumer/offset_map.h"
 
@@ -265,48 +265,33 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
                : kafka_error_set(error, STATUS_RETRY, &follow->reader, "reading the group's offsets", code);
 }
 
-static void name_owner(const rd_kafka_MemberDescription_t *member, const struct followed_topic *topic,
-                       struct kafka_standing *standings)
+struct naming {
+    const struct followed_topic *topic;
+    struct kafka_standing *standings;
+};
+
+static void name_owner(void *context, const rd_kafka_MemberDescription_t *member)
 {
+    const struct naming *naming = context;
     const rd_kafka_topic_partition_list_t *owned =
         rd_kafka_MemberAssignment_partitions(rd_kafka_MemberDescription_assignment(member));
     const char *host = rd_kafka_MemberDescription_host(member);
     for (int i = 0; owned && i < owned->cnt; i++) {
         int32_t partition = owned->elems[i].partition;
-        if (strcmp(owned->elems[i].topic, topic->name) == 0 && partition >= 0 && partition < topic->n_partitions)
-            snprintf(standings[partition].owner, sizeof standings[partition].owner, "%.200s%s%.100s",
-                     rd_kafka_MemberDescription_client_id(member), host && *host == '/' ? "" : " at ", host ? host : "");
+        if (strcmp(owned->elems[i].topic, naming->topic->name) != 0 || partition < 0 || partition >= naming->topic->n_partitions)
+            continue;
+        char *owner = naming->standings[partition].owner;
+        snprintf(owner, sizeof naming->standings[partition].owner, "%.200s%s%.100s",
+                 rd_kafka_MemberDescription_client_id(member), host && *host == '/' ? "" : " at ", host ? host : "");
     }
-}
-
-static void name_owners(rd_kafka_event_t *event, const struct followed_topic *topic,
-                        struct kafka_standing *standings)
-{
-    size_t n_groups = 0;
-    const rd_kafka_ConsumerGroupDescription_t **groups = rd_kafka_DescribeConsumerGroups_result_groups(
-        rd_kafka_event_DescribeConsumerGroups_result(event), &n_groups);
-    for (size_t g = 0; g < n_groups; g++)
-        for (size_t m = 0; m < rd_kafka_ConsumerGroupDescription_member_count(groups[g]); m++)
-            name_owner(rd_kafka_ConsumerGroupDescription_member(groups[g], m), topic, standings);
 }
 
 // Who owns what is good to know, not more: a broker that does not tell leaves the owners empty.
 static void read_owners(struct kafka_follow *follow, const struct followed_topic *topic, struct kafka_standing *standings)
 {
-    const char *group = follow->reader.config->group;
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(follow->admin.rk);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(follow->admin.rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
-    rd_kafka_AdminOptions_set_request_timeout(options, LOOK_TIMEOUT_MS, NULL, 0);
-    rd_kafka_DescribeConsumerGroups(follow->admin.rk, &group, 1, options, queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, LOOK_TIMEOUT_MS);
-    if (event && rd_kafka_event_type(event) == RD_KAFKA_EVENT_DESCRIBECONSUMERGROUPS_RESULT &&
-        rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR)
-        name_owners(event, topic, standings);
-    if (event)
-        rd_kafka_event_destroy(event);
-    rd_kafka_queue_destroy(queue);
+    bool is_stable;
+    struct naming naming = {topic, standings};
+    kafka_members(&follow->admin, follow->reader.config->group, LOOK_TIMEOUT_MS, name_owner, &naming, &is_stable);
 }
 
 enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic, struct kafka_standing *standings,

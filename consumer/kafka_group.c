@@ -2,6 +2,7 @@
 // record is fetched, so nothing is computed that somebody else finished; what is finished here is committed
 // before a partition goes, while we are still its owner.
 #include "consumer/fault.h"
+#include "consumer/kafka_members.h"
 #include "consumer/kafka_topic.h"
 #include "consumer/kafka_transport.h"
 
@@ -276,12 +277,60 @@ static enum status assign(struct kafka_transport *kafka, struct error *error)
     return STATUS_OK;
 }
 
+// ---- is the assignment the newest? ----
+
+struct confirmation {
+    const struct kafka_transport *kafka;
+    char *member; // our id
+    bool agrees;
+};
+
+static void compare_assignment(void *context, const rd_kafka_MemberDescription_t *member)
+{
+    struct confirmation *confirmation = context;
+    const rd_kafka_topic_partition_list_t *list = confirmation->kafka->assigned;
+    const char *id = rd_kafka_MemberDescription_consumer_id(member);
+    if (!id || strcmp(id, confirmation->member) != 0)
+        return;
+    const rd_kafka_topic_partition_list_t *ours =
+        rd_kafka_MemberAssignment_partitions(rd_kafka_MemberDescription_assignment(member));
+    confirmation->agrees = (ours ? ours->cnt : 0) == list->cnt;
+    for (int i = 0; i < list->cnt && confirmation->agrees; i++)
+        confirmation->agrees = rd_kafka_topic_partition_list_find(ours, list->elems[i].topic, list->elems[i].partition);
+}
+
+// An assignment may wait here for long, behind a commit say, and librdkafka 2.0.2 joins the group anew meanwhile when partitions
+// are added: `coming` is then of the new generation and the assignment of the old. The coordinator would let us publish for
+// partitions that are another's by now. So it is asked what it gave us, after `coming` was taken: if it says the same, the
+// assignment is of that generation, or of a later one, in which nothing that is sent with `coming` counts. Else the next
+// assignment is on its way. Only for eager groups: what a cooperative one is given comes in parts.
+static enum status confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    struct confirmation confirmation = {.kafka = kafka, .member = rd_kafka_memberid(kafka->consumer.rk)};
+    if (is_cooperative(kafka) || !confirmation.member) {
+        rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
+        return STATUS_OK;
+    }
+    bool is_stable;
+    rd_kafka_resp_err_t code =
+        kafka_members(&kafka->consumer, kafka->config->group, timeout_ms, compare_assignment, &confirmation, &is_stable);
+    rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, &kafka->consumer,
+                               "asking for the group's members", code);
+    if (is_stable && confirmation.agrees)
+        return STATUS_OK;
+    return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced", kafka->config->brokers);
+}
+
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int64_t deadline = kafka_now_ms() + timeout_ms;
     rd_kafka_topic_partition_list_t *list = kafka->assigned;
     // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    if (status == STATUS_OK)
+        status = confirm_assigned(kafka, kafka_remaining_ms(deadline), error);
     if (status == STATUS_OK && list->cnt > 0)
         status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
     if (status == STATUS_OK && list->cnt > 0)
