@@ -199,6 +199,8 @@ static enum status pin_again(struct gpu_backend *backend, unsigned char **memory
     *memory = device_pin(backend->device, size_bytes);
     if (*memory)
         return STATUS_OK;
+    if (device_status(backend->device, error) != STATUS_OK)
+        return error->status;
     return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for %s: %zu bytes", what, size_bytes);
 }
 
@@ -586,8 +588,8 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
         status = staging_init(&backend->staging, backend->device, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++) {
         backend->flights[i].ended = device_event_create(backend->device);
-        if (!backend->flights[i].ended)
-            status = error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no event on the device");
+        if (!backend->flights[i].ended && (status = device_status(backend->device, error)) == STATUS_OK)
+            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for an event");
     }
     if (status != STATUS_OK) {
         if (backend->device)

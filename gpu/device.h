@@ -54,7 +54,7 @@ static inline uint64_t device_block_bytes(uint64_t size_bytes)
 // call that takes or frees memory or waits.
 void *device_allocate(struct device *device, size_t size_bytes);
 void device_free(struct device *device, void *memory);
-// Host memory that copies may go on using after the call. NULL: out of memory.
+// Host memory that copies may go on using after the call. NULL: out of memory, or the device has failed (latched).
 void *device_pin(struct device *device, size_t size_bytes);
 void device_unpin(struct device *device, void *memory);
 
@@ -72,7 +72,7 @@ void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
 enum status device_status(struct device *device, struct error *error) WARN_UNUSED; // what is latched, without waiting
 
-struct device_event *device_event_create(struct device *device); // NULL: out of memory
+struct device_event *device_event_create(struct device *device); // NULL: out of memory, or failed (latched)
 void device_event_destroy(struct device *device, struct device_event *event);
 void device_event_record(struct device *device, struct device_event *event); // also into a graph that is captured
 void device_event_wait(struct device *device, struct device_event *event);   // the host waits; failures stay latched

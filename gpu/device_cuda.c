@@ -145,11 +145,11 @@ void *device_pin(struct device *device, size_t size_bytes)
 {
     void *memory = NULL;
     cudaError_t code = cudaHostAlloc(&memory, size_bytes ? size_bytes : 1, cudaHostAllocDefault);
-    if (code != cudaSuccess) {
+    if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         return NULL;
     }
-    return memory;
+    return check(device, code, "pinning memory") ? memory : NULL;
 }
 
 void device_unpin(struct device *device, void *memory)

@@ -15,6 +15,7 @@
 #include <time.h>
 
 static const uint64_t memory_bytes_default = 4ull << 30;
+static const uint64_t graph_bytes = 4 << 20; // some 10 KB for each of some hundred launches, as people report of real ones
 
 struct list {
     struct emulated_work *first, *last;
@@ -398,8 +399,14 @@ struct device_graph *device_graph_end(struct device *device)
 {
     struct device_graph *graph = device->capturing;
     device->capturing = NULL;
-    if (!graph || !device->failed)
+    if (!graph)
+        return NULL;
+    if (device_memory_free(device) < graph_bytes)
+        fail(device, "out of memory for a graph");
+    if (!device->failed) {
+        device->used_bytes += graph_bytes;
         return graph;
+    }
     drop(&graph->work);
     free(graph);
     return NULL;
@@ -418,6 +425,7 @@ void device_graph_destroy(struct device *device, struct device_graph *graph)
     if (!graph)
         return;
     run_waiting(device);
+    device->used_bytes -= graph_bytes;
     drop(&graph->work);
     free(graph);
 }

@@ -51,6 +51,7 @@ tell() { # NAME HOW SECONDS
 stage() {
     local name=$1 limit=$2 began=$SECONDS ended=passed status=0 at left=$((part_ends - SECONDS))
     shift 2
+    [[ ! $dry ]] || limit=$((4 * limit))
     ((limit <= left)) || limit=$left
     if ((limit < 3)); then
         tell "$name" 'no time left' 0
