@@ -327,8 +327,8 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
                                 struct forward_limits *check, uint64_t *bytes, struct error *error)
 {
     *check = plan->forward;
-    if (check->kv_type == KV_Q8_0)
-        check->kv_type = KV_F16; // what the device's bytes stand for
+    if (check->kv_type != KV_F32)
+        check->kv_type = KV_F32_OF_F16; // what a GPU's pages hold, or its bytes stand for: a CPU's own 16 bits are others
     uint64_t one_page = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logits = 2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
     uint64_t fixed = model_held_bytes(model) + forward_matrix_bytes(model, check) + logits;

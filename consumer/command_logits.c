@@ -82,6 +82,8 @@ enum status command_logits(const struct settings *settings, struct error *error)
     if (status == STATUS_OK) { // what is compared is the arithmetic, not the cache's rounding, unless one asks for it
         kv_type = evaluate_kv_type(runtime.model);
         status = runtime_kv_type(&runtime, settings, &kv_type, error);
+        if (kv_type == KV_F16)
+            kv_type = KV_F32_OF_F16; // the same rounding on every backend
     }
     if (status == STATUS_OK)
         status = place(&runtime, &ids, settings, &kv_type, error);

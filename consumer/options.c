@@ -98,7 +98,7 @@ static const struct option options[] = {
     {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL, "on a GPU, plan a step when the one before has ended: for comparisons"},
     {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE", "write each step's rows and times by phase, as JSON lines"},
     {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE", "memory for KV pages, as 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE", "how KV pages keep keys and values: f16, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE", "how KV pages keep keys and values: f16, 16 bits an item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
     {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N", "rows of one step, prompt chunks included (derived)"},
     {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N", "jobs read ahead of the batch (derived)"},

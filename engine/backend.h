@@ -25,7 +25,13 @@ enum weight_role {
     WEIGHT_VECTOR,  // bias, norm: widened to float32
 };
 
-enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
+// How pages keep keys and values.
+enum kv_type {
+    KV_F32,
+    KV_F32_OF_F16, // float32 that was rounded to binary16: for comparisons with engines that keep binary16
+    KV_F16,        // 16 bits an item: binary16 on a GPU, integers with a scale a position on a CPU
+    KV_Q8_0,       // a GPU's alone
+};
 
 enum { ATTENTION_SEGMENT = 256 }; // positions merged at a time, in order: part of the results' definition
 
@@ -33,7 +39,7 @@ struct kv_shape {
     int32_t n_layers, n_kv_heads, key_dim, value_dim;
     int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
     int32_t n_pages;
-    enum kv_type type; // a GPU keeps binary16 for KV_F32 too; a CPU refuses KV_Q8_0
+    enum kv_type type; // a GPU keeps binary16 for both kinds of float32 too
     int32_t n_heads;   // of queries; 0: not known
     int32_t n_positions_most; // that a sequence may have; 0: as many as the pages hold
 };

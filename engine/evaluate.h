@@ -7,9 +7,9 @@
 // Rows of one step; a longer text goes through in several.
 enum { EVALUATE_CHUNK_ROWS = 256 };
 
-// Pages for a comparison with reference logits: float32, but half precision for the families whose references
-// were computed so. With many layers the two are further apart (0.07 on logits of a 26-layer Gemma 2) than
-// other engines are from either.
+// Pages for a comparison with reference logits: float32, rounded to half precision for the families whose
+// references were computed so. With many layers the two are further apart (0.07 on logits of a 26-layer Gemma
+// 2) than other engines are from either.
 enum kv_type evaluate_kv_type(const struct model *model);
 
 // Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. Nothing of it is

@@ -293,8 +293,11 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
     if (backend && backend->impl->page_bytes)
         return backend->impl->page_bytes(backend, &kv);
-    uint64_t items = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->key_dim + shape->value_dim);
-    return items * (kv_type == KV_F16 ? 2 : 4) * (uint64_t)page_positions * (uint64_t)shape->n_layers;
+    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: in 16 bits, in pairs and with scales.
+    uint64_t items = (uint64_t)(shape->key_dim + shape->value_dim), bytes = items * sizeof(float);
+    if (kv_type == KV_F16)
+        bytes = (items + (uint64_t)(shape->key_dim % 2)) * sizeof(uint16_t) + 2 * sizeof(float);
+    return (uint64_t)shape->n_kv_heads * bytes * (uint64_t)page_positions * (uint64_t)shape->n_layers;
 }
 
 // --- Life ---

@@ -79,7 +79,7 @@ static void machine_open_with(struct machine *machine, const struct model *model
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
-                                    .kv_type = gpu || subject->kv_type != KV_Q8_0 ? subject->kv_type : KV_F16};
+                                    .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16}; // what a GPU's pages hold
     *machine = (struct machine){0};
     assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
     struct gpu_options options = gpu ? *gpu : (struct gpu_options){0};

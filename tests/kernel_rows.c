@@ -126,6 +126,16 @@ static void run_f16(const struct row_kernels *kernels, struct rows *rows, int32_
     kernels->widen_f16(rows->out + offset, rows->halves + offset, n);
 }
 
+static void run_i16(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    int16_t items[ITEMS_MAX];
+    rows->out[offset] = kernels->narrow_i16(items, rows->x + offset, n, 16383.0f, INFINITY);
+    rows->y[offset] =
+        kernels->narrow_i16((int16_t *)rows->halves + offset, rows->x + offset, n, 32767.0f, 46300.0f);
+    for (int32_t i = 1; i < n; i++)
+        rows->out[offset + i] = items[i];
+}
+
 static const struct call calls[] = {
     {"norm_rms", run_norm_rms, false},
     {"norm_rms in place", run_norm_rms_in_place, false},
@@ -146,6 +156,7 @@ static const struct call calls[] = {
     {"rope_adjacent", run_rope_adjacent, true},
     {"rope_halves", run_rope_halves, true},
     {"narrow and widen f16", run_f16, false},
+    {"narrow_i16", run_i16, false},
 };
 
 enum { N_CALLS = sizeof calls / sizeof *calls };
@@ -257,7 +268,7 @@ static void every_float_goes_the_same_way_through_exp_and_half(void **state)
         for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++)
             for (int c = 0; c < N_CALLS; c++)
                 if (calls[c].run == run_silu || calls[c].run == run_gelu || calls[c].run == run_gelu_half ||
-                    calls[c].run == run_f16 || calls[c].run == run_scale_cap)
+                    calls[c].run == run_f16 || calls[c].run == run_i16 || calls[c].run == run_scale_cap)
                     compare(&calls[c], &fast[level].rows, &input, n, 0);
     }
 }
@@ -304,6 +315,41 @@ static void narrowing_takes_the_nearest_half_and_the_even_one_of_two(void **stat
     assert_int_equal(got[1], 0x7C00);
     assert_int_equal(got[2], 0xFC00);
     assert_int_equal(got[3], 0x8000);
+}
+
+static void integers_keep_to_their_limits_and_are_nearest(void **state)
+{
+    struct cpu_kernels plain;
+    cpu_kernels_init(&plain, CPU_PLAIN);
+    seed = 9;
+    for (int round = 0; round < 400; round++) {
+        enum { DIMS = 150 };
+        float x[DIMS], size = ldexpf(1.0f, round % 180 - 90);
+        int32_t n = 1 + round % DIMS;
+        for (int32_t i = 0; i < n; i++)
+            x[i] = random_float(size) * (i % 7 == round % 7 && round % 3 == 0 ? 40.0f : 1.0f);
+        for (int kind = 0; kind < 2; kind++) {
+            int16_t items[DIMS];
+            double largest = kind ? 32767 : 16383, norm = kind ? 46300 : (double)INFINITY, squares = 0,
+                   most = 0;
+            double worth = (double)plain.rows.narrow_i16(items, x, n, (float)largest, (float)norm);
+            for (int32_t i = 0; i < n; i++) {
+                assert_true(fabs(items[i] * worth - (double)x[i]) <= 0.5 * worth + 1e-6 * fabs((double)x[i]));
+                squares += (double)items[i] * items[i];
+                most = fmax(most, fabs((double)items[i]));
+            }
+            assert_true(most <= largest && sqrt(squares) <= norm + 0.5 * sqrt(n));
+            assert_true(most >= largest - 1 ||
+                        sqrt(squares) >= norm - 0.5 * sqrt(n) - 1); // one limit is reached
+        }
+    }
+    float zeros[3] = {0.0f, -0.0f, 0.0f}, infinite[3] = {1.0f, -INFINITY, 2.0f}, nan[3] = {1.0f, 2.0f, NAN};
+    int16_t items[3];
+    assert_true(plain.rows.narrow_i16(items, zeros, 3, 16383.0f, INFINITY) > 0.0f);
+    assert_true(items[0] == 0 && items[1] == 0 && items[2] == 0);
+    assert_true(isnan(plain.rows.narrow_i16(items, infinite, 3, 16383.0f, INFINITY)));
+    assert_true(isnan(plain.rows.narrow_i16(items, nan, 3, 32767.0f, 46300.0f)));
+    assert_true(items[0] == 0 && items[1] == 0 && items[2] == 0);
 }
 
 static double ulps(double exact, float got)
@@ -480,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_float_goes_the_same_way_through_exp_and_half),
         cmocka_unit_test(every_half_survives_widening_and_narrowing),
         cmocka_unit_test(narrowing_takes_the_nearest_half_and_the_even_one_of_two),
+        cmocka_unit_test(integers_keep_to_their_limits_and_are_nearest),
         cmocka_unit_test(exp_and_tanh_are_within_two_units),
         cmocka_unit_test(activations_are_near_double_arithmetic),
         cmocka_unit_test(a_clamped_gate_takes_its_factor_from_minus_6_to_8),

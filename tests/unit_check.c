@@ -27,7 +27,7 @@ static const struct forward_limits limits_all = {.n_rows_max = ROWS_MAX,
                                                  .n_sequences_max = N_SEQUENCES,
                                                  .page_positions = PAGE_POSITIONS,
                                                  .n_pages = N_PAGES,
-                                                 .kv_type = KV_F16};
+                                                 .kv_type = KV_F32_OF_F16};
 
 static void must(enum status status, const struct error *error)
 {

@@ -136,8 +136,10 @@ static void memory_is_foretold(void **state)
     (void)state;
     struct bench bench;
     bench_init(&bench, &(struct model_recipe){.seed = 1});
-    // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items
-    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F16), 2 * 16 * 2 * 32 * 2);
+    // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items; in 16 bits, with the scales of keys and
+    // of values
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F16),
+                     2 * 16 * 2 * (32 * 2 + 2 * 4));
     assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F32), 2 * 16 * 2 * 32 * 4);
     struct forward_limits limits = {.n_rows_max = 10, .n_outputs_max = 3};
     // x, normed, branch, q, k, v, heads, gate, up by row; x, normed, heads, logits by output

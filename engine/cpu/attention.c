@@ -61,26 +61,29 @@ struct cut {
 
 // ---- memory ----
 
+static size_t rows_floats(void)
+{
+    return ATTENTION_QUERIES * sizeof(struct attention_row) / sizeof(float);
+}
+
 static size_t scratch_floats(const struct pages *pages)
 {
-    size_t width = (size_t)pages->value_width, key_dim = (size_t)pages->shape.key_dim;
-    return key_dim * ATTENTION_TILE + ATTENTION_QUERIES * ATTENTION_SEGMENT +
-           (ATTENTION_QUERIES + ATTENTION_TILE) * width + ATTENTION_SEGMENT * (key_dim + width);
+    size_t width = (size_t)pages->value_width;
+    return rows_floats() + (ATTENTION_QUERIES + ATTENTION_TILE) * width +
+           ATTENTION_TILE / ATTENTION_QUERIES * packed_floats(pages);
 }
 
 static void scratch_spread(struct attention *attention, int n_threads)
 {
     const struct pages *pages = attention->pages;
-    size_t width = (size_t)pages->value_width, key_dim = (size_t)pages->shape.key_dim;
+    size_t width = (size_t)pages->value_width;
     float *at = attention->scratch_memory;
     for (int i = 0; i < n_threads; i++, at += scratch_floats(pages)) {
         struct scratch *scratch = &attention->scratch[i];
-        scratch->scores = at;
-        scratch->out = scratch->scores + ATTENTION_QUERIES * ATTENTION_SEGMENT;
+        scratch->rows = (struct attention_row *)(void *)at;
+        scratch->out = at + rows_floats();
         scratch->tile_out = scratch->out + ATTENTION_QUERIES * width;
-        scratch->wide_values = scratch->tile_out + ATTENTION_TILE * width;
-        scratch->wide_keys = scratch->wide_values + ATTENTION_SEGMENT * width;
-        scratch->queries = scratch->wide_keys + ATTENTION_SEGMENT * key_dim;
+        scratch->queries = scratch->tile_out + ATTENTION_TILE * width;
     }
 }
 
@@ -279,7 +282,7 @@ static void spans_compute(struct attention *attention, const struct call *call, 
     cut.spans = spans;
     cut.n_spans = n;
     cut.n_kv_heads = attention->pages->shape.n_kv_heads;
-    // Large tiles widen a segment seldom; small ones are enough tasks for all threads.
+    // Large tiles fetch a segment seldom; small ones are enough tasks for all threads.
     cut.tile_queries = ATTENTION_TILE;
     cut.n_tiles = tiles_count(&cut);
     while (cut.n_tiles < TILES_PER_THREAD * pool_n_threads(attention->pool) &&

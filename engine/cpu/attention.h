@@ -2,11 +2,15 @@
 //
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
-//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen
+//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen.
+//          In 16 bits (pages.h): q becomes integers as k did, the product of the integers is exact, and is
+//          multiplied by what k's are worth; what q's are worth multiplies the scale.
 //   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
 //   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
-//   o = sum of p[j] v[j] in order of j, by fused multiply-add
+//   o = sum of p[j] v[j] in order of j, by fused multiply-add. In 16 bits: for each group of 32 positions,
+//          aligned to the segment, w[j] = p[j] * worth of v[j]; w becomes integers whose squares' sum has the
+//          root NARROW_WEIGHTS_NORM; their product with v's integers is exact; o = fma(it, worth of w's, o)
 //   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
 //   l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and no o'.
 //   Result: o / l.
@@ -16,9 +20,9 @@
 // Work is cut into tiles: up to ATTENTION_TILE queries (one row's one head each) that share a key-value head
 // and its pages: of one sequence, or, over leading segments on pages that several sequences share, of all of
 // them. A tile keeps its queries' m, l, o and walks over the segments, so that a segment's keys and values
-// are fetched, and widened, once for all of them. Shared segments come first and leave m, l, o for the
-// sequences' own tiles to go on from. When tiles are few and contexts long, a tile's segments are dealt out
-// too: their parts are kept, and whoever finishes last merges them in order.
+// are fetched once for all of them. Shared segments come first and leave m, l, o for the sequences' own
+// tiles to go on from. When tiles are few and contexts long, a tile's segments are dealt out too: their parts
+// are kept, and whoever finishes last merges them in order.
 //
 // Thread: engine.
 #pragma once
@@ -31,7 +35,14 @@ enum {
     ATTENTION_QUERIES = 8, // that a kernel takes at a time
     ATTENTION_TILE = 256,
     SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
+    NARROW_GROUP_BLOCKS = 2,
+    NARROW_GROUPS = SEGMENT_BLOCKS / NARROW_GROUP_BLOCKS,
 };
+
+// The 32 integer weights of a group and the 32 integer values of one dimension: by Cauchy and Schwarz their
+// product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * NARROW_VALUE_MAX < 2^31.
+#define NARROW_WEIGHTS_NORM  23150.0f
+#define NARROW_SQUARES_LEAST 0x1p-100f // of a group's w: smaller ones lose digits
 
 #define LOG2_E 0x1.715476p0f
 
@@ -55,22 +66,38 @@ struct attention_blocks {
     int32_t ahead_bytes;
 };
 
-// By enum kv_type. Positions count from the segment's start.
+// A query's scores of a segment's positions, then its weights p; in 16 bits, then the weights as integers.
+struct attention_row {
+    float items[ATTENTION_SEGMENT];
+    int16_t weights[ATTENTION_SEGMENT];
+    float worths[NARROW_GROUPS];
+};
+
+// Positions count from the segment's start.
 struct attention_kernels {
     // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; the others' places hold anything.
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
-    // scores[q][j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); queries
-    // [key_dim, ATTENTION_QUERIES], scores [n_queries, ATTENTION_SEGMENT].
-    void (*scores[2])(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                      int block_end, int32_t key_dim, float *scores);
+    // As integers: packed[d / 2][q][d % 2], and what those of each query are worth. Written up to the next
+    // multiple of 32 dimensions.
+    void (*pack_narrow)(int16_t *packed, float *worths, const float *const *queries, int n_queries,
+                        int32_t key_dim);
+    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end).
+    void (*scores)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
+                   int block_end, int32_t key_dim, struct attention_row *rows);
+    void (*scores_narrow)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
+                          int block_end, int32_t key_dim, struct attention_row *rows);
     // One query's visible scores [begin, end) become weights p; the other ones of their blocks become 0.
-    void (*soften)(float *scores, int begin, int end, const struct attention_scoring *scoring,
+    void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
-    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end), in order; weights as scores, out
-    // [n_queries, width].
-    void (*values[2])(const float *weights, int n_queries, struct attention_blocks values, int begin, int end,
-                      int32_t width, float *out);
-    void (*widen)(float *out, const uint16_t *items, int32_t n); // n a multiple of 16
+    // One query's weights p of [begin, end) become integers; those of the segment's other positions are 0.
+    void (*narrow)(struct attention_row *row, int begin, int end, struct attention_blocks values,
+                   int32_t width);
+    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. In 16 bits, over
+    // all groups that touch [begin, end).
+    void (*values)(const struct attention_row *rows, int n_queries, struct attention_blocks values, int begin,
+                   int end, int32_t width, float *out);
+    void (*values_narrow)(const struct attention_row *rows, int n_queries, struct attention_blocks values,
+                          int begin, int end, int32_t width, float *out);
     // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
     // floats each.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,

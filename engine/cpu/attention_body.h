@@ -18,20 +18,33 @@
 enum { TILE_VECTORS_MAX = 8 };
 
 struct scores_work {
-    const float *queries; // [key_dim, ATTENTION_QUERIES]
+    const void *queries; // as pack or pack_narrow left them
     struct attention_blocks keys;
     int block_begin, block_end;
     int32_t key_dim;
-    float *scores;
+    struct attention_row *rows;
 };
 
 struct values_work {
-    const float *weights;
+    const struct attention_row *rows;
     struct attention_blocks values;
     int begin, end;
     int32_t width;
     float *out;
 };
+
+// 8 x 16 items: splitting all of them into those at even and at odd places, four times over, turns them
+// about.
+ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
+{
+    for (int round = 0; round < 4; round++) {
+        struct lanes y[ATTENTION_QUERIES];
+        for (int i = 0; i < ATTENTION_QUERIES / 2; i++)
+            lanes_split_pairs(x[2 * i], x[2 * i + 1], &y[i], &y[ATTENTION_QUERIES / 2 + i]);
+        for (int i = 0; i < ATTENTION_QUERIES; i++)
+            x[i] = y[i];
+    }
+}
 
 // What is to be read later comes into the second-level cache meanwhile: a segment's half fills the first
 // level.
@@ -40,20 +53,13 @@ ALWAYS_INLINE void fetch(const char *address)
     __builtin_prefetch(address, 0, 2);
 }
 
-ALWAYS_INLINE struct lanes item_vector(const void *items, size_t index, bool narrow)
-{
-    return narrow ? lanes_load_f16((const uint16_t *)items + index)
-                  : lanes_load((const float *)items + index);
-}
-
 // Where these are inlined, n_queries, n_blocks, n_vectors and narrow are constants, and the arrays become
 // registers.
 
-ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks,
-                               bool narrow)
+ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks)
 {
     struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
-    const void *blocks[TILE_VECTORS_MAX];
+    const float *blocks[TILE_VECTORS_MAX];
     const char *ahead[TILE_VECTORS_MAX];
     const float *queries = work->queries;
     int32_t key_dim = work->key_dim, ahead_step = (work->keys.ahead_bytes + key_dim - 1) / key_dim;
@@ -65,33 +71,22 @@ ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, in
     }
     for (int32_t d = 0; d < key_dim; d++) {
         for (int b = 0; b < n_blocks; b++) {
-            struct lanes key = item_vector(blocks[b], (size_t)d * PAGE_BLOCK, narrow);
+            struct lanes key = lanes_load(blocks[b] + (size_t)d * PAGE_BLOCK);
             fetch(ahead[b] + d * ahead_step);
             for (int q = 0; q < n_queries; q++)
                 sums[q][b] = lanes_fma(lanes_set(queries[d * ATTENTION_QUERIES + q]), key, sums[q][b]);
         }
     }
-    float *scores = work->scores + first_block * PAGE_BLOCK;
     for (int q = 0; q < n_queries; q++)
         for (int b = 0; b < n_blocks; b++)
-            lanes_store(scores + q * ATTENTION_SEGMENT + b * PAGE_BLOCK, sums[q][b]);
-}
-
-ALWAYS_INLINE void scores_of(const struct scores_work *work, int n_queries, bool narrow)
-{
-    int block = work->block_begin;
-    for (; block + TILE_VECTORS(n_queries) <= work->block_end; block += TILE_VECTORS(n_queries))
-        scores_tile(work, n_queries, block, TILE_VECTORS(n_queries), narrow);
-    for (; block < work->block_end; block++)
-        scores_tile(work, n_queries, block, 1, narrow);
+            lanes_store(work->rows[q].items + (first_block + b) * PAGE_BLOCK, sums[q][b]);
 }
 
 // Sums of n_vectors x 16 dimensions over the positions [begin, end).
 ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, int32_t dimension,
-                               int n_vectors, bool narrow)
+                               int n_vectors)
 {
     struct lanes sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
-    const float *weights = work->weights;
     size_t width = (size_t)work->width;
     int32_t n_vectors_row = work->width / LANES;
     int32_t ahead_step = (work->values.ahead_bytes + work->width - 1) / work->width;
@@ -100,17 +95,17 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
         for (int i = 0; i < n_vectors; i++)
             sums[q][i] = lanes_load(out + (size_t)q * width + i * LANES);
     for (int j = work->begin; j < work->end;) {
-        const void *block = work->values.items[j / PAGE_BLOCK];
+        const float *block = work->values.items[j / PAGE_BLOCK];
         const char *ahead = work->values.ahead[j / PAGE_BLOCK];
         ahead += (j % PAGE_BLOCK * n_vectors_row + dimension / LANES) * ahead_step;
         size_t index = (size_t)(j % PAGE_BLOCK) * width + (size_t)dimension;
         int block_end = (j / PAGE_BLOCK + 1) * PAGE_BLOCK;
         for (block_end = block_end < work->end ? block_end : work->end; j < block_end; j++, index += width) {
             for (int i = 0; i < n_vectors; i++) {
-                struct lanes value = item_vector(block, index + (size_t)i * LANES, narrow);
+                struct lanes value = lanes_load(block + index + (size_t)i * LANES);
                 fetch(ahead + i * ahead_step);
                 for (int q = 0; q < n_queries; q++)
-                    sums[q][i] = lanes_fma(lanes_set(weights[q * ATTENTION_SEGMENT + j]), value, sums[q][i]);
+                    sums[q][i] = lanes_fma(lanes_set(work->rows[q].items[j]), value, sums[q][i]);
             }
             ahead += n_vectors_row * ahead_step;
         }
@@ -120,13 +115,42 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
             lanes_store(out + (size_t)q * width + i * LANES, sums[q][i]);
 }
 
+#include "engine/cpu/attention_narrow.h"
+
+ALWAYS_INLINE void scores_part(const struct scores_work *work, int n_queries, int first_block, int n_blocks,
+                               bool narrow)
+{
+    if (narrow)
+        scores_tile_narrow(work, n_queries, first_block, n_blocks);
+    else
+        scores_tile(work, n_queries, first_block, n_blocks);
+}
+
+ALWAYS_INLINE void values_part(const struct values_work *work, int n_queries, int32_t dimension,
+                               int n_vectors, bool narrow)
+{
+    if (narrow)
+        values_tile_narrow(work, n_queries, dimension, n_vectors);
+    else
+        values_tile(work, n_queries, dimension, n_vectors);
+}
+
+ALWAYS_INLINE void scores_of(const struct scores_work *work, int n_queries, bool narrow)
+{
+    int block = work->block_begin;
+    for (; block + TILE_VECTORS(n_queries) <= work->block_end; block += TILE_VECTORS(n_queries))
+        scores_part(work, n_queries, block, TILE_VECTORS(n_queries), narrow);
+    for (; block < work->block_end; block++)
+        scores_part(work, n_queries, block, 1, narrow);
+}
+
 ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, bool narrow)
 {
     int32_t d = 0;
     for (; d + TILE_VECTORS(n_queries) * LANES <= work->width; d += TILE_VECTORS(n_queries) * LANES)
-        values_tile(work, n_queries, d, TILE_VECTORS(n_queries), narrow);
+        values_part(work, n_queries, d, TILE_VECTORS(n_queries), narrow);
     for (; d < work->width; d += LANES)
-        values_tile(work, n_queries, d, 1, narrow);
+        values_part(work, n_queries, d, 1, narrow);
 }
 
 // The count of queries becomes a constant: those that next_count gives.
@@ -191,12 +215,13 @@ static inline int next_count(int n_queries)
 
 ALWAYS_INLINE void scores(struct scores_work work, int n_queries, bool narrow)
 {
+    size_t query_bytes = narrow ? 2 * sizeof(int16_t) : sizeof(float);
     for (int n; n_queries > 0; n_queries -= n) {
         n = next_count(n_queries);
         scores_count(&work, n, narrow);
         work.keys.ahead = work.keys.items; // once is enough
-        work.queries += n;
-        work.scores += n * ATTENTION_SEGMENT;
+        work.queries = (const char *)work.queries + (size_t)n * query_bytes;
+        work.rows += n;
     }
 }
 
@@ -206,33 +231,33 @@ ALWAYS_INLINE void values(struct values_work work, int n_queries, bool narrow)
         n = next_count(n_queries);
         values_count(&work, n, narrow);
         work.values.ahead = work.values.items;
-        work.weights += n * ATTENTION_SEGMENT;
+        work.rows += n;
         work.out += (size_t)n * (size_t)work.width;
     }
 }
 
-static void scores_f32(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                       int block_end, int32_t key_dim, float *out)
+static void scores_f32(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
+                       int block_end, int32_t key_dim, struct attention_row *rows)
 {
-    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, false);
+    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries, false);
 }
 
-static void scores_f16(const float *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                       int block_end, int32_t key_dim, float *out)
+static void scores_narrow(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
+                          int block_end, int32_t key_dim, struct attention_row *rows)
 {
-    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, out}, n_queries, true);
+    scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries, true);
 }
 
-static void values_f32(const float *weights, int n_queries, struct attention_blocks blocks, int begin,
-                       int end, int32_t width, float *out)
+static void values_f32(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,
+                       int begin, int end, int32_t width, float *out)
 {
-    values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, false);
+    values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, false);
 }
 
-static void values_f16(const float *weights, int n_queries, struct attention_blocks blocks, int begin,
-                       int end, int32_t width, float *out)
+static void values_narrow(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,
+                          int begin, int end, int32_t width, float *out)
 {
-    values((struct values_work){weights, blocks, begin, end, width, out}, n_queries, true);
+    values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, true);
 }
 
 // Scale, cap and bias of the scores of positions first .. first + 15.
@@ -294,26 +319,13 @@ ALWAYS_INLINE void soften_scores(float *scores, int begin, int end, const struct
     state->sum = lanes_sum(sum);
 }
 
-static void soften(float *scores, int begin, int end, const struct attention_scoring *scoring,
+static void soften(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state)
 {
     if (scoring->softcap == 0.0f && scoring->slope == 0.0f && scoring->scale > 0.0f)
-        soften_scores(scores, begin, end, scoring, state, true);
+        soften_scores(row->items, begin, end, scoring, state, true);
     else
-        soften_scores(scores, begin, end, scoring, state, false);
-}
-
-// 8 x 16 items: splitting all of them into those at even and at odd places, four times over, turns them
-// about.
-ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
-{
-    for (int round = 0; round < 4; round++) {
-        struct lanes y[ATTENTION_QUERIES];
-        for (int i = 0; i < ATTENTION_QUERIES / 2; i++)
-            lanes_split_pairs(x[2 * i], x[2 * i + 1], &y[i], &y[ATTENTION_QUERIES / 2 + i]);
-        for (int i = 0; i < ATTENTION_QUERIES; i++)
-            x[i] = y[i];
-    }
+        soften_scores(row->items, begin, end, scoring, state, false);
 }
 
 static void pack(float *packed, const float *const *queries, int n_queries, int32_t key_dim)
@@ -330,12 +342,6 @@ static void pack(float *packed, const float *const *queries, int n_queries, int3
     for (; d < key_dim; d++)
         for (int q = 0; q < n_queries; q++)
             packed[d * ATTENTION_QUERIES + q] = queries[q][d];
-}
-
-static void widen(float *out, const uint16_t *items, int32_t n)
-{
-    for (int32_t i = 0; i < n; i += LANES)
-        lanes_store(out + i, lanes_load_f16(items + i));
 }
 
 // What scales each part of a merge, at the even places; at the odd ones, anything.
@@ -393,11 +399,14 @@ static void finish(float *out, const struct attention_state *state, const float 
 void ATTENTION_KERNELS(struct attention_kernels *kernels)
 {
     *kernels = (struct attention_kernels){
-        .scores = {[KV_F32] = scores_f32, [KV_F16] = scores_f16},
-        .soften = soften,
-        .values = {[KV_F32] = values_f32, [KV_F16] = values_f16},
         .pack = pack,
-        .widen = widen,
+        .pack_narrow = pack_narrow,
+        .scores = scores_f32,
+        .scores_narrow = scores_narrow,
+        .soften = soften,
+        .narrow = narrow,
+        .values = values_f32,
+        .values_narrow = values_narrow,
         .merge = merge,
         .finish = finish,
     };

@@ -38,13 +38,11 @@ void sharing_find(struct sharing *sharing, struct attention_sequences sequences,
 
 // One thread's memory.
 struct scratch {
-    float
-        *queries;  // [ATTENTION_TILE / ATTENTION_QUERIES, key_dim, ATTENTION_QUERIES]: packed for the kernels
-    float *scores; // [ATTENTION_QUERIES, ATTENTION_SEGMENT]
-    float *out;    // [ATTENTION_QUERIES, width]: one segment's
-    float *tile_out; // [ATTENTION_TILE, width]
-    float *wide_keys,
-        *wide_values; // [ATTENTION_SEGMENT, key_dim or width]: of one segment, widened to float32
+    float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: as the kernels want them
+    float worths[ATTENTION_TILE]; // of the queries' integers; in float32: 1
+    struct attention_row *rows;   // [ATTENTION_QUERIES]
+    float *out;                   // [ATTENTION_QUERIES, width]: one segment's
+    float *tile_out;              // [ATTENTION_TILE, width]
     struct attention_state states[ATTENTION_TILE];
     bool started[ATTENTION_TILE];
     // Of the tile's queries.
@@ -79,6 +77,9 @@ struct tile {
     int32_t kv_head;
     int32_t segment_begin, segment_end; // that hold a position some query sees
 };
+
+// Of ATTENTION_QUERIES packed queries.
+size_t packed_floats(const struct pages *pages);
 
 // First position that a row at `position` sees.
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position);

@@ -4,9 +4,11 @@
 #include <assert.h>
 #include <string.h>
 
-// From so many queries on, a segment is widened to float32 once: on Zen 4, widening in the kernels takes an
-// eighth of the multiply-adds' time for each 8 queries.
-enum { WIDEN_QUERIES = 3 * ATTENTION_QUERIES };
+// In 16 bits 32 dimensions are packed at a time, which take half as many floats: whole 16 are enough.
+size_t packed_floats(const struct pages *pages)
+{
+    return (size_t)((pages->shape.key_dim + 15) / 16 * 16) * ATTENTION_QUERIES;
+}
 
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position)
 {
@@ -47,42 +49,19 @@ static void segment_locate(const struct call *call, const struct tile *tile, int
     }
 }
 
-// A segment as kernels read it. While they score, they fetch its values, and the keys of the segment that
-// comes next while they weigh; both only for a tile's first company, and from the pages.
+// What kernels fetch meanwhile: while they score, a segment's values, and while they weigh, the keys of the
+// segment that comes next; both only for a tile's first company.
 struct view {
-    enum kv_type type;
-    const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
-    const void *ahead_keys[SEGMENT_BLOCKS], *ahead_values[SEGMENT_BLOCKS];
+    const struct segment *segment;
+    const void *next_keys[SEGMENT_BLOCKS];
 };
 
-static void widen_block(const struct call *call, const void **block, float *to, int32_t n)
+static struct view view_open(const struct segment *segment, const struct segment *next)
 {
-    if (!*block)
-        return;
-    call->kernels->widen(to, *block, n);
-    *block = to;
-}
-
-static void view_open(const struct call *call, const struct tile *tile, const struct segment *segment,
-                      const struct segment *next, struct scratch *scratch, struct view *view)
-{
-    const struct pages *pages = call->pages;
-    view->type = pages->shape.type;
-    memcpy(view->keys, segment->keys, sizeof view->keys);
-    memcpy(view->values, segment->values, sizeof view->values);
-    for (int i = 0; i < SEGMENT_BLOCKS; i++) {
-        view->ahead_values[i] = segment->values[i];
-        view->ahead_keys[i] = next && next->keys[i] ? next->keys[i] : segment->values[i];
-    }
-    if (view->type != KV_F16 || tile->n_queries < WIDEN_QUERIES)
-        return;
-    int32_t key_items = PAGE_BLOCK * pages->shape.key_dim, value_items = PAGE_BLOCK * pages->value_width;
-    for (int i = 0; i < SEGMENT_BLOCKS; i++) {
-        widen_block(call, &view->keys[i], scratch->wide_keys + i * key_items, key_items);
-        widen_block(call, &view->values[i], scratch->wide_values + i * value_items, value_items);
-        view->ahead_values[i] = next && next->values[i] ? next->values[i] : view->ahead_values[i];
-    }
-    view->type = KV_F32;
+    struct view view = {.segment = segment};
+    for (int i = 0; i < SEGMENT_BLOCKS; i++)
+        view.next_keys[i] = next && next->keys[i] ? next->keys[i] : segment->values[i];
+    return view;
 }
 
 // Up to ATTENTION_QUERIES of a tile's queries, which go through a segment together, with the positions that
@@ -120,68 +99,86 @@ static struct company company_gather(const struct call *call, const struct tile 
 }
 
 // Weighs the values: positions that all see together, the ragged ends query by query, each query's in order.
-static void values_weigh(const struct call *call, const struct company *company, enum kv_type type,
-                         struct attention_blocks values, const float *weights, float *out)
+static void values_weigh(const struct call *call, const struct company *company,
+                         struct attention_blocks values, const struct attention_row *rows, float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
-    void (*weigh)(const float *, int, struct attention_blocks, int, int, int32_t, float *) =
-        call->kernels->values[type];
+    const struct attention_kernels *kernels = call->kernels;
     bool together = company->n_seeing == company->n && company->begin_most < company->end_least;
     int begin = together ? company->begin_most : ATTENTION_SEGMENT;
     int end = together ? company->end_least : ATTENTION_SEGMENT;
-    memset(out, 0, (size_t)company->n * width * sizeof *out);
     for (int i = 0; i < company->n; i++) {
         int head_end = begin < company->end[i] ? begin : company->end[i];
         if (company->begin[i] < head_end)
-            weigh(weights + i * ATTENTION_SEGMENT, 1, values, company->begin[i], head_end, (int32_t)width,
-                  out + (size_t)i * width);
+            kernels->values(&rows[i], 1, values, company->begin[i], head_end, (int32_t)width,
+                            out + (size_t)i * width);
     }
     if (together)
-        weigh(weights, company->n, values, begin, end, (int32_t)width, out);
+        kernels->values(rows, company->n, values, begin, end, (int32_t)width, out);
     for (int i = 0; i < company->n; i++)
         if (end < company->end[i])
-            weigh(weights + i * ATTENTION_SEGMENT, 1, values, end, company->end[i], (int32_t)width,
-                  out + (size_t)i * width);
+            kernels->values(&rows[i], 1, values, end, company->end[i], (int32_t)width,
+                            out + (size_t)i * width);
+}
+
+// The same in 16 bits, where weights of unseen positions are 0.
+static void values_weigh_narrow(const struct call *call, const struct company *company,
+                                struct attention_blocks values, struct attention_row *rows, float *out)
+{
+    const int32_t width = call->pages->value_width;
+    for (int i = 0; i < company->n; i++)
+        call->kernels->narrow(&rows[i], company->begin[i], company->end[i], values, width);
+    call->kernels->values_narrow(rows, company->n, values, company->begin_least, company->end_most, width,
+                                 out);
 }
 
 static float *packed_queries(const struct call *call, const struct scratch *scratch, int first)
 {
-    return scratch->queries + (size_t)first * (size_t)call->pages->shape.key_dim;
+    return scratch->queries + (size_t)(first / ATTENTION_QUERIES) * packed_floats(call->pages);
 }
 
-// One segment's part for a company: states, and out [ATTENTION_QUERIES, width].
-static void company_attend(const struct call *call, const struct company *company, const struct view *view,
-                           int32_t segment, struct scratch *scratch, struct attention_state *states,
-                           float *out)
+static void company_soften(const struct call *call, const struct company *company, int32_t segment,
+                           struct scratch *scratch, struct attention_state *states)
 {
-    const struct pages *pages = call->pages;
     const struct attention_parameters *parameters = call->parameters;
-    struct attention_scoring scoring = {
-        .scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E,
-        .softcap = parameters->softcap,
-        .cap_scale = parameters->softcap * LOG2_E,
-    };
-    bool first = company->first == 0;
-    struct attention_blocks keys = {view->keys, first ? view->ahead_values : view->keys,
-                                    (int32_t)pages->value_block_bytes};
-    struct attention_blocks values = {view->values, first ? view->ahead_keys : view->values,
-                                      (int32_t)pages->key_block_bytes};
-    call->kernels->scores[view->type](
-        packed_queries(call, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
-        (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->scores);
+    float scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E;
+    struct attention_scoring scoring = {.softcap = parameters->softcap,
+                                        .cap_scale = parameters->softcap * LOG2_E};
     for (int i = 0; i < company->n; i++) {
         if (company->begin[i] == company->end[i])
             continue;
         int number = company->first + i;
+        scoring.scale = scale * scratch->worths[number];
         if (parameters->alibi_bias_max > 0.0f) {
             scoring.first_distance = (float)(segment * ATTENTION_SEGMENT - scratch->positions[number]);
             scoring.slope = LOG2_E * attention_slope(scratch->heads[number], parameters->n_heads,
                                                      parameters->alibi_bias_max);
         }
-        call->kernels->soften(scratch->scores + i * ATTENTION_SEGMENT, company->begin[i], company->end[i],
-                              &scoring, &states[i]);
+        call->kernels->soften(&scratch->rows[i], company->begin[i], company->end[i], &scoring, &states[i]);
     }
-    values_weigh(call, company, view->type, values, scratch->scores, out);
+}
+
+// One segment's part for a company: states, and out [ATTENTION_QUERIES, width].
+static void company_attend(const struct call *call, const struct company *company, const struct view *view,
+                           struct scratch *scratch, struct attention_state *states, float *out)
+{
+    const struct pages *pages = call->pages;
+    const struct attention_kernels *kernels = call->kernels;
+    const struct segment *segment = view->segment;
+    bool first = company->first == 0;
+    struct attention_blocks keys = {segment->keys, first ? segment->values : segment->keys,
+                                    (int32_t)(first ? pages->value_block_bytes : pages->key_block_bytes)};
+    struct attention_blocks values = {segment->values, first ? view->next_keys : segment->values,
+                                      (int32_t)(first ? pages->key_block_bytes : pages->value_block_bytes)};
+    (pages->narrow ? kernels->scores_narrow : kernels->scores)(
+        packed_queries(call, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
+        (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->rows);
+    company_soften(call, company, segment->index, scratch, states);
+    memset(out, 0, (size_t)company->n * (size_t)pages->value_width * sizeof *out);
+    if (pages->narrow)
+        values_weigh_narrow(call, company, values, scratch->rows, out);
+    else
+        values_weigh(call, company, values, scratch->rows, out);
 }
 
 // How far a tile's queries have come.
@@ -251,9 +248,15 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
         scratch->positions[number] = position_of(call, tile, number);
     }
     for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
-        int left = tile->n_queries - first;
-        call->kernels->pack(packed_queries(call, scratch, first), queries + first,
-                            left < ATTENTION_QUERIES ? left : ATTENTION_QUERIES, key_dim);
+        int n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
+        float *packed = packed_queries(call, scratch, first);
+        for (int i = 0; i < n; i++)
+            scratch->worths[first + i] = 1.0f;
+        if (call->pages->narrow)
+            call->kernels->pack_narrow((int16_t *)(void *)packed, &scratch->worths[first], queries + first, n,
+                                       key_dim);
+        else
+            call->kernels->pack(packed, queries + first, n, key_dim);
     }
 }
 
@@ -296,14 +299,13 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
             segment_locate(call, follower, follower->segment_begin, next);
         else
             next = NULL;
-        struct view view;
-        view_open(call, tile, &segments[now], next, scratch, &view);
+        struct view view = view_open(&segments[now], next);
         for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
             struct company company = company_gather(call, tile, scratch, first, i);
             struct attention_state states[ATTENTION_QUERIES];
             if (company.n_seeing == 0)
                 continue;
-            company_attend(call, &company, &view, i, scratch, states, scratch->out);
+            company_attend(call, &company, &view, scratch, states, scratch->out);
             company_merge(call, &company, &progress, states, scratch->out);
         }
     }
@@ -322,14 +324,13 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
         struct segment *next = i + 1 < end ? &segments[now ^ 1] : NULL;
         if (next)
             segment_locate(call, tile, i + 1, next);
-        struct view view;
-        view_open(call, tile, &segments[now], next, scratch, &view);
+        struct view view = view_open(&segments[now], next);
         int64_t slot = (int64_t)(i - tile->segment_begin) * tile->n_queries;
         for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
             struct company company = company_gather(call, tile, scratch, first, i);
             struct attention_state states[ATTENTION_QUERIES] = {{0}};
             if (company.n_seeing > 0)
-                company_attend(call, &company, &view, i, scratch, states,
+                company_attend(call, &company, &view, scratch, states,
                                kept_out + (size_t)(slot + first) * width);
             for (int query = 0; query < company.n; query++)
                 kept[slot + first + query] =

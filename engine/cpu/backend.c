@@ -183,7 +183,7 @@ static enum status kv_read(struct backend *base, int32_t layer, const int32_t *l
     (void)error;
     for (int32_t i = 0; i < n_pages; i++)
         for (int32_t position = 0; position < shape->page_positions; position++) {
-            pages_load(&backend->pages, &backend->kernels.rows, layer, list[i], position, keys, values);
+            pages_load(&backend->pages, layer, list[i], position, keys, values);
             keys += (ptrdiff_t)shape->n_kv_heads * shape->key_dim;
             values += (ptrdiff_t)shape->n_kv_heads * shape->value_dim;
         }

@@ -83,6 +83,11 @@ static inline struct lanes lanes_divide(struct lanes a, struct lanes b)
     return (struct lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
 }
 
+static inline struct lanes lanes_square_root(struct lanes x)
+{
+    return (struct lanes){_mm256_sqrt_ps(x.low), _mm256_sqrt_ps(x.high)};
+}
+
 static inline struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
 {
     return (struct lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
@@ -205,4 +210,41 @@ static inline float lanes_largest(struct lanes x)
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline void lanes_store_i16(int16_t *out, struct lanes x)
+{
+    __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high));
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm256_permute4x64_epi64(mixed, _MM_SHUFFLE(3, 1, 2, 0)));
+}
+
+struct integers {
+    __m256i low, high;
+};
+
+static inline struct integers integers_zero(void)
+{
+    return (struct integers){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+
+static inline struct integers integers_load(const int16_t *x)
+{
+    return (struct integers){_mm256_loadu_si256((const __m256i *)(const void *)x),
+                             _mm256_loadu_si256((const __m256i *)(const void *)(x + LANES))};
+}
+
+static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
+{
+    int32_t bits;
+    memcpy(&bits, pair, sizeof bits);
+    const __m256i b = _mm256_set1_epi32(bits);
+    sum.low = _mm256_add_epi32(sum.low, _mm256_madd_epi16(a.low, b));
+    sum.high = _mm256_add_epi32(sum.high, _mm256_madd_epi16(a.high, b));
+    __asm__("" : "+x"(sum.low), "+x"(sum.high)); // gcc 12 would copy each sum to another register and back
+    return sum;
+}
+
+static inline struct lanes integers_widen(struct integers x)
+{
+    return (struct lanes){_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)};
 }

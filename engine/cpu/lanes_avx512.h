@@ -72,6 +72,11 @@ static inline struct lanes lanes_divide(struct lanes a, struct lanes b)
     return (struct lanes){_mm512_div_ps(a.all, b.all)};
 }
 
+static inline struct lanes lanes_square_root(struct lanes x)
+{
+    return (struct lanes){_mm512_sqrt_ps(x.all)};
+}
+
 static inline struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
 {
     return (struct lanes){_mm512_fmadd_ps(a.all, b.all, c.all)};
@@ -169,4 +174,37 @@ static inline float lanes_largest(struct lanes x)
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline void lanes_store_i16(int16_t *out, struct lanes x)
+{
+    __m256i narrow = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x.all));
+    __asm__("" : "+v"(narrow)); // narrowing into memory is slow on Zen 4
+    _mm256_storeu_si256((__m256i *)(void *)out, narrow);
+}
+
+struct integers {
+    __m512i all;
+};
+
+static inline struct integers integers_zero(void)
+{
+    return (struct integers){_mm512_setzero_si512()};
+}
+
+static inline struct integers integers_load(const int16_t *x)
+{
+    return (struct integers){_mm512_loadu_si512(x)};
+}
+
+// Not by the intrinsic: gcc 12 would move the sums about, some of them through memory.
+static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum.all) : "v"(a.all), "m"(*(const int16_t(*)[2])pair));
+    return sum;
+}
+
+static inline struct lanes integers_widen(struct integers x)
+{
+    return (struct lanes){_mm512_cvtepi32_ps(x.all)};
 }

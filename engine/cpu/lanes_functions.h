@@ -6,6 +6,8 @@
 // tests/kernel_rows.c measures them.
 #pragma once
 
+#include <float.h>
+
 #define LANES_EXP_LOWEST  -87.33f // below: 0. 2^-126, the smallest normal number, is at -87.3365
 #define LANES_EXP_HIGHEST 88.72f  // above: infinity
 
@@ -104,4 +106,31 @@ static inline struct lanes lanes_normal_tail(struct lanes x)
     p = lanes_fma(p, t, lanes_set(7.168773e-06f));
     struct lanes e = lanes_exp_negative(lanes_multiply(lanes_multiply(x, lanes_set(-0.5f)), x));
     return lanes_multiply(e, p);
+}
+
+// How floats become integers of 16 bits: integer = x * factor, rounded; x = integer * worth, nearly.
+struct narrowing {
+    float factor, worth;
+};
+
+// None of the integers will be above `largest`, nor, rounding apart, the root of their squares' sum above
+// `norm`. An infinity or a NaN makes the worth NaN. Items below 2^-100 may become 0.
+static inline struct narrowing narrowing_of(const float *x, int32_t n, float largest, float norm)
+{
+    struct lanes most = lanes_set(0x1p-100f), sum = lanes_set(0.0f);
+    for (int32_t i = 0; i < n; i += LANES)
+        most = lanes_larger(
+            lanes_absolute(n - i < LANES ? lanes_load_first(x + i, (int)(n - i)) : lanes_load(x + i)), most);
+    float magnitude = lanes_largest(most);
+    const struct lanes inverse = lanes_set(1.0f / magnitude);
+    for (int32_t i = 0; i < n; i += LANES) {
+        struct lanes item = n - i < LANES ? lanes_load_first(x + i, (int)(n - i)) : lanes_load(x + i);
+        item = lanes_multiply(item, inverse);
+        sum = lanes_fma(item, item, sum);
+    }
+    float root = sqrtf(lanes_sum(sum));
+    if (!(root <= FLT_MAX))
+        return (struct narrowing){0.0f, NAN};
+    float most_integer = norm / root < largest ? norm / root : largest;
+    return (struct narrowing){most_integer * (1.0f / magnitude), magnitude / most_integer};
 }

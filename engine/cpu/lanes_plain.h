@@ -109,6 +109,11 @@ PLAIN struct lanes lanes_divide(struct lanes a, struct lanes b)
     LANES_EACH(a.at[i] / b.at[i]);
 }
 
+PLAIN struct lanes lanes_square_root(struct lanes x)
+{
+    LANES_EACH(sqrtf(x.at[i]));
+}
+
 // a * b + c, rounded once
 PLAIN struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes c)
 {
@@ -231,4 +236,49 @@ PLAIN float lanes_largest(struct lanes x)
         for (int i = 0; i < apart; i++)
             x.at[i] = x.at[i] > x.at[i + apart] ? x.at[i] : x.at[i + apart];
     return x.at[0];
+}
+
+// Rounded to integers, ties to even, of magnitudes up to 32,767; of a NaN: anything.
+PLAIN void lanes_store_i16(int16_t *out, struct lanes x)
+{
+    const float shift = 0x1.8p23f; // adding it rounds and leaves the integer in the lowest bits
+    for (int i = 0; i < LANES; i++) {
+        float shifted = x.at[i] + shift;
+        uint32_t bits;
+        memcpy(&bits, &shifted, 4);
+        out[i] = (int16_t)(uint16_t)bits;
+    }
+}
+
+// 16 integers of 32 bits, or 16 pairs of 16 bits, the first of a pair in the lower half.
+struct integers {
+    uint32_t at[LANES];
+};
+
+PLAIN struct integers integers_zero(void)
+{
+    return (struct integers){{0}};
+}
+
+PLAIN struct integers integers_load(const int16_t *x) // 16 pairs
+{
+    struct integers result;
+    memcpy(result.at, x, sizeof result.at);
+    return result;
+}
+
+// sum + a's first * the pair's first + a's second * the pair's second, modulo 2^32
+PLAIN struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
+{
+    for (int i = 0; i < LANES; i++) {
+        int32_t low = (int16_t)(uint16_t)a.at[i] * pair[0];
+        int32_t high = (int16_t)(a.at[i] >> 16) * pair[1];
+        sum.at[i] += (uint32_t)low + (uint32_t)high;
+    }
+    return sum;
+}
+
+PLAIN struct lanes integers_widen(struct integers x)
+{
+    LANES_EACH((float)(int32_t)x.at[i]);
 }

@@ -4,6 +4,7 @@
 #include "engine/cpu/memory.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static bool multiply(size_t *product, size_t factor)
@@ -17,13 +18,20 @@ enum status pages_create(struct pages *pages, const struct kv_shape *shape, stru
     assert(shape->n_pages > 0 && shape->page_positions >= PAGE_BLOCK);
     assert(ATTENTION_SEGMENT % shape->page_positions == 0);
     *pages = (struct pages){.shape = *shape};
-    if (shape->type != KV_F32 && shape->type != KV_F16)
+    if (shape->type == KV_Q8_0)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "KV pages in q8_0: the CPU backend keeps f16 or f32, expected --kv-type f16");
     pages->value_width = (shape->value_dim + PAGE_BLOCK - 1) / PAGE_BLOCK * PAGE_BLOCK;
-    pages->item_bytes = shape->type == KV_F16 ? 2 : 4;
-    pages->key_block_bytes = PAGE_BLOCK * (size_t)shape->key_dim * pages->item_bytes;
-    pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * pages->item_bytes;
+    pages->narrow = shape->type == KV_F16;
+    if (pages->narrow && (shape->key_dim > NARROW_DIMS_MAX || shape->value_dim > NARROW_DIMS_MAX))
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "KV pages in 16 bits: heads of %d and %d dimensions, at most %d", shape->key_dim,
+                         shape->value_dim, NARROW_DIMS_MAX);
+    size_t item_bytes = pages->narrow ? sizeof(int16_t) : sizeof(float);
+    size_t worths_bytes = pages->narrow ? PAGE_BLOCK * sizeof(float) : 0;
+    size_t key_items = (size_t)(pages->narrow ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
+    pages->key_block_bytes = PAGE_BLOCK * key_items * item_bytes + worths_bytes;
+    pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * item_bytes + worths_bytes;
     size_t n_blocks = (size_t)shape->page_positions / PAGE_BLOCK;
     pages->values_offset = n_blocks * pages->key_block_bytes;
     pages->head_bytes = n_blocks * (pages->key_block_bytes + pages->value_block_bytes);
@@ -69,35 +77,80 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
            (size_t)block * pages->value_block_bytes;
 }
 
-enum { STORE_DIMS = 64 }; // narrowed at a time
-
-static void store_f16(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
-                      int32_t position, const float *keys, const float *values)
+// What the integers of a block's positions are worth.
+static float *worths_of(unsigned char *block, size_t block_bytes)
 {
-    int32_t key_dim = pages->shape.key_dim;
-    uint16_t *key = (uint16_t *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
-    key += position % PAGE_BLOCK;
-    for (int32_t first = 0; first < key_dim; first += STORE_DIMS) {
-        uint16_t narrow[STORE_DIMS];
-        int32_t count = key_dim - first < STORE_DIMS ? key_dim - first : STORE_DIMS;
-        kernels->narrow_f16(narrow, keys + first, count);
-        for (int32_t i = 0; i < count; i++)
-            key[(size_t)(first + i) * PAGE_BLOCK] = narrow[i];
-    }
-    uint16_t *value =
-        (uint16_t *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
-    kernels->narrow_f16(value, values, pages->shape.value_dim);
+    return (float *)(void *)(block + block_bytes) - PAGE_BLOCK;
 }
 
-static void store_f32(const struct pages *pages, unsigned char *part, int32_t position, const float *keys,
-                      const float *values)
+static unsigned char *key_block(const struct pages *pages, unsigned char *part, int32_t position)
 {
-    float *key = (float *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
-    key += position % PAGE_BLOCK;
-    for (int32_t i = 0; i < pages->shape.key_dim; i++)
-        key[(size_t)i * PAGE_BLOCK] = keys[i];
-    float *value = (float *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
-    memcpy(value, values, (size_t)pages->shape.value_dim * sizeof *values);
+    return part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes;
+}
+
+static unsigned char *value_block(const struct pages *pages, unsigned char *part, int32_t position)
+{
+    return part + pages->values_offset + (size_t)(position / PAGE_BLOCK) * pages->value_block_bytes;
+}
+
+// Where a position's item d stands in a block of keys, and in one of values.
+static size_t key_place(int32_t position, int32_t d)
+{
+    return ((size_t)(d / 2) * PAGE_BLOCK + (size_t)(position % PAGE_BLOCK)) * 2 + (size_t)(d % 2);
+}
+
+static size_t value_place(int32_t position, int32_t d)
+{
+    int32_t pair = position % PAGE_BLOCK / 2, vector = d / PAGE_BLOCK * (PAGE_BLOCK / 2) + pair;
+    return ((size_t)vector * PAGE_BLOCK + (size_t)(d % PAGE_BLOCK)) * 2 + (size_t)(position % 2);
+}
+
+static void store_narrow(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
+                         int32_t position, const float *keys, const float *values)
+{
+    int16_t items[NARROW_DIMS_MAX];
+    unsigned char *block = key_block(pages, part, position);
+    int16_t *key = (int16_t *)(void *)block;
+    worths_of(block, pages->key_block_bytes)[position % PAGE_BLOCK] =
+        kernels->narrow_i16(items, keys, pages->shape.key_dim, NARROW_LARGEST, NARROW_NORM);
+    for (int32_t d = 0; d < pages->shape.key_dim; d++)
+        key[key_place(position, d)] = items[d];
+    block = value_block(pages, part, position);
+    int16_t *value = (int16_t *)(void *)block;
+    worths_of(block, pages->value_block_bytes)[position % PAGE_BLOCK] =
+        kernels->narrow_i16(items, values, pages->shape.value_dim, NARROW_VALUE_MAX, INFINITY);
+    for (int32_t d = 0; d < pages->shape.value_dim; d++)
+        value[value_place(position, d)] = items[d];
+}
+
+enum { ROUNDED_DIMS = 64 }; // at a time
+
+// out[i * stride] = x[i], rounded to binary16 when the pages are to hold such.
+static void store_floats(const struct pages *pages, const struct row_kernels *kernels, float *out,
+                         size_t stride, const float *x, int32_t n)
+{
+    for (int32_t first = 0; first < n; first += ROUNDED_DIMS) {
+        uint16_t halves[ROUNDED_DIMS];
+        float items[ROUNDED_DIMS];
+        int32_t count = n - first < ROUNDED_DIMS ? n - first : ROUNDED_DIMS;
+        memcpy(items, x + first, (size_t)count * sizeof *items);
+        if (pages->shape.type == KV_F32_OF_F16) {
+            kernels->narrow_f16(halves, items, count);
+            kernels->widen_f16(items, halves, count);
+        }
+        for (int32_t i = 0; i < count; i++)
+            out[(size_t)(first + i) * stride] = items[i];
+    }
+}
+
+static void store_wide(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
+                       int32_t position, const float *keys, const float *values)
+{
+    float *key = (float *)(void *)key_block(pages, part, position) + position % PAGE_BLOCK;
+    float *value =
+        (float *)(void *)value_block(pages, part, position) + position % PAGE_BLOCK * pages->value_width;
+    store_floats(pages, kernels, key, PAGE_BLOCK, keys, pages->shape.key_dim);
+    store_floats(pages, kernels, value, 1, values, pages->shape.value_dim);
 }
 
 void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
@@ -107,49 +160,52 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
         unsigned char *part = head_part(pages, layer, page, head);
-        if (shape->type == KV_F16)
-            store_f16(pages, kernels, part, position_in_page, keys, values);
+        if (pages->narrow)
+            store_narrow(pages, kernels, part, position_in_page, keys, values);
         else
-            store_f32(pages, part, position_in_page, keys, values);
+            store_wide(pages, kernels, part, position_in_page, keys, values);
         keys += shape->key_dim;
         values += shape->value_dim;
     }
 }
 
-static void load_f16(const struct pages *pages, const struct row_kernels *kernels, const unsigned char *part,
-                     int32_t position, float *keys, float *values)
+static void load_narrow(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
+                        float *values)
 {
-    const uint16_t *key = (const uint16_t *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
-    key += position % PAGE_BLOCK;
-    for (int32_t i = 0; i < pages->shape.key_dim; i++)
-        kernels->widen_f16(keys + i, key + (size_t)i * PAGE_BLOCK, 1);
-    const uint16_t *value =
-        (const uint16_t *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
-    kernels->widen_f16(values, value, pages->shape.value_dim);
+    unsigned char *block = key_block(pages, part, position);
+    const int16_t *key = (const int16_t *)(const void *)block;
+    float worth = worths_of(block, pages->key_block_bytes)[position % PAGE_BLOCK];
+    for (int32_t d = 0; d < pages->shape.key_dim; d++)
+        keys[d] = (float)key[key_place(position, d)] * worth;
+    block = value_block(pages, part, position);
+    const int16_t *value = (const int16_t *)(const void *)block;
+    worth = worths_of(block, pages->value_block_bytes)[position % PAGE_BLOCK];
+    for (int32_t d = 0; d < pages->shape.value_dim; d++)
+        values[d] = (float)value[value_place(position, d)] * worth;
 }
 
-static void load_f32(const struct pages *pages, const unsigned char *part, int32_t position, float *keys, float *values)
+static void load_wide(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
+                      float *values)
 {
-    const float *key = (const float *)(part + (size_t)(position / PAGE_BLOCK) * pages->key_block_bytes);
-    key += position % PAGE_BLOCK;
-    for (int32_t i = 0; i < pages->shape.key_dim; i++)
-        keys[i] = key[(size_t)i * PAGE_BLOCK];
-    const float *value =
-        (const float *)(part + pages->values_offset) + (size_t)position * (size_t)pages->value_width;
+    const float *key = (const float *)(const void *)key_block(pages, part, position) + position % PAGE_BLOCK;
+    const float *value = (const float *)(const void *)value_block(pages, part, position) +
+                         position % PAGE_BLOCK * pages->value_width;
+    for (int32_t d = 0; d < pages->shape.key_dim; d++)
+        keys[d] = key[(size_t)d * PAGE_BLOCK];
     memcpy(values, value, (size_t)pages->shape.value_dim * sizeof *values);
 }
 
-void pages_load(const struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
-                int32_t position_in_page, float *keys, float *values)
+void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t position_in_page, float *keys,
+                float *values)
 {
     const struct kv_shape *shape = &pages->shape;
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
-        const unsigned char *part = head_part(pages, layer, page, head);
-        if (shape->type == KV_F16)
-            load_f16(pages, kernels, part, position_in_page, keys, values);
+        unsigned char *part = head_part(pages, layer, page, head);
+        if (pages->narrow)
+            load_narrow(pages, part, position_in_page, keys, values);
         else
-            load_f32(pages, part, position_in_page, keys, values);
+            load_wide(pages, part, position_in_page, keys, values);
         keys += shape->key_dim;
         values += shape->value_dim;
     }

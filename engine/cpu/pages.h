@@ -1,27 +1,42 @@
 // The key-value cache: pages of positions, in host memory, in huge pages where the system offers them.
 //
-// [layer][page][key-value head], each: keys, then values of the page's positions.
-//   keys    [block of 16 positions][key_dim][16]: one vector load takes one dimension of 16 positions, so
-//   that a query's
-//           scores with 16 keys come out side by side, without a sum across a register
-//   values  [position][value_dim rounded up to 16]; the padding is zero
-// Items are float32 or binary16.
+// [layer][page][key-value head], each: the page's blocks of 16 positions' keys, then those of values.
+// A block in float32 (KV_F32; KV_F32_OF_F16: rounded to binary16 before):
+//   keys    [key_dim][16]: one vector load takes one dimension of 16 positions, so that a query's scores
+//           with 16 keys come out side by side, without a sum across a register
+//   values  [16][value_dim rounded up to 16]; the padding is zero
+// In 16 bits (KV_F16), integers, and what each position's are worth; item = integer * worth:
+//   keys    [pair of dimensions][16][2] int16, [16] float32
+//   values  [16 dimensions][pair of positions][16][2] int16, [16] float32
+// A processor multiplies and adds a pair at once, twice as many items a cycle as in float32. Binary16 would
+// take as much room, need widening, and be less exact: it keeps 11 digits of each item, these about 13 of the
+// largest.
 //
 // Thread: the engine's; rows may be stored by many threads at once.
 #pragma once
 
 #include "engine/backend.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
-enum { PAGE_BLOCK = 16 }; // positions whose keys are interleaved
+enum {
+    PAGE_BLOCK = 16,        // positions whose keys are interleaved
+    NARROW_DIMS_MAX = 4096, // of a head, in 16 bits: for NARROW_NORM
+};
+
+// Of the integers. A query's and a key's: neither's norm is above 46,300 but for rounding (at most
+// sqrt(NARROW_DIMS_MAX) / 2), so that their product is below 2^31. A value's: see attention.h.
+#define NARROW_LARGEST   32767.0f
+#define NARROW_NORM      46300.0f
+#define NARROW_VALUE_MAX 16383.0f
 
 struct row_kernels;
 
 struct pages {
     struct kv_shape shape;
-    int32_t value_width; // value_dim rounded up to PAGE_BLOCK
-    size_t item_bytes;
+    int32_t value_width;                       // value_dim rounded up to PAGE_BLOCK
+    bool narrow;                               // 16 bits
     size_t key_block_bytes, value_block_bytes; // of one head's PAGE_BLOCK positions
     size_t values_offset;                      // in a head's part of a page
     size_t head_bytes, page_bytes, layer_bytes;
@@ -29,7 +44,8 @@ struct pages {
     unsigned char *memory;
 };
 
-// Errors: ERROR_OUT_OF_MEMORY; ERROR_LIMIT_EXCEEDED when a size overflows. Memory comes zeroed.
+// Errors: ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE for KV_Q8_0; ERROR_LIMIT_EXCEEDED when a size overflows,
+// and for more than NARROW_DIMS_MAX in 16 bits. Memory comes zeroed.
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 void pages_finish(struct pages *pages);
 
@@ -42,6 +58,6 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
 // Writes one position's keys [n_kv_heads, key_dim] and values [n_kv_heads, value_dim].
 void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
                  int32_t position_in_page, const float *keys, const float *values);
-// Reads one position's, widened.
-void pages_load(const struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
-                int32_t position_in_page, float *keys, float *values);
+// Reads one position's, as they are kept.
+void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t position_in_page, float *keys,
+                float *values);

@@ -286,6 +286,25 @@ static void narrow_f16(uint16_t *out, const float *x, int32_t n)
     }
 }
 
+static float narrow_i16(int16_t *out, const float *x, int32_t n, float largest, float norm)
+{
+    struct narrowing narrowing = narrowing_of(x, n, largest, norm);
+    const struct lanes factor = lanes_set(narrowing.factor);
+    if (narrowing.worth != narrowing.worth) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return narrowing.worth;
+    }
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store_i16(out + i, lanes_multiply(lanes_load(x + i), factor));
+    if (i < n) {
+        int16_t rest[LANES];
+        lanes_store_i16(rest, lanes_multiply(lanes_load_first(x + i, n - i), factor));
+        memcpy(out + i, rest, (size_t)(n - i) * sizeof *out);
+    }
+    return narrowing.worth;
+}
+
 void ROW_KERNELS(struct row_kernels *kernels)
 {
     *kernels = (struct row_kernels){
@@ -306,5 +325,6 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .rope_halves = rope_halves,
         .widen_f16 = widen_f16,
         .narrow_f16 = narrow_f16,
+        .narrow_i16 = narrow_i16,
     };
 }

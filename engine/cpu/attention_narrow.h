@@ -1,0 +1,177 @@
+// The attention kernels over pages of 16 bits, whose items are integers: products of pairs, 32 bits wide,
+// exact. Part of attention_body.h, which says how tiles stay in registers.
+#pragma once
+
+// packed[pair of dimensions][query] and what each query's integers are worth.
+static void pack_narrow(int16_t *packed, float *worths, const float *const *queries, int n_queries,
+                        int32_t key_dim)
+{
+    struct narrowing narrowings[ATTENTION_QUERIES];
+    for (int q = 0; q < n_queries; q++) {
+        narrowings[q] = narrowing_of(queries[q], key_dim, NARROW_LARGEST, NARROW_NORM);
+        worths[q] = narrowings[q].worth;
+    }
+    for (int32_t d = 0; d < key_dim; d += 2 * LANES, packed += 2 * LANES * ATTENTION_QUERIES) {
+        struct lanes pairs[ATTENTION_QUERIES];
+        int count = key_dim - d < 2 * LANES ? (int)(key_dim - d) : 2 * LANES;
+        for (int q = 0; q < ATTENTION_QUERIES; q++) {
+            int16_t items[2 * LANES];
+            int query = q < n_queries ? q : 0;
+            for (int i = 0; i < 2 * LANES; i += LANES) {
+                int left = count - i < 0 ? 0 : count - i;
+                struct lanes x = left < LANES ? lanes_load_first(queries[query] + d + (left ? i : 0), left)
+                                              : lanes_load(queries[query] + d + i);
+                lanes_store_i16(items + i, lanes_multiply(x, lanes_set(narrowings[query].factor)));
+            }
+            float moved[LANES]; // as they are
+            memcpy(moved, items, sizeof moved);
+            pairs[q] = lanes_load(moved);
+        }
+        turn(pairs);
+        for (int i = 0; i < ATTENTION_QUERIES; i++)
+            lanes_store((float *)(void *)packed + i * LANES, pairs[i]);
+    }
+}
+
+ALWAYS_INLINE void scores_tile_narrow(const struct scores_work *work, int n_queries, int first_block,
+                                      int n_blocks)
+{
+    struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
+    const int16_t *blocks[TILE_VECTORS_MAX], *queries = work->queries;
+    const char *ahead[TILE_VECTORS_MAX];
+    int32_t n_pairs = (work->key_dim + 1) / 2;
+    int32_t ahead_worths = work->keys.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t ahead_step = (ahead_worths + n_pairs - 1) / n_pairs;
+    for (int b = 0; b < n_blocks; b++) {
+        blocks[b] = work->keys.items[first_block + b];
+        ahead[b] = work->keys.ahead[first_block + b];
+        fetch(ahead[b] + ahead_worths);
+        for (int q = 0; q < n_queries; q++)
+            sums[q][b] = integers_zero();
+    }
+    for (int32_t d = 0; d < n_pairs; d++) {
+        for (int b = 0; b < n_blocks; b++) {
+            struct integers key = integers_load(blocks[b] + (size_t)d * 2 * PAGE_BLOCK);
+            fetch(ahead[b] + d * ahead_step);
+            for (int q = 0; q < n_queries; q++)
+                sums[q][b] = integers_dot(sums[q][b], key, queries + 2 * (d * ATTENTION_QUERIES + q));
+        }
+    }
+    for (int b = 0; b < n_blocks; b++) {
+        struct lanes worth =
+            lanes_load((const float *)(const void *)(blocks[b] + (size_t)n_pairs * 2 * PAGE_BLOCK));
+        for (int q = 0; q < n_queries; q++)
+            lanes_store(work->rows[q].items + (first_block + b) * PAGE_BLOCK,
+                        lanes_multiply(integers_widen(sums[q][b]), worth));
+    }
+}
+
+// Sums of n_vectors x 16 dimensions over the blocks that hold the positions [begin, end).
+ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_queries, int32_t dimension,
+                                      int n_vectors)
+{
+    enum { PAIRS = PAGE_BLOCK / 2, VECTOR_ITEMS = 2 * LANES };
+    const struct attention_row *rows = work->rows;
+    size_t width = (size_t)work->width;
+    int32_t first = dimension / LANES * PAIRS; // vector of the block
+    int32_t ahead_worths = work->values.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t n_loads = work->width / LANES * PAIRS, ahead_step = (ahead_worths + n_loads - 1) / n_loads;
+    int block = work->begin / PAGE_BLOCK, block_end = (work->end + PAGE_BLOCK - 1) / PAGE_BLOCK;
+    float *out = work->out + dimension;
+    while (block < block_end) {
+        int group = block / NARROW_GROUP_BLOCKS, group_end = (group + 1) * NARROW_GROUP_BLOCKS;
+        struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
+        for (int q = 0; q < n_queries; q++)
+            for (int i = 0; i < n_vectors; i++)
+                sums[q][i] = integers_zero();
+        for (group_end = group_end < block_end ? group_end : block_end; block < group_end; block++) {
+            const int16_t *items = (const int16_t *)work->values.items[block] + first * VECTOR_ITEMS;
+            const char *ahead = (const char *)work->values.ahead[block] + first * ahead_step;
+            fetch((const char *)work->values.ahead[block] + ahead_worths);
+#pragma GCC unroll 1 // unrolled, gcc loads ahead and keeps sums in memory
+            for (int pair = 0; pair < PAIRS; pair++) {
+                for (int i = 0; i < n_vectors; i++) {
+                    struct integers value = integers_load(items + (i * PAIRS + pair) * VECTOR_ITEMS);
+                    fetch(ahead + (i * PAIRS + pair) * ahead_step);
+                    for (int q = 0; q < n_queries; q++)
+                        sums[q][i] =
+                            integers_dot(sums[q][i], value, rows[q].weights + block * PAGE_BLOCK + 2 * pair);
+                }
+            }
+        }
+        for (int q = 0; q < n_queries; q++) {
+            struct lanes worth = lanes_set(rows[q].worths[group]);
+            for (int i = 0; i < n_vectors; i++) {
+                float *sum = out + (size_t)q * width + i * LANES;
+                lanes_store(sum, lanes_fma(integers_widen(sums[q][i]), worth, lanes_load(sum)));
+            }
+        }
+    }
+}
+
+// The sums of the squares of each group's weights, twice over.
+ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOCKS])
+{
+    struct lanes sums[NARROW_GROUPS];
+    for (int i = 0; i < NARROW_GROUPS; i++) {
+        const struct lanes *x = &weights[i * NARROW_GROUP_BLOCKS];
+        sums[i] = lanes_fma(x[1], x[1], lanes_multiply(x[0], x[0]));
+    }
+    for (int n = NARROW_GROUPS; n > 1; n /= 2)
+        for (int i = 0; i < n / 2; i++) {
+            struct lanes even, odd;
+            lanes_split_pairs(sums[2 * i], sums[2 * i + 1], &even, &odd);
+            sums[i] = lanes_add(even, odd);
+        }
+    struct lanes even, odd;
+    lanes_split_pairs(sums[0], sums[0], &even, &odd);
+    return lanes_add(even, odd);
+}
+
+// A block's weights p, each times what the value's integers are worth.
+ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *values, int32_t width)
+{
+    const int16_t *worths = values + (size_t)width * PAGE_BLOCK;
+    return lanes_multiply(lanes_load(weights), lanes_load((const float *)(const void *)worths));
+}
+
+ALWAYS_INLINE void narrow_weights(struct attention_row *row, const struct lanes weights[SEGMENT_BLOCKS])
+{
+    struct lanes squares = lanes_larger(lanes_set(NARROW_SQUARES_LEAST), group_squares(weights));
+    struct lanes root = lanes_square_root(squares);
+    struct lanes factors = lanes_divide(lanes_set(NARROW_WEIGHTS_NORM), root);
+    float factor[LANES];
+    lanes_store(factor, factors);
+    for (int block = 0; block < SEGMENT_BLOCKS; block++)
+        lanes_store_i16(row->weights + block * PAGE_BLOCK,
+                        lanes_multiply(weights[block], lanes_set(factor[block / NARROW_GROUP_BLOCKS])));
+    lanes_store_first(row->worths, lanes_multiply(root, lanes_set(1.0f / NARROW_WEIGHTS_NORM)),
+                      NARROW_GROUPS);
+}
+
+// One query's weights p of the positions [begin, end) become integers, those of other positions 0. Without
+// branches the weights stay in registers.
+static void narrow(struct attention_row *row, int begin, int end, struct attention_blocks values,
+                   int32_t width)
+{
+    struct lanes weights[SEGMENT_BLOCKS];
+    if (begin == end) {
+        memset(row->weights, 0, sizeof row->weights);
+        memset(row->worths, 0, sizeof row->worths);
+        return;
+    }
+    if (begin == 0 && end == ATTENTION_SEGMENT) {
+        for (int block = 0; block < SEGMENT_BLOCKS; block++)
+            weights[block] = block_weights(row->items + block * PAGE_BLOCK, values.items[block], width);
+    } else {
+        for (int block = 0; block < SEGMENT_BLOCKS; block++) {
+            int first = block * PAGE_BLOCK;
+            bool seen =
+                first + PAGE_BLOCK > begin && first < end; // elsewhere anything may stand, or no block
+            struct lanes p =
+                block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK], width);
+            weights[block] = lanes_if_within(begin - first, end - first, p, lanes_set(0.0f));
+        }
+    }
+    narrow_weights(row, weights);
+}
