@@ -132,9 +132,10 @@ facts() {
     ldd --version | head -n 1
     nvidia-smi || true
     python3 --version
-    ! ldd "$sheaf" "$bin"/gpu_* | grep 'not found'
+    nproc
     "$sheaf" --version
     ! command -v cuobjdump >/dev/null || cuobjdump --list-elf --list-ptx "$sheaf" | sort | uniq -c | sort -rn | head -n 60
+    if ldd "$sheaf" "$bin/gpu_sample$suffix" | grep 'not found'; then return 1; fi
 }
 
 check() {
@@ -208,7 +209,7 @@ if [[ $what == pack ]]; then
     exit
 fi
 find_programs
-export sheaf bin work out model batch
+export sheaf bin suffix work out model batch
 case $what in
 all)
     check
