@@ -3,7 +3,7 @@
   quantised, 16 bits  from exact arithmetic at most NMSE_QUANTISED, and the oracle's own bound (the llama-f16 case: F16_NMSE, since
                       keys, values and x are binary16 here). From the CPU as much more as the CPU is from exact arithmetic: it
                       rounds activations to 8 bits, 3e-3 in the worst case
-  F32                 from the CPU with the same binary16 pages at most NMSE_F32 (gemma2: NMSE_DEEP, since what attention's
+  F32                 from the CPU, its pages of 16 bits too, at most NMSE_F32 (gemma2: NMSE_DEEP, since what attention's
                       binary16 queries and weights lose adds up over its 26 layers). The oracle's bound is for float32
                       throughout: here the largest difference from its logits is at most BINARY16_ABS, and for qwen3,
                       qwen3moe and gemma3 what the oracle asks for
