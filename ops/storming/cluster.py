@@ -148,6 +148,13 @@ class Cluster:
     def has_open_transactions(self):
         return any(self.ends(name, READ_COMMITTED) != self.ends(name, READ_UNCOMMITTED) for name in ("results", "dead"))
 
+    def look_at_partitions(self):
+        """How many the jobs topic has: a request that was not answered may have been obeyed."""
+        name = self.topics["jobs"]
+        found = protocol.leaders(protocol.Connection(self.address), [name])
+        self.n_partitions["jobs"] = max(self.n_partitions["jobs"], len(found.get(name, [])))
+        return self.n_partitions["jobs"]
+
     def add_partitions(self, n_partitions):
         topic = protocol.string(self.topics["jobs"]) + struct.pack(">ii", n_partitions, -1)
         body = protocol.array([topic]) + struct.pack(">i?", DEADLINE_S * 1000, False)
