@@ -22,8 +22,8 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .line = &line};
         status = service_run(&service, settings, &progress, error);
         if (status == STATUS_OK || progress.n_done || progress.n_failed)
-            log_write(LOG_INFO, "%lld jobs answered, %lld failed", (long long)progress.n_done,
-                      (long long)progress.n_failed);
+            log_write(LOG_INFO, "%lld jobs answered, %lld failed%s", (long long)progress.n_done,
+                      (long long)progress.n_failed, progress.n_failed ? " or cancelled" : "");
     }
     store_close(store);
     return status;

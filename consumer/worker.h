@@ -14,7 +14,7 @@
 #include "store/store.h"
 
 struct worker_progress {
-    int64_t n_done, n_failed; // committed by this worker
+    int64_t n_done, n_failed; // committed by this worker; cancelled ones among the failed
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
 };
