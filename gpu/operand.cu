@@ -1,12 +1,57 @@
-// Rows become the operand of products (gpu/kernels.h): one block a row, 8 inputs a thread at a time.
+// Rows become the operand of products (gpu/kernels.h): one block a row.
 #include "gpu/kernel.h"
 #include "gpu/kernels.h"
 
-enum { THREADS = 256, WARPS = THREADS / 32 };
+// A piece is 8 inputs, what a lane of the products loads at once. A thread keeps so many in registers (rows of up to 16,384 inputs),
+// so that their loads are under way together and are made once.
+enum { THREADS = 256, WARPS = THREADS / 32, PIECE = 8, PIECES_HELD = 8 };
 
-static __device__ float item_of(const float *row, int32_t index, int32_t n)
+// Number `index` of a row's pieces: neighbours are the four lanes of a step, so that they write 64 bytes together.
+static __device__ __forceinline__ int32_t piece_first(int32_t index)
 {
-    return index < n ? row[index] : 0.0f;
+    int32_t lane = index % 4, step = index / 4;
+    return step / 4 * 128 + lane * 32 + step % 4 * 8;
+}
+
+// 0 beyond the end. A head's columns may begin anywhere.
+static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index, int32_t n)
+{
+    int32_t first = piece_first(index);
+    if ((uintptr_t)row % 16 == 0 && first + PIECE <= n) {
+#pragma unroll
+        for (int i = 0; i < PIECE; i += 4) {
+            float4 four = *(const float4 *)(row + first + i);
+            items[i] = four.x;
+            items[i + 1] = four.y;
+            items[i + 2] = four.z;
+            items[i + 3] = four.w;
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        items[i] = first + i < n ? row[first + i] : 0.0f;
+}
+
+static __device__ __forceinline__ uint32_t piece_max(const float items[PIECE], uint32_t largest)
+{
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) {
+        uint32_t bits = __float_as_uint(items[i]) & 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], float factor, enum operand_form form)
+{
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float low = items[2 * i] * factor, high = items[2 * i + 1] * factor;
+        words[i] = form == OPERAND_HALF ? half2_make(low, high) : bfloat2_make(low, high);
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Of all threads' values; of bits of absolute values it is the largest, NaN above all.
@@ -37,6 +82,14 @@ static __device__ float power_of_2(int exponent) // a normal number
     return __uint_as_float((uint32_t)(exponent + 127) << 23);
 }
 
+static __device__ __forceinline__ void put_piece(const struct operand &out, const float items[PIECE], int32_t index, float factor,
+                                                 bool finite)
+{
+    uint4 packed = pack_piece(items, factor, out.form);
+    uint4 *at = (uint4 *)out.items + ((int64_t)(index / 4) * out.n_rows + blockIdx.x) * 4 + index % 4;
+    *at = finite ? packed : make_uint4(0, 0, 0, 0);
+}
+
 static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_launch launch)
 {
     struct operand out = launch.out;
@@ -45,10 +98,20 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_la
     int64_t row_index = launch.head_rows ? (int32_t)blockIdx.x % launch.head_rows
                         : launch.rows    ? launch.rows[blockIdx.x] / launch.rows_divisor : (int32_t)blockIdx.x;
     const float *row = launch.x + row_index * launch.x_stride + (int64_t)head * launch.x_head_step;
+    int32_t n_pieces = (n + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * (OPERAND_ALIGNMENT / PIECE);
     uint32_t largest = 0;
-    for (int32_t i = (int32_t)threadIdx.x; i < n; i += THREADS) {
-        uint32_t bits = __float_as_uint(row[i]) & 0x7FFFFFFFu;
-        largest = bits > largest ? bits : largest;
+    float held[PIECES_HELD][PIECE], items[PIECE];
+#pragma unroll
+    for (int j = 0; j < PIECES_HELD; j++)
+        if ((int32_t)threadIdx.x + j * THREADS < n_pieces)
+            load_piece(held[j], row, (int32_t)threadIdx.x + j * THREADS, n);
+#pragma unroll
+    for (int j = 0; j < PIECES_HELD; j++)
+        if ((int32_t)threadIdx.x + j * THREADS < n_pieces)
+            largest = piece_max(held[j], largest);
+    for (int32_t piece = (int32_t)threadIdx.x + PIECES_HELD * THREADS; piece < n_pieces; piece += THREADS) {
+        load_piece(items, row, piece, n);
+        largest = piece_max(items, largest);
     }
     largest = block_max(largest);
     bool finite = largest < 0x7F800000u;
@@ -56,19 +119,13 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_la
     if (threadIdx.x == 0)
         out.scales[blockIdx.x] = finite ? power_of_2(exponent) : __uint_as_float(0x7FC00000u);
     float factor = power_of_2(-exponent);
-    uint4 *items = (uint4 *)out.items;
-    int32_t n_pieces = (n + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * (OPERAND_ALIGNMENT / 8);
-    // Neighbouring threads are the four lanes of a step, so that they write 64 bytes together.
-    for (int32_t piece = (int32_t)threadIdx.x; piece < n_pieces; piece += THREADS) {
-        int32_t lane = piece % 4, step = piece / 4;
-        int32_t first = step / 4 * 128 + lane * 32 + step % 4 * 8;
-        uint32_t words[4];
-        for (int i = 0; i < 4; i++) {
-            float low = item_of(row, first + 2 * i, n) * factor, high = item_of(row, first + 2 * i + 1, n) * factor;
-            words[i] = out.form == OPERAND_HALF ? half2_make(low, high) : bfloat2_make(low, high);
-        }
-        uint4 packed = make_uint4(words[0], words[1], words[2], words[3]);
-        items[((int64_t)step * out.n_rows + blockIdx.x) * 4 + lane] = finite ? packed : make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int j = 0; j < PIECES_HELD; j++)
+        if ((int32_t)threadIdx.x + j * THREADS < n_pieces)
+            put_piece(out, held[j], (int32_t)threadIdx.x + j * THREADS, factor, finite);
+    for (int32_t piece = (int32_t)threadIdx.x + PIECES_HELD * THREADS; piece < n_pieces; piece += THREADS) {
+        load_piece(items, row, piece, n);
+        put_piece(out, items, piece, factor, finite);
     }
 }
 

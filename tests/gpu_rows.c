@@ -1,7 +1,9 @@
-// The kernels that work row by row, where a model of tests/gpu_forward.c is too small to show it: norms of every length, on the
-// device (or emulated), against double precision.
+// The kernels that work row by row, where a model of tests/gpu_forward.c is too small to show it: norms and operands of every
+// length, on the device (or emulated), against double precision.
+#include "engine/dequantise.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
+#include "gpu/kernels.h"
 #include "gpu/kernels_rows.h"
 
 // cmocka wants these first
@@ -143,6 +145,54 @@ static void norms_of_every_length_are_near_double_precision(void **state)
         }
 }
 
+// Where an input's item stands in the operand: gpu/kernels.h.
+static size_t item_place(int32_t input, int32_t row, int32_t n_rows)
+{
+    int32_t step = input / 128 * 4 + input % 32 / 8, lane = input % 128 / 32;
+    return (((size_t)step * (size_t)n_rows + (size_t)row) * 4 + (size_t)lane) * 8 + (size_t)(input % 8);
+}
+
+static void check_operand(const float *x, int64_t stride, int32_t n, const uint16_t *items, const float *scales)
+{
+    for (int32_t row = 0; row < N_ROWS; row++) {
+        float largest = 0;
+        for (int32_t i = 0; i < n; i++)
+            largest = fmaxf(largest, fabsf(x[row * stride + i]));
+        assert_true(largest / scales[row] >= 0x1p14f && largest / scales[row] < 0x1p15f);
+        for (int32_t i = 0; i < (n + 127) / 128 * 128; i++) {
+            float item = half_to_float(items[item_place(i, row, N_ROWS)]), wanted = i < n ? x[row * stride + i] / scales[row] : 0;
+            assert_true(fabsf(item - wanted) <= fmaxf(fabsf(wanted) * 0x1p-11f, 0x1p-25f));
+        }
+    }
+}
+
+// Rows that begin anywhere; all of a row in registers, and more.
+static void operands_of_every_length_hold_their_rows(void **state)
+{
+    static const int32_t lengths[] = {1, 7, 8, 127, 128, 129, 2048, 2056, 16384, 16385, 20000};
+    uint64_t seed = 4;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int32_t first = 0; first < 2; first++) {
+            int32_t n = lengths[i];
+            int64_t stride = (n + 8) / 4 * 4;
+            size_t items_bytes = operand_items_bytes(N_ROWS, n);
+            float *device_x, *x = random_floats((size_t)(N_ROWS * stride), &seed, &device_x), scales[N_ROWS];
+            struct operand operand = {OPERAND_HALF, N_ROWS, n, device_allocate(device, items_bytes),
+                                      device_allocate(device, sizeof scales)};
+            struct operand_launch launch = {operand, device_x + first, stride, NULL, 1};
+            launch_operand(device_stream(device), &launch);
+            float *items = malloc(items_bytes);
+            copy(operand.items, items, items_bytes / sizeof(float), false);
+            copy(operand.scales, scales, N_ROWS, false);
+            check_operand(x + first, stride, n, (const uint16_t *)(const void *)items, scales);
+            device_free(device, device_x);
+            device_free(device, operand.items);
+            device_free(device, operand.scales);
+            free(x);
+            free(items);
+        }
+}
+
 int main(void)
 {
     struct error error;
@@ -151,6 +201,7 @@ int main(void)
     if (!opened)
         return 77; // skipped
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operands_of_every_length_hold_their_rows),
         cmocka_unit_test(norms_of_every_length_are_near_double_precision),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
