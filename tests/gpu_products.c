@@ -271,19 +271,22 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
 // Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
 static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
 {
-    static const int32_t counts[] = {17, 32, 33, 64, 65, 130};
+    enum { N_ROWS = 66 };
+    static const int32_t counts[] = {17, 65};
     struct device *plenty = device;
     struct error error;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        if (tile_format(*type).n_groups == 0)
+            continue; // packed as one of the others, or F32
         uint64_t seed = 13, same_seed = seed;
         struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
-        struct problem problem = problem_make(tensor, 130, 1, &seed);
-        float *all = problem_compute(&problem, 0, 130, NULL, (struct product_launch){0});
+        struct problem problem = problem_make(tensor, N_ROWS, 1, &seed);
+        float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
         problem_free(&problem);
         assert_int_equal(device_open(&device, &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST}, &error),
                          STATUS_OK);
         tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
-        problem = problem_make(tensor, 130, 1, &same_seed);
+        problem = problem_make(tensor, N_ROWS, 1, &same_seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             float *y = problem_compute(&problem, 0, counts[i], NULL, (struct product_launch){0});
             assert_same_rows(&problem, y, all, counts[i], 0);
