@@ -64,6 +64,27 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     return status;
 }
 
+enum { NEXT_IDS_MAX = 10000 }; // tried
+
+// The byte is somebody's who knows another file of this name: the store was deleted while he had it open.
+static enum status take_next_id(struct store *store, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET id = ?1 + 1 WHERE id = ?1", error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, store->worker);
+    enum status status = database_run(&store->database, update, error);
+    store->worker += status == STATUS_OK;
+    return status;
+}
+
+// False, with errno: the byte is locked by another, or can't be.
+static bool lock_id(const struct store *store)
+{
+    struct flock lock = lock_of(store->worker, F_WRLCK);
+    return fcntl(store->lock_fd, F_OFD_SETLK, &lock) == 0;
+}
+
 enum status store_worker_start(struct store *store, const struct worker_description *description, int64_t *worker,
                                struct error *error)
 {
@@ -72,8 +93,14 @@ enum status store_worker_start(struct store *store, const struct worker_descript
         status = insert_worker(store, description, error);
     if (status != STATUS_OK)
         return status;
-    struct flock lock = lock_of(store->worker, F_WRLCK);
-    if (fcntl(store->lock_fd, F_OFD_SETLK, &lock) != 0)
+    bool locked = lock_id(store);
+    for (int i = 0; i < NEXT_IDS_MAX && !locked && (errno == EAGAIN || errno == EACCES); i++) {
+        status = take_next_id(store, error);
+        if (status != STATUS_OK)
+            return status;
+        locked = lock_id(store);
+    }
+    if (!locked)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s-workers: locking byte %lld for this worker: %s",
                          store->database.path, (long long)store->worker, strerror(errno));
     *worker = store->worker;

@@ -273,6 +273,26 @@ static void a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once(
     store_close(other);
 }
 
+static void a_store_that_was_deleted_under_a_worker_takes_another_one(void **state)
+{
+    (void)state;
+    char command[512];
+    int64_t worker;
+    struct store *old = open_store(true), *anew;
+    snprintf(command, sizeof command, "rm %s %s-wal %s-shm", path, path, path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(store_open(&anew, path, STORE_CREATE, &error), STATUS_OK);
+    assert_int_equal(store_worker_start(anew, &description, &worker, &error), STATUS_OK);
+    assert_int_equal(worker, 2); // byte 1 is the old one's
+    submit(anew, "a", 0, 2);
+    struct claims claims = claim(anew, "a", 2);
+    assert_int_equal(claims.n, 2);
+    assert_int_equal(store_worker_stop(anew, &error), STATUS_OK);
+    drop(&claims);
+    store_close(anew);
+    store_close(old);
+}
+
 static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void **state)
 {
     (void)state;
@@ -636,6 +656,7 @@ int main(void)
         cmocka_unit_test_setup(a_dataset_takes_one_input_only, fresh_path),
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
         cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path),
+        cmocka_unit_test_setup(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path),
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
