@@ -1,20 +1,21 @@
 #include "store/projection.h"
 
-static void bind_identity(sqlite3_stmt *statement, const struct published_job *published)
+// To parameters first..first+9.
+static void bind_identity(sqlite3_stmt *statement, int first, const struct published_job *published)
 {
     const struct job *job = published->job;
-    bind_text(statement, 1, job->dataset);
-    bind_text(statement, 2, job->job_id);
-    bind_text(statement, 3, job->custom_id);
+    bind_text(statement, first, job->dataset);
+    bind_text(statement, first + 1, job->job_id);
+    bind_text(statement, first + 2, job->custom_id);
     if (job->index >= 0)
-        sqlite3_bind_int64(statement, 4, job->index);
-    sqlite3_bind_int(statement, 5, job->figures.attempts);
+        sqlite3_bind_int64(statement, first + 3, job->index);
+    sqlite3_bind_int(statement, first + 4, job->figures.attempts);
     if (job->created)
-        sqlite3_bind_int64(statement, 6, job->created * 1000000);
-    bind_text(statement, 7, job->source.topic);
-    sqlite3_bind_int(statement, 8, job->source.partition);
-    sqlite3_bind_int64(statement, 9, job->source.offset);
-    bind_text(statement, 10, published->made_by);
+        sqlite3_bind_int64(statement, first + 5, job->created * 1000000);
+    bind_text(statement, first + 6, job->source.topic);
+    sqlite3_bind_int(statement, first + 7, job->source.partition);
+    sqlite3_bind_int64(statement, first + 8, job->source.offset);
+    bind_text(statement, first + 9, published->made_by);
 }
 
 // A job that was mirrored before it ended has a row.
@@ -31,7 +32,7 @@ static enum status end_job(struct store *store, const struct published_job *publ
         error);
     if (!update)
         return error->status;
-    bind_identity(update, published);
+    bind_identity(update, 1, published);
     bind_outcome(update, 11, store, published->job, published->finished_at);
     enum status status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
@@ -39,30 +40,97 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at, error);
 }
 
+#define JOBS                                                                                                                   \
+    "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset, made_by,"       \
+    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us,"       \
+    " decode_us, worker, finished_at, priority, deadline) VALUES "
+#define ROW       "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#define FOUR_ROWS ROW ", " ROW ", " ROW ", " ROW
+#define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
+
+static const char insert_one[] = JOBS ROW UNLESS_THERE;
+static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS UNLESS_THERE;
+
+enum { ROW_PARAMETERS = 24 };
+
+// Inserts one job, or PROJECTION_ROWS. *n_new: how many were not there; their ids are the last.
+static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs, int *n_new,
+                               struct error *error)
+{
+    sqlite3_stmt *insert = database_statement(&store->database, n_jobs == 1 ? insert_one : insert_many, error);
+    if (!insert)
+        return error->status;
+    for (int i = 0; i < n_jobs; i++) {
+        int first = i * ROW_PARAMETERS + 1;
+        const struct job *job = published[i].job;
+        bind_identity(insert, first, &published[i]);
+        bind_outcome(insert, first + 10, store, job, published[i].finished_at);
+        sqlite3_bind_int(insert, first + 22, job->priority);
+        if (job->deadline)
+            sqlite3_bind_int64(insert, first + 23, job->deadline * 1000000);
+    }
+    enum status status = database_run(&store->database, insert, error);
+    *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;
+    return status;
+}
+
 enum status projection_add_job(struct store *store, const struct published_job *published, struct dataset_totals *totals,
                                struct error *error)
 {
-    sqlite3_stmt *insert = database_statement(
-        &store->database,
-        "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset,"
-        " made_by, status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us,"
-        " prefill_us, decode_us, worker, finished_at, priority, deadline)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (dataset, job_id) DO NOTHING",
-        error);
-    if (!insert)
-        return error->status;
-    bind_identity(insert, published);
-    bind_outcome(insert, 11, store, published->job, published->finished_at);
-    sqlite3_bind_int(insert, 23, published->job->priority);
-    if (published->job->deadline)
-        sqlite3_bind_int64(insert, 24, published->job->deadline * 1000000);
-    enum status status = database_run(&store->database, insert, error);
+    int n_new;
+    enum status status = insert_jobs(store, published, 1, &n_new, error);
     if (status != STATUS_OK)
         return status;
-    if (sqlite3_changes(store->database.sqlite) == 0)
+    if (n_new == 0)
         return end_job(store, published, totals, error);
     return totals_add(totals, published->job, true, published->finished_at, error);
+}
+
+static enum status id_of(struct store *store, const struct job *job, int64_t *id, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT id FROM jobs WHERE dataset = ? AND job_id = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, job->dataset);
+    bind_text(select, 2, job->job_id);
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job's row", error);
+}
+
+// Some of them had rows before, or stand among them twice: the new ones are those with the last n_new ids, each once.
+static enum status tell_apart(struct store *store, const struct published_job *published, int n_new,
+                              struct dataset_totals *totals, struct error *error)
+{
+    int64_t last_id = sqlite3_last_insert_rowid(store->database.sqlite);
+    bool counted[PROJECTION_ROWS] = {false}; // by id, the last first
+    enum status status = STATUS_OK;
+    for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++) {
+        int64_t id;
+        status = id_of(store, published[i].job, &id, error);
+        if (status != STATUS_OK)
+            break;
+        bool is_new = n_new > 0 && last_id - id < n_new && !counted[last_id - id];
+        if (is_new)
+            counted[last_id - id] = true;
+        status = is_new ? totals_add(totals, published[i].job, true, published[i].finished_at, error)
+                        : end_job(store, &published[i], totals, error);
+    }
+    return status;
+}
+
+enum status projection_add_jobs(struct store *store, const struct published_job published[PROJECTION_ROWS],
+                                struct dataset_totals *totals, struct error *error)
+{
+    int n_new;
+    enum status status = insert_jobs(store, published, PROJECTION_ROWS, &n_new, error);
+    if (status == STATUS_OK && n_new < PROJECTION_ROWS)
+        return tell_apart(store, published, n_new, totals, error);
+    for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++)
+        status = totals_add(totals, published[i].job, true, published[i].finished_at, error);
+    return status;
 }
 
 enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now,

@@ -12,5 +12,9 @@ struct published_job {
 
 enum status projection_add_job(struct store *store, const struct published_job *published, struct dataset_totals *totals,
                                struct error *error) WARN_UNUSED;
+// The same for so many at once, at two thirds of the cost.
+enum { PROJECTION_ROWS = 16 };
+enum status projection_add_jobs(struct store *store, const struct published_job published[PROJECTION_ROWS],
+                                struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 enum status projection_set_partition(struct store *store, const struct partition_row *row, int64_t now,
                                      struct error *error) WARN_UNUSED;

@@ -93,6 +93,22 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
     return status;
 }
 
+static enum status add_jobs(struct store *store, const struct store_record *record, int64_t now,
+                            struct dataset_totals *totals, struct error *error)
+{
+    enum status status = STATUS_OK;
+    size_t i = 0;
+    for (; status == STATUS_OK && record->n_jobs - i >= PROJECTION_ROWS; i += PROJECTION_ROWS) {
+        struct published_job published[PROJECTION_ROWS];
+        for (size_t j = 0; j < PROJECTION_ROWS; j++)
+            published[j] = (struct published_job){record->jobs[i + j], {0}, now};
+        status = projection_add_jobs(store, published, totals, error);
+    }
+    for (; status == STATUS_OK && i < record->n_jobs; i++)
+        status = projection_add_job(store, &(struct published_job){record->jobs[i], {0}, now}, totals, error);
+    return status;
+}
+
 enum status store_record(struct store *store, const struct store_record *record, struct error *error)
 {
     enum status status = database_begin(&store->database, error);
@@ -100,8 +116,7 @@ enum status store_record(struct store *store, const struct store_record *record,
         return status;
     struct dataset_totals totals = {0};
     int64_t now = store_now_us();
-    for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i++)
-        status = projection_add_job(store, &(struct published_job){record->jobs[i], {0}, now}, &totals, error);
+    status = add_jobs(store, record, now, &totals, error);
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);
     if (status == STATUS_OK)
