@@ -321,9 +321,15 @@ static void commit_less(struct worker *worker, size_t n)
         job_list_append(&worker->finished, job_list_take(&worker->finished));
 }
 
+static size_t most_at_once(const struct worker *worker)
+{
+    int32_t n = worker->config->n_jobs_max;
+    return n < WORKER_COMMIT_JOBS ? (size_t)n : WORKER_COMMIT_JOBS;
+}
+
 static void commit_more(struct worker *worker)
 {
-    size_t most = (size_t)worker->config->n_jobs_max;
+    size_t most = most_at_once(worker);
     worker->commit_max = worker->commit_max < most / 2 ? worker->commit_max * 2 : most;
 }
 
@@ -410,7 +416,10 @@ static void let_go(void *context)
     struct worker *worker = context;
     struct error error;
     take_rounds(worker);
-    if (worker->finished.n_jobs && commit(worker, &error) != STATUS_OK)
+    enum status status = STATUS_OK;
+    while (worker->finished.n_jobs && status == STATUS_OK)
+        status = commit(worker, &error);
+    if (status != STATUS_OK)
         log_write(LOG_DEBUG, "%s; %zu finished jobs stay uncommitted while partitions go", error.text,
                   worker->finished.n_jobs);
 }
@@ -605,7 +614,8 @@ static void abandon(struct worker *worker)
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
 {
     struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms(),
-                            .commit_max = (size_t)config->n_jobs_max};
+                            };
+    worker.commit_max = most_at_once(&worker);
     *progress = (struct worker_progress){0};
     worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
     worker.committed = calloc((size_t)config->n_jobs_max, sizeof *worker.committed);

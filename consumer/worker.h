@@ -39,7 +39,7 @@ struct worker_config {
 };
 
 enum {
-    WORKER_COMMIT_JOBS = 1024,     // commit when so many are finished, or half of the window,
+    WORKER_COMMIT_JOBS = 1024,     // commit when so many are finished, and no more at once, or half of the window,
     WORKER_COMMIT_LINGER_MS = 100, // or when the first of them has waited so long
     WORKER_GRACE_MS = 10000,       // running jobs may take so long to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
