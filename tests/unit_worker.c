@@ -30,6 +30,7 @@ struct script {
     int commit_jobs_max;          // so do those of more jobs; 0: none
     int refused, n_refused;       // and those with job number `refused`, n_refused times
     bool fatal_commit;
+    bool all_bad;                 // no record is a job: all are finished as they come
     bool paused;
     int n_pauses, n_resumes, most_in_flight, in_flight;
     int cancel_at;                // job index before which its dataset is cancelled; -1: never
@@ -73,7 +74,7 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
         if (i == script->cancel_at)
             events->cancel(events->context, TEXT("default"), (struct text){0}, INT64_MAX);
         char value[128];
-        int length = i % 50 == 49 ? snprintf(value, sizeof value, "{not json %d", i)
+        int length = i % 50 == 49 || script->all_bad ? snprintf(value, sizeof value, "{not json %d", i)
                                   : snprintf(value, sizeof value,
                                              "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
                                              "\"max_tokens\":%d}", i, i, 1 + i % 9);
@@ -357,6 +358,27 @@ static void what_is_finished_is_committed_when_partitions_are_taken_back(void **
     stage_close(&stage);
 }
 
+// Of finished jobs a commit takes so many; what must go at once goes in as many commits as it needs.
+static void a_commit_takes_no_more_jobs_than_its_limit(void **state)
+{
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        int n_jobs = WORKER_COMMIT_JOBS + more;
+        struct stage stage = stage_open(n_jobs, SCRIPT_JOBS_MAX);
+        stage.script->all_bad = true;
+        stage.script->fail_commits = 1;
+        stage.script->takes_back = true;
+        assert_int_equal(stage_run(&stage), STATUS_OK);
+        assert_int_equal(stage.script->n_commits_at_revoke, 1 + more);
+        assert_int_equal(stage.script->largest_commit, WORKER_COMMIT_JOBS);
+        assert_int_equal(stage.script->n_dead_letters, n_jobs);
+        int n_answered, n_released;
+        check_settled(stage.script, &n_answered, &n_released);
+        assert_int_equal(n_answered, n_jobs);
+        stage_close(&stage);
+    }
+}
+
 static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(void **state)
 {
     (void)state;
@@ -533,6 +555,7 @@ int main(void)
         cmocka_unit_test(what_can_t_be_published_at_once_is_published_in_parts),
         cmocka_unit_test(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
         cmocka_unit_test(what_is_finished_is_committed_when_partitions_are_taken_back),
+        cmocka_unit_test(a_commit_takes_no_more_jobs_than_its_limit),
         cmocka_unit_test(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
         cmocka_unit_test(a_lost_device_gives_every_job_back_and_ends_the_worker),
         cmocka_unit_test(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
