@@ -613,8 +613,7 @@ static void abandon(struct worker *worker)
 
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
 {
-    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms(),
-                            };
+    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms()};
     worker.commit_max = most_at_once(&worker);
     *progress = (struct worker_progress){0};
     worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
