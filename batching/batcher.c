@@ -88,6 +88,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
         b->config.wall_clock_us = machine_clock_us;
     int64_t n_positions = (int64_t)limits->n_pages * limits->page_positions;
     b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
+    b->config.environment.limits.page_positions = limits->page_positions;
     enum status status = STATUS_OK;
     b->building = &b->steps[0];
     if (!allocate_steps(b))
@@ -170,8 +171,29 @@ static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list 
     job_list_append(list, job);
 }
 
+void batcher_note_fault(struct batcher *b, const char *doing)
+{
+    if (b->host_fault.status == STATUS_OK)
+        (void)error_set(&b->host_fault, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                        "%s: out of memory; unfinished jobs are given back", doing);
+}
+
+// A prompt whose error is the host's stays, to be released with the others.
+static bool is_host_fault(struct batcher *b, const struct prompt *prompt)
+{
+    if (prompt->error.status == STATUS_OK || prompt->error.status == STATUS_REJECT)
+        return false;
+    if (b->host_fault.status == STATUS_OK) {
+        b->host_fault = prompt->error;
+        b->host_fault.status = STATUS_RESTART;
+    }
+    return true;
+}
+
 static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
+    if (is_host_fault(b, prompt))
+        return;
     struct job_figures *figures = &prompt->job->figures;
     int64_t now = planner_now_us();
     if (prompt->admitted_us) {
@@ -183,6 +205,8 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
         figures->queued_us = now - prompt->taken_us;
     }
     prompt_finish_job(prompt);
+    if (is_host_fault(b, prompt))
+        return;
     struct error error;
     if (result_check(prompt->job, &error) != STATUS_OK)
         job_fail(prompt->job, &error);
@@ -208,7 +232,7 @@ static void note_deadline(struct batcher *b, const struct job *job)
 // Whether the prompt needs the engine at all; what does not is finished at once.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
-    int32_t n = prompt->job->request.n;
+    int32_t n = request_n_sequences(&prompt->job->request);
     if (prompt->error.status == STATUS_OK && prompt->max_tokens == 0)
         for (int32_t i = 0; i < n; i++)
             prompt->sequences[i].finish_reason = FINISH_LENGTH;
@@ -220,8 +244,7 @@ static void enter_window(struct batcher *b, struct prompt *prompt, struct job_li
         if (!window_add(&b->window, &prompt->sequences[i])) {
             while (--i >= 0)
                 window_remove(&b->window, &prompt->sequences[i], false);
-            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
-            finish_prompt(b, prompt, finished);
+            batcher_note_fault(b, "prefix tree");
             return;
         }
 }
@@ -232,12 +255,9 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
     for (struct job *job; (job = job_list_take(&b->arrived));) {
         struct prompt *prompt = prompt_create(job);
         if (!prompt) {
-            struct error error;
-            (void)error_set(&error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "preparing the job: out of memory");
-            job_fail(job, &error);
-            b->n_jobs--;
-            job_list_append(finished, job);
-            continue;
+            batcher_note_fault(b, "preparing a job");
+            job_list_append(&b->arrived, job);
+            break;
         }
         prompt->taken_us = planner_now_us();
         link_prompt(b, prompt);
@@ -253,7 +273,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
 
 static void stop_prompt(struct batcher *b, struct prompt *prompt)
 {
-    for (int32_t i = 0; i < prompt->job->request.n; i++)
+    for (int32_t i = 0; i < request_n_sequences(&prompt->job->request); i++)
         planner_stop(b, &prompt->sequences[i]);
 }
 
@@ -288,7 +308,7 @@ static void take_results(struct batcher *b, const struct planned_step *done, str
     }
 }
 
-// Prompts that failed outside a step: cancelled, or out of memory while they were put back.
+// Prompts that failed outside a step: cancelled, too late, or too long for page memory.
 static void finish_failed(struct batcher *b, struct job_list *finished)
 {
     if (!b->any_failed)
@@ -382,6 +402,13 @@ static enum status compute(struct batcher *b, const struct planned_step **done, 
     return status;
 }
 
+static enum status end_round(const struct batcher *b, struct error *error)
+{
+    if (b->host_fault.status != STATUS_OK)
+        *error = b->host_fault;
+    return b->host_fault.status;
+}
+
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
@@ -400,8 +427,8 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     if (status != STATUS_OK)
         return status;
     if (!done) {
-        finish_failed(b, finished); // a lone sequence that could not be put back
-        return STATUS_OK;
+        finish_failed(b, finished); // a lone sequence that page memory does not hold
+        return end_round(b, error);
     }
     int64_t computed = planner_now_us();
     take_results(b, done, finished, figures);
@@ -416,7 +443,13 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->compute_us = computed - planned;
     figures->finish_us = planner_now_us() - computed;
     figures->finished_us = b->config.wall_clock_us();
-    return STATUS_OK;
+    return end_round(b, error);
+}
+
+void batcher_take_check(struct batcher *b, struct check_figures *check)
+{
+    if (b->config.engine.take_check)
+        b->config.engine.take_check(b->config.engine.context, check);
 }
 
 void batcher_release(struct batcher *b, bool running_too, struct job_list *released)

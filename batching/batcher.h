@@ -35,12 +35,14 @@ struct engine {
     // way, waited for in order; one that is under way at the end is never waited for. After an error nothing is under way.
     enum status (*submit)(void *context, struct step *step, struct error *error);
     enum status (*wait)(void *context, struct step *step, struct sample_result *results, struct error *error);
+    // What checking the last step showed; step 0: nothing. NULL: nothing is checked.
+    void (*take_check)(void *context, struct check_figures *check);
 };
 
 struct batcher_config {
     struct engine engine;
     struct pool *pool;              // for preparing; the engine may use the same one
-    struct prompt_environment environment; // limits.n_positions_max is filled in
+    struct prompt_environment environment; // limits of pages are filled in, but for page_bytes
     struct batch_limits limits;
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: the machine's
 };
@@ -67,9 +69,13 @@ bool batcher_is_empty(const struct batcher *batcher);
 void batcher_cancel(struct batcher *batcher, struct text dataset, struct text job_id, int64_t until);
 
 // One round. Finished jobs (failed and cancelled ones too) are appended to `finished` and are the caller's. `figures` are
-// of the step; n_rows 0: none ended. An error is the engine's (STATUS_RESTART): release the jobs and start anew.
+// of the step; n_rows 0: none ended. An error is the engine's or the host's (STATUS_RESTART; ERROR_OUT_OF_MEMORY), never a job's:
+// `finished` is valid all the same; release the other jobs and restart.
 enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,
                           struct error *error) WARN_UNUSED;
+
+// What the engine's check of the round's step showed (struct engine).
+void batcher_take_check(struct batcher *batcher, struct check_figures *check);
 
 // Gives jobs back as they came, results empty: those that only wait, or all of them.
 void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);

@@ -28,6 +28,7 @@ struct batcher {
     int32_t n_running;
     int64_t n_admissions;
     bool any_failed;                  // some prompt has its error set outside a step
+    struct error host_fault;          // memory ran out: the round ends with it, and jobs are released; status OK: none
     int64_t next_deadline;            // the earliest of the prompts', or one that is gone; 0: none
     double answer_tokens;             // moving mean of finished answers; 0: none yet
     struct planned_step steps[2];
@@ -41,4 +42,6 @@ void planner_plan(struct batcher *b);
 // Takes a sequence out of wherever it is: the batch, giving its pages back, or the window. What steps draw for it goes to nobody.
 // planner.c.
 void planner_stop(struct batcher *b, struct sequence *sequence);
+// Sets b->host_fault, of which the first is kept. batcher.c.
+void batcher_note_fault(struct batcher *b, const char *doing);
 int64_t planner_now_us(void); // monotonic: for the figures only

@@ -25,6 +25,7 @@ struct round {
     struct job_list released;      // given back unfinished
     struct step_figures figures;   // n_rows 0: no step
     struct prefix_report *prefixes; // NULL: no news
+    struct check_figures check;    // step 0: none
     struct error error;            // status OK, or why the engine stopped
 };
 

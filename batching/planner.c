@@ -94,8 +94,10 @@ static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t 
     int32_t most = pages_for(b, (int64_t)sequence->prompt->tokens.n_ids + sequence->prompt->max_tokens);
     int32_t capacity = n_pages * 2 < most ? n_pages * 2 : most;
     int32_t *pages = realloc(sequence->pages, (size_t)capacity * sizeof *pages);
-    if (!pages)
+    if (!pages) {
+        batcher_note_fault(b, "the block table");
         return false;
+    }
     sequence->pages = pages;
     sequence->pages_capacity = capacity;
     return true;
@@ -129,11 +131,17 @@ static void preempt(struct batcher *b, struct sequence *sequence)
     sequence->prompt->job->figures.cached_tokens -= sequence->n_shared;
     sequence->n_shared = 0;
     remove_running(b, sequence);
-    if (!window_add_preempted(&b->window, sequence)) {
-        b->any_failed = true;
-        (void)error_set(&sequence->prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
-                        "putting the job back to wait for pages: out of memory");
-    }
+    if (!window_add_preempted(&b->window, sequence))
+        batcher_note_fault(b, "putting a job back to wait for pages");
+}
+
+// An answer that page memory does not hold, however long it waits. Another worker's memory may: it is not cut.
+static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t n_positions)
+{
+    if (sequence->prompt->error.status == STATUS_OK)
+        (void)prompt_refuse_length(sequence->prompt, &b->config.environment.limits, n_positions);
+    b->any_failed = true;
+    planner_stop(b, sequence);
 }
 
 // Makes the block table reach n_positions, taking pages from younger sequences that have no rows in this step yet
@@ -232,8 +240,12 @@ static void plan_running(struct batcher *b)
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
         int32_t n = left <= 1 ? left : (room - owed > 1 ? room - owed : 1);
         n = n < left ? n : left;
-        if (!grow_pages(b, sequence, (int64_t)sequence->n_computed + n, i + 1)) {
-            preempt(b, sequence);
+        int64_t n_positions = (int64_t)sequence->n_computed + n;
+        bool fits = n_positions <= b->config.environment.limits.n_positions_max;
+        if (!fits && sequence->n_drawn > sequence->n_generated)
+            continue; // the token under way may be its last
+        if (!fits || !grow_pages(b, sequence, n_positions, i + 1)) {
+            fits ? preempt(b, sequence) : refuse_length(b, sequence, n_positions);
             i--;
             continue;
         }
@@ -260,6 +272,10 @@ static void plan_admissions(struct batcher *b)
         bool blocked;
         int32_t n_ready = prefix_ready(sequence->node, &blocked);
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
+        if (n_tokens > b->config.environment.limits.n_positions_max) { // it was preempted with its last page full
+            refuse_length(b, sequence, n_tokens);
+            continue;
+        }
         int64_t expected = admission_cost(b, sequence, n_ready, n_tokens + expected_tokens(b, sequence));
         if (expected > available - reserved_pages(b) && b->n_running)
             return;

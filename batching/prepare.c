@@ -8,7 +8,7 @@
 struct prompt *prompt_create(struct job *job)
 {
     struct prompt *prompt = calloc(1, sizeof *prompt);
-    int32_t n = job->request.n > 0 ? job->request.n : 1;
+    int32_t n = request_n_sequences(&job->request);
     struct sequence *sequences = calloc((size_t)n, sizeof *sequences);
     if (!prompt || !sequences) {
         free(prompt);
@@ -28,7 +28,7 @@ void prompt_destroy(struct prompt *prompt)
 {
     if (!prompt)
         return;
-    int32_t n = prompt->job->request.n > 0 ? prompt->job->request.n : 1;
+    int32_t n = request_n_sequences(&prompt->job->request);
     for (int32_t i = 0; i < n; i++) {
         free(prompt->sequences[i].pages);
         free(prompt->sequences[i].generated);
@@ -41,30 +41,66 @@ void prompt_destroy(struct prompt *prompt)
     free(prompt);
 }
 
-// A template that writes the bos token itself must not get a second one from the tokenizer.
-static unsigned rendered_flags(const struct prompt_environment *environment, struct text rendered)
+// Special tokens around the text, where the job asks for them; those in `content` are text. A text that begins with bos has it already: a second one
+// is what no model was trained on, so it is left out, where vLLM and transformers would add it.
+static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment, struct text text,
+                                 const struct text_spans *content)
 {
-    struct text bos = environment->bos_token;
-    bool has_bos = bos.size && rendered.size >= bos.size && memcmp(rendered.data, bos.data, bos.size) == 0;
-    return TOKENIZER_PARSE_SPECIAL | (has_bos ? 0 : TOKENIZER_ADD_SPECIAL);
+    struct job *job = prompt->job;
+    struct token_array *tokens = &prompt->tokens;
+    const struct tokenizer *tokenizer = environment->tokenizer;
+    unsigned flags = TOKENIZER_PARSE_SPECIAL | (job->request.add_special_tokens ? TOKENIZER_ADD_SPECIAL : 0);
+    enum status status = tokenizer_encode_around(tokenizer, text, content, flags, tokens, &prompt->error);
+    if (status != STATUS_OK || !job->request.add_special_tokens || !tokenizer_adds_bos(tokenizer) || tokens->n_ids < 2 ||
+        tokens->ids[1] != tokenizer_bos(tokenizer))
+        return status;
+    memmove(tokens->ids, tokens->ids + 1, --tokens->n_ids * sizeof *tokens->ids);
+    struct text bos = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
+    if (!job_warn(job, "the prompt begins with %.*s: no second one is added", bos.size < 64 ? (int)bos.size : 64, bos.data))
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+    return STATUS_OK;
+}
+
+static struct template_environment describe_environment(const struct prompt_environment *environment, const struct job *job)
+{
+    const struct tokenizer *tokenizer = environment->tokenizer;
+    return (struct template_environment){.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer)),
+                                         .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
+                                         .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
+                                         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unknown(tokenizer)),
+                                         .now = job_submitted(job)};
+}
+
+// transformers' choice: a template named "tool_use" is for requests with tools, be it an empty list.
+static enum status choose_template(const struct prompt_environment *environment, const struct request *request,
+                                   const struct template **template, struct error *error)
+{
+    const struct value *tools = value_get(&request->variables, "tools");
+    bool has_tools = tools && tools->kind != VALUE_NULL;
+    *template = has_tools ? environment->tool_template : environment->chat_template;
+    if (*template)
+        return STATUS_OK;
+    return error_set(error, STATUS_REJECT, ERROR_TEMPLATE,
+                     "messages: the model has no chat template%s; send a prompt, or give the worker one with --chat-template",
+                     has_tools ? " for tools" : "");
 }
 
 static enum status tokenize_messages(struct prompt *prompt, const struct prompt_environment *environment)
 {
     struct error *error = &prompt->error;
     const struct request *request = &prompt->job->request;
-    if (!environment->chat_template)
-        return error_set(error, STATUS_REJECT, ERROR_TEMPLATE,
-                         "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
-    struct template_environment variables = {
-        .bos_token = environment->bos_token, .eos_token = environment->eos_token, .now = prompt->job->created};
+    const struct template *template;
+    enum status status = choose_template(environment, request, &template, error);
+    if (status != STATUS_OK)
+        return status;
+    struct text_spans content = {0}; // in which control tokens are text; empty where they are read everywhere
+    struct template_environment variables = describe_environment(environment, prompt->job);
+    variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
-    enum status status =
-        template_render(environment->chat_template, &request->variables, &variables, &rendered, error);
-    struct text text = {rendered.data, rendered.size};
+    status = template_render(template, &request->variables, &variables, &rendered, error);
     if (status == STATUS_OK)
-        status = tokenizer_encode(environment->tokenizer, text, rendered_flags(environment, text), &prompt->tokens,
-                                  error);
+        status = tokenize_text(prompt, environment, (struct text){rendered.data, rendered.size}, &content);
+    text_spans_finish(&content);
     buffer_finish(&rendered);
     return status;
 }
@@ -91,8 +127,7 @@ static enum status tokenize(struct prompt *prompt, const struct prompt_environme
     case PROMPT_TOKENS:
         return copy_tokens(prompt, environment);
     case PROMPT_TEXT:
-        return tokenizer_encode(environment->tokenizer, request->prompt,
-                                TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, &prompt->tokens, &prompt->error);
+        return tokenize_text(prompt, environment, request->prompt, NULL);
     }
     assert(!"prompt kind");
     return STATUS_REJECT;
@@ -109,23 +144,35 @@ static enum status check_logit_bias(struct prompt *prompt, const struct prompt_l
     return STATUS_OK;
 }
 
-// What bounds a sequence: the model's context, or less where page memory is small.
+enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits, int64_t n_positions)
+{
+    uint64_t n_pages = (uint64_t)(limits->n_context + limits->page_positions - 1) / (uint64_t)limits->page_positions;
+    return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
+                     "this worker's KV pages hold %d tokens, prompt and answer need %lld or more: --kv-memory %lluM holds the "
+                     "model's whole context",
+                     limits->n_positions_max, (long long)n_positions,
+                     (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
+}
+
+// The model's context bounds a sequence. Page memory never shortens an answer: a job that it does not hold is refused, here where
+// it is known, else when the answer has grown beyond it.
 static enum status check_length(struct prompt *prompt, const struct prompt_limits *limits)
 {
-    int64_t n_prompt = (int64_t)prompt->tokens.n_ids;
-    int64_t most = limits->n_context < limits->n_positions_max ? limits->n_context : limits->n_positions_max;
-    const char *what = limits->n_context <= limits->n_positions_max ? "the model's context" : "the page memory";
+    int64_t n_prompt = (int64_t)prompt->tokens.n_ids, most = limits->n_context;
     int32_t wanted = prompt->job->request.max_tokens;
     if (n_prompt == 0)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "the prompt has no token to start from");
     if (n_prompt > most || (wanted != 0 && n_prompt == most))
         return error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
-                         "%s holds %lld tokens: the prompt has %lld, which leaves no room for an answer", what,
+                         "the model's context holds %lld tokens: the prompt has %lld, which leaves no room for an answer",
                          (long long)most, (long long)n_prompt);
     if (wanted >= 0 && n_prompt + wanted > most)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
-                         "%s holds %lld tokens: the prompt has %lld and max_tokens asks for %d more", what,
+                         "the model's context holds %lld tokens: the prompt has %lld and max_tokens asks for %d more",
                          (long long)most, (long long)n_prompt, wanted);
+    int64_t needed = n_prompt + (wanted >= 0 ? wanted : 1);
+    if (needed > limits->n_positions_max)
+        return prompt_refuse_length(prompt, limits, needed);
     int64_t room = most - n_prompt;
     if (wanted < 0)
         wanted = (int32_t)(limits->max_tokens_default && limits->max_tokens_default < room ? limits->max_tokens_default
@@ -137,9 +184,10 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
 
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment)
 {
+    sampling_complete(&prompt->job->request.sampling, &environment->sampling_defaults);
     enum status status = tokenize(prompt, environment);
     if (status == STATUS_OK && prompt->tokens.failed)
-        status = error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "tokenizing the prompt: out of memory");
+        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "tokenizing the prompt: out of memory");
     if (status == STATUS_OK && prompt->tokens.n_ids > JOB_TOKENS_MAX)
         status = error_set(&prompt->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                            "the prompt has %zu tokens, more than the limit of %d", prompt->tokens.n_ids,

@@ -1,4 +1,4 @@
-// From drawn tokens to an answer: text, logprobs, stop rules, the job's result.
+// A running sequence's drawn tokens: its text, its logprobs, the rules that end it.
 #include "batching/sequence.h"
 
 #include <assert.h>
@@ -24,11 +24,11 @@ bool sequence_ends(const struct sequence *sequence)
     return sequence->n_drawn > sequence->n_generated && sequence->n_drawn >= sequence->prompt->max_tokens;
 }
 
-static void fail(struct sequence *sequence, enum error_code code, const char *text)
+static void fail(struct sequence *sequence, enum status status, enum error_code code, const char *text)
 {
     sequence->finish_reason = FINISH_ERROR;
     if (sequence->prompt->error.status == STATUS_OK)
-        (void)error_set(&sequence->prompt->error, STATUS_REJECT, code, "%s", text);
+        (void)error_set(&sequence->prompt->error, status, code, "%s", text);
 }
 
 static bool reserve_generated(struct sequence *sequence)
@@ -56,8 +56,9 @@ static bool token_bytes(struct arena *arena, const struct tokenizer *tokenizer, 
     tokenizer_decode(tokenizer, token, true, &buffer);
     char *copy = arena_copy(arena, buffer.data, buffer.size);
     *bytes = (struct text){copy, buffer.size};
+    bool complete = copy && !buffer.failed;
     buffer_finish(&buffer);
-    return copy != NULL;
+    return complete;
 }
 
 static bool add_logprobs(struct sequence *sequence, const struct sample_result *drawn,
@@ -65,7 +66,8 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
 {
     struct arena *arena = &sequence->prompt->job->arena;
     struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
-    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob}, .n_top = drawn->n_top};
+    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob}, .n_top = drawn->n_top,
+                                    .text_offset = (int32_t)sequence->text.size};
     if (!token_bytes(arena, tokenizer, drawn->token, &entry->chosen_bytes))
         return false;
     if (drawn->n_top == 0)
@@ -103,23 +105,24 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
 {
     const struct request *request = &sequence->prompt->job->request;
     if (drawn->token < 0) {
-        fail(sequence, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
         return;
     }
     if (!request->ignore_eos && tokenizer_ends_generation(tokenizer, drawn->token)) {
         sequence->finish_reason = FINISH_STOP;
+        sequence->n_end_tokens = 1;
         return;
     }
     size_t size_before = sequence->text.size;
     if (!reserve_generated(sequence) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {
-        fail(sequence, ERROR_OUT_OF_MEMORY, "keeping the generated tokens: out of memory");
+        fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated tokens: out of memory");
         return;
     }
     sequence->generated[sequence->n_generated++] = drawn->token;
     tokenizer_decode(tokenizer, drawn->token, false, &sequence->text);
     if (sequence->text.failed) {
-        fail(sequence, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
+        fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
         return;
     }
     size_t stop = find_stop(request, &sequence->text, size_before);
@@ -128,67 +131,5 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
         sequence->finish_reason = FINISH_STOP;
     } else if (sequence->n_generated >= sequence->prompt->max_tokens) {
         sequence->finish_reason = FINISH_LENGTH;
-    }
-}
-
-// Each byte that is no part of valid UTF-8 becomes U+FFFD.
-static bool copy_valid_utf8(struct arena *arena, const struct buffer *bytes, struct text *text)
-{
-    if (utf8_valid(bytes->data, bytes->size)) {
-        char *copy = arena_copy(arena, bytes->data, bytes->size);
-        *text = (struct text){copy, bytes->size};
-        return copy != NULL;
-    }
-    struct buffer out = {0};
-    for (size_t i = 0; i < bytes->size;) {
-        uint32_t codepoint;
-        size_t length = utf8_decode(bytes->data + i, bytes->size - i, &codepoint);
-        if (length)
-            buffer_add(&out, bytes->data + i, length);
-        else
-            buffer_add_string(&out, "\xEF\xBF\xBD");
-        i += length ? length : 1;
-    }
-    char *copy = out.failed ? NULL : arena_copy(arena, out.data, out.size);
-    *text = (struct text){copy, out.size};
-    buffer_finish(&out);
-    return copy != NULL;
-}
-
-static bool finish_choice(struct job *job, struct sequence *sequence, struct choice *choice)
-{
-    choice->finish_reason = sequence->finish_reason;
-    choice->n_tokens = sequence->n_generated;
-    job->result.completion_tokens += sequence->n_generated;
-    if (sequence->logprobs) {
-        choice->logprobs =
-            arena_allocate_array(&job->arena, (size_t)sequence->n_generated, sizeof *choice->logprobs);
-        if (!choice->logprobs)
-            return false;
-        memcpy(choice->logprobs, sequence->logprobs, (size_t)sequence->n_generated * sizeof *choice->logprobs);
-    }
-    return copy_valid_utf8(&job->arena, &sequence->text, &choice->text);
-}
-
-void prompt_finish_job(struct prompt *prompt)
-{
-    struct job *job = prompt->job;
-    struct result *result = &job->result;
-    int32_t n = job->request.n;
-    if (prompt->error.status == STATUS_OK) {
-        result->choices = arena_allocate_array(&job->arena, (size_t)n, sizeof *result->choices);
-        bool complete = result->choices != NULL;
-        for (int32_t i = 0; complete && i < n; i++)
-            complete = finish_choice(job, &prompt->sequences[i], &result->choices[i]);
-        if (!complete)
-            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "writing the result: out of memory");
-        result->n_choices = n;
-        result->status = RESULT_DONE;
-    }
-    if (prompt->error.status != STATUS_OK) {
-        result->choices = NULL;
-        result->n_choices = 0;
-        result->completion_tokens = 0;
-        job_fail(job, &prompt->error);
     }
 }

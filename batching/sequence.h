@@ -17,12 +17,13 @@ struct prompt {
     struct token_array tokens;
     int32_t max_tokens;          // that fit, per choice
     bool long_context;           // prompt and answer may pass limits.n_context_original
-    struct sequence *sequences;  // [job->request.n]
+    struct sequence *sequences;  // [request_n_sequences(&job->request)]
     int32_t n_unfinished;        // of them
     struct prompt *previous, *next; // all prompts the batcher holds, oldest first
     int64_t taken_us;            // clocks, for the figures only
     int64_t admitted_us, first_token_us;
-    struct error error;          // of prepare, or the first of a sequence
+    struct error error;          // of prepare, or the first of a sequence. STATUS_REJECT: the job's. Else the host's: the job is
+                                 // released
 };
 
 struct sequence {
@@ -48,12 +49,15 @@ struct sequence {
     struct buffer text;          // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] when asked for, texts in the job's arena
     enum finish_reason finish_reason;
+    int32_t n_end_tokens;        // 1: a token ended the answer; it counts as generated, and is no part of text and logprobs
 };
 
 struct prompt_limits {
     int32_t n_context;           // of the model
     int32_t n_context_original;  // beyond it other rope frequencies hold, for all of a sequence; else n_context
     int32_t n_positions_max;     // that page memory holds for one sequence
+    uint64_t page_bytes;         // of one page, for messages
+    int32_t page_positions;
     int32_t max_tokens_default;  // for jobs that name none; 0: up to the context's end
     int32_t n_vocab;
 };
@@ -61,15 +65,17 @@ struct prompt_limits {
 struct prompt_environment {
     const struct tokenizer *tokenizer;
     const struct template *chat_template; // NULL: the model has none, messages are refused
-    struct text bos_token, eos_token;
+    const struct template *tool_template; // for jobs with tools; NULL likewise
+    bool special_in_content;      // control tokens in messages are read as such
+    struct sampling sampling_defaults; // for what jobs do not name
     struct prompt_limits limits;
 };
 
 struct prompt *prompt_create(struct job *job); // NULL: out of memory; the job stays the caller's
 void prompt_destroy(struct prompt *prompt);    // not the job
 
-// Renders, tokenizes and checks; a fault goes to prompt->error (STATUS_REJECT). A max_tokens that does not fit the
-// context is an error; without one the answer may take what is left.
+// Renders, tokenizes and checks; a fault goes to prompt->error. A max_tokens that does not fit the context is an error; without
+// one the answer may take what is left of the context, whether page memory holds as much or not.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
 // Token at a position of prompt and answer so far; one that is not known yet as in struct step.
@@ -78,9 +84,13 @@ int32_t sequence_n_tokens(const struct sequence *sequence); // drawn ones includ
 // Whether a token that is not known yet ends the answer, whatever it is.
 bool sequence_ends(const struct sequence *sequence);
 
+// STATUS_REJECT: page memory does not hold n_positions of the prompt's. The text names the --kv-memory that would.
+enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits, int64_t n_positions);
+
 // Takes a drawn token: text, logprobs, stop rules. finish_reason is set when it was the last one; a NaN draw sets
 // FINISH_ERROR and prompt->error.
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer);
 
-// Writes the prompt's answers into the job's result once every sequence is finished.
+// Writes the prompt's answers into the job's result once every sequence is finished, or its error. Out of memory: prompt->error is
+// the host's, and the result as it was.
 void prompt_finish_job(struct prompt *prompt);

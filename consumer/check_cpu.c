@@ -12,6 +12,7 @@ struct check_cpu {
     int64_t every, n_steps, n_since; // steps since the last one checked
     int64_t n_checked, n_outputs, n_draws, n_draws_apart;
     double difference, squared_error; // the largest of all steps
+    struct check_figures news;        // of the last step whose difference was the largest so far, until it is taken
 };
 
 enum status check_cpu_open(struct check_cpu **out, const struct check_cpu_wanted *wanted, struct error *error)
@@ -67,12 +68,21 @@ enum status check_cpu_step(struct check_cpu *check, const struct step *step, con
     if (!first && result.difference <= check->difference)
         return STATUS_OK;
     check->difference = result.difference;
-    log_write(LOG_INFO,
-              "check-cpu: step %lld: logits are up to %.3g from the CPU's (at one of %.3g; normalised squared error %.2g), %d of "
-              "%d sequences, %d of %d tokens differ",
-              (long long)check->n_steps, result.difference, result.magnitude, result.squared_error, result.n_sequences,
-              step->n_sequences, result.n_draws_apart, result.n_draws);
+    check->news = (struct check_figures){.step = check->n_steps,
+                                         .n_sequences = result.n_sequences,
+                                         .n_sequences_of = step->n_sequences,
+                                         .n_draws = result.n_draws,
+                                         .n_draws_apart = result.n_draws_apart,
+                                         .difference = result.difference,
+                                         .magnitude = result.magnitude,
+                                         .squared_error = result.squared_error};
     return STATUS_OK;
+}
+
+void check_cpu_take(struct check_cpu *check, struct check_figures *news)
+{
+    *news = check->news;
+    check->news = (struct check_figures){0};
 }
 
 void check_cpu_close(struct check_cpu *check)

@@ -1,5 +1,6 @@
-// --check-cpu N: every Nth step is computed a second time on the CPU (engine/check.h) and the largest difference told: in the log
-// whenever it grows, and at the end. Results stay those of the first computation.
+// --check-cpu N: every Nth step is computed a second time on the CPU (engine/check.h). The largest difference is logged
+// whenever it grows, and at the end: by the main thread, to which it travels with the round (check_cpu_take). Results stay those of
+// the first computation.
 // Thread: the engine's, between open and close.
 #pragma once
 
@@ -24,5 +25,7 @@ float *check_cpu_logits(struct check_cpu *check, const struct step *step);
 // After that step. STATUS_RESTART: the device failed.
 enum status check_cpu_step(struct check_cpu *check, const struct step *step, const struct sample_result *results,
                            struct error *error) WARN_UNUSED;
-// Tells what came of it. NULL is fine.
+// What the steps since the last call showed, if one is further apart than all before it; else step 0.
+void check_cpu_take(struct check_cpu *check, struct check_figures *news);
+// Logs what came of it. Thread: main. NULL is fine.
 void check_cpu_close(struct check_cpu *check);

@@ -1,4 +1,6 @@
 // sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no text.
+#include "consumer/check_cpu.h"
+#include "consumer/check_log.h"
 #include "consumer/commands.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
@@ -100,6 +102,11 @@ static enum status run_step(struct bench *bench, struct step *step, const int32_
     enum status status = runtime_step(bench->runtime, step, bench->results, error);
     if (status == STATUS_OK)
         take_drawn(bench, drawing, step->n_outputs);
+    if (status == STATUS_OK && bench->runtime->check) {
+        struct check_figures news;
+        check_cpu_take(bench->runtime->check, &news);
+        check_log(&news);
+    }
     return status;
 }
 

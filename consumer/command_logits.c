@@ -1,5 +1,7 @@
 // sheaf logits: float32 logits of every position of a text given as token ids.
 #include "consumer/commands.h"
+#include "consumer/file.h"
+#include "consumer/output_file.h"
 #include "consumer/runtime.h"
 #include "engine/evaluate.h"
 
@@ -26,15 +28,16 @@ static enum status parse_ids(const char *text, struct token_array *ids, struct e
 
 static enum status write_logits(const char *path, const float *logits, size_t n, struct error *error)
 {
-    bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdout : fopen(path, "we");
-    bool written = file && fwrite(logits, sizeof *logits, n, file) == n;
-    int code = errno;
-    if (file && !standard && fclose(file) != 0) {
-        written = false;
-        code = errno;
-    }
-    return written ? STATUS_OK : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", path, strerror(code));
+    struct output_file output;
+    enum status status = output_file_open(&output, path, error);
+    if (status != STATUS_OK)
+        return status;
+    if (fwrite(logits, sizeof *logits, n, output.file) != n)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", output.name, strerror(errno));
+    if (status == STATUS_OK)
+        status = output_file_complete(&output, error);
+    output_file_close(&output);
+    return status;
 }
 
 static enum status compute(struct runtime *runtime, const struct token_array *ids, enum kv_type kv_type, const char *path,
@@ -73,7 +76,10 @@ enum status command_logits(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf logits: give --tokens IDS and -o OUT.f32");
     struct runtime runtime = {0};
     struct token_array ids = {0};
-    enum status status = parse_ids(settings->tokens, &ids, error);
+    const struct file_use uses[] = {{"the model", settings->positionals[0], false}, {"-o", settings->output, true}};
+    enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = parse_ids(settings->tokens, &ids, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)

@@ -1,6 +1,8 @@
 // sheaf quantize: a model of any readable kind, written as GGUF with its matrices in another type.
 #include "consumer/commands.h"
+#include "consumer/file.h"
 #include "consumer/log.h"
+#include "consumer/output_file.h"
 #include "engine/gguf_quantise.h"
 #include "engine/gguf_write.h"
 #include "engine/model_folder.h"
@@ -42,7 +44,8 @@ static enum status check(const struct settings *settings, enum tensor_type *type
     if (!gguf_quantise_type(settings->type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->type);
-    return STATUS_OK;
+    const struct file_use uses[] = {{"IN", settings->positionals[0], false}, {"OUT", settings->positionals[1], true}};
+    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
 // What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by tokenizer.json, which
@@ -56,6 +59,22 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
                   (int)unknown.size, unknown.data);
     if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
         gguf_writer_text(keys, "general.type", TEXT("model"));
+    return status;
+}
+
+static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys, const char *path,
+                               struct progress *progress, struct error *error)
+{
+    struct output_file output;
+    enum status status = output_file_open(&output, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = gguf_write(gguf, keys, output.file, show, progress, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "%s", path);
+    else
+        status = output_file_complete(&output, error);
+    output_file_close(&output);
     return status;
 }
 
@@ -79,7 +98,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = add_tokenizer(quantised, &keys, error);
     if (status == STATUS_OK)
-        status = gguf_write_file(quantised, &keys, settings->positionals[1], show, &progress, error);
+        status = write_model(quantised, &keys, settings->positionals[1], &progress, error);
     gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);

@@ -6,7 +6,9 @@
 #include "schemas/value.h"
 #include "store/store.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -243,7 +245,8 @@ static enum status show(struct store *store, const struct settings *settings, in
         if (settings->watch && !settings->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         fwrite(listing.out.data, 1, listing.out.size, stdout);
-        fflush(stdout);
+        if (fflush(stdout) != 0) // nobody watches any more
+            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
     }
     *n_unfinished = listing.n_unfinished;
     buffer_finish(&listing.out);
@@ -254,8 +257,8 @@ enum status command_status(const struct settings *settings, struct error *error)
 {
     struct store *store = NULL;
     enum status status =
-        store_open(&store, settings->store ? settings->store : "sheaf.db",
-                   settings->rebuild ? STORE_CREATE : STORE_EXISTING, error);
+        settings->rebuild ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
+                          : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
     if (status == STATUS_OK && settings->rebuild)
         status = rebuild(store, settings, error);
     int64_t n_unfinished = 1;

@@ -1,5 +1,6 @@
 // sheaf template: renders a chat template, a model's or a file's, over the variables on standard input.
 #include "consumer/commands.h"
+#include "consumer/file.h"
 #include "consumer/runtime.h"
 #include "engine/model_folder.h"
 #include "engine/template/template.h"
@@ -10,12 +11,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-// What a template file and a model file have in common: the template's text, and the texts of bos and eos.
+// Of a template file or a model file: the template's text, and those of the special tokens.
 struct source {
     struct gguf *gguf;
     struct tokenizer *tokenizer;
     struct buffer file;
-    struct text text, bos, eos;
+    struct text text, tool_use; // tool_use: for variables with tools; empty: none of its own
+    struct template_environment environment;
 };
 
 static bool is_model(const char *path)
@@ -37,17 +39,19 @@ static enum status open_model_source(struct source *source, const char *path, st
     enum status status = model_folder_open(&source->gguf, path, error);
     if (status == STATUS_OK)
         status = gguf_text(source->gguf, "tokenizer.chat_template", &source->text, NULL, error);
-    if (status == STATUS_OK && !source->text.size)
+    if (status == STATUS_OK)
+        status = gguf_text(source->gguf, "tokenizer.chat_template.tool_use", &source->tool_use, NULL, error);
+    if (status == STATUS_OK && !source->text.size && !source->tool_use.size)
         status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: the model has no chat template", path);
     if (status == STATUS_OK)
         status = tokenizer_open(&source->tokenizer, source->gguf, NULL, error);
     if (status != STATUS_OK)
         return status;
-    int32_t bos = tokenizer_bos(source->tokenizer), eos = tokenizer_eos(source->tokenizer);
-    if (bos >= 0)
-        source->bos = tokenizer_token_text(source->tokenizer, bos);
-    if (eos >= 0)
-        source->eos = tokenizer_token_text(source->tokenizer, eos);
+    const struct tokenizer *tokenizer = source->tokenizer;
+    source->environment.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
+    source->environment.eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer));
+    source->environment.pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer));
+    source->environment.unk_token = tokenizer_token_text(tokenizer, tokenizer_unknown(tokenizer));
     return STATUS_OK;
 }
 
@@ -58,13 +62,13 @@ static enum status open_source(struct source *source, const struct settings *set
     if (is_model(path)) {
         status = open_model_source(source, path, error);
     } else {
-        status = read_file(path, TEMPLATE_SOURCE_BYTES_MAX, &source->file, error);
+        status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &source->file, error);
         source->text = (struct text){source->file.data, source->file.size};
     }
     if (settings->bos)
-        source->bos = text_from_string(settings->bos);
+        source->environment.bos_token = text_from_string(settings->bos);
     if (settings->eos)
-        source->eos = text_from_string(settings->eos);
+        source->environment.eos_token = text_from_string(settings->eos);
     return status;
 }
 
@@ -81,23 +85,32 @@ static enum status parse_now(const struct settings *settings, int64_t *now, stru
     return STATUS_OK;
 }
 
-static enum status render(const struct source *source, int64_t now, struct error *error)
+// As for a job (batching/prepare.c); but here tools and documents that are absent are undefined, as in plain Jinja2.
+static struct text choose_template(const struct source *source, const struct value *variables)
+{
+    const struct value *tools = value_get(variables, "tools");
+    return source->tool_use.size && tools && tools->kind != VALUE_NULL ? source->tool_use : source->text;
+}
+
+static enum status render(const struct source *source, struct error *error)
 {
     struct buffer input = {0}, rendered = {0};
     struct arena arena = {0};
     struct value variables;
     struct template *template = NULL;
-    enum status status = template_parse(&template, source->text, error);
-    if (status == STATUS_OK)
-        status = read_file("/dev/stdin", VALUE_INPUT_BYTES_MAX, &input, error);
+    enum status status = file_read("/dev/stdin", VALUE_INPUT_BYTES_MAX, &input, error);
     if (status == STATUS_OK)
         status = json_decode((struct text){input.data, input.size}, &arena, &variables, error);
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)
         status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "standard input: expected an object, got %s",
                            value_kind_name(variables.kind));
-    struct template_environment environment = {.bos_token = source->bos, .eos_token = source->eos, .now = now};
+    struct text text = status == STATUS_OK ? choose_template(source, &variables) : (struct text){0};
+    if (status == STATUS_OK && !text.size && source->tool_use.size)
+        status = error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
     if (status == STATUS_OK)
-        status = template_render(template, &variables, &environment, &rendered, error);
+        status = template_parse(&template, text, error);
+    if (status == STATUS_OK)
+        status = template_render(template, &variables, &source->environment, &rendered, error);
     if (status == STATUS_OK && rendered.size)
         fwrite(rendered.data, 1, rendered.size, stdout);
     template_destroy(template);
@@ -110,12 +123,11 @@ static enum status render(const struct source *source, int64_t now, struct error
 enum status command_template(const struct settings *settings, struct error *error)
 {
     struct source source = {0};
-    int64_t now;
-    enum status status = parse_now(settings, &now, error);
+    enum status status = parse_now(settings, &source.environment.now, error);
     if (status == STATUS_OK)
         status = open_source(&source, settings, error);
     if (status == STATUS_OK)
-        status = render(&source, now, error);
+        status = render(&source, error);
     tokenizer_close(source.tokenizer);
     gguf_close(source.gguf);
     buffer_finish(&source.file);

@@ -2,6 +2,7 @@
 
 #include "consumer/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,18 +18,26 @@ static void look_at_transport(struct exporter *exporter)
 
 static void answer_health(const struct metrics *metrics, bool ready_too, struct http_answer *answer)
 {
-    bool waits = ready_too && metrics->trouble[0];
-    if (metrics->running && !waits) {
+    if (ready_too ? metrics_is_ready(metrics) : metrics->running) {
         buffer_add_string(&answer->body, "ok\n");
         return;
     }
+    bool has_trouble = metrics->failed || (metrics->running && metrics->trouble[0]);
     answer->status = 503;
-    buffer_add_format(&answer->body, "%s\n", metrics->running ? metrics->trouble : "starting or stopping");
+    buffer_add_format(&answer->body, "%s\n",
+                      has_trouble        ? metrics->trouble
+                      : metrics->running ? metrics->waiting
+                                         : "starting or stopping");
 }
 
 static void handle(void *context, const char *path, struct http_answer *answer)
 {
     struct exporter *exporter = context;
+    if (exporter->closing[0]) {
+        answer->status = 503;
+        buffer_add_format(&answer->body, "closing: %s\n", exporter->closing);
+        return;
+    }
     bool is_metrics = strcmp(path, "/metrics") == 0, is_page = strcmp(path, "/") == 0;
     if (is_metrics || is_page)
         look_at_transport(exporter);
@@ -74,6 +83,11 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
     exporter->transport = transport;
     exporter->view = *view;
     exporter->metrics.running = true;
+}
+
+void exporter_announce_close(struct exporter *exporter, const char *reason)
+{
+    snprintf(exporter->closing, sizeof exporter->closing, "%s", reason);
 }
 
 void exporter_close(struct exporter *exporter)

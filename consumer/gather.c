@@ -1,22 +1,17 @@
 #include "consumer/gather.h"
 
+#include "consumer/control.h"
+#include "consumer/headers.h"
 #include "consumer/kafka_client.h"
 #include "store/gathering.h"
 
 // One topic being read.
 struct reading {
     struct text dataset;
+    const char *jobs; // topic
     struct gathering *gathering;
     bool results; // else jobs
 };
-
-static struct text header_of(const struct record *record, const char *name)
-{
-    for (int32_t i = 0; i < record->n_headers; i++)
-        if (text_equals_string(record->headers[i].name, name))
-            return record->headers[i].value;
-    return (struct text){0};
-}
 
 static enum status add(const struct reading *reading, struct text job_id, int64_t index, struct text record,
                        struct error *error)
@@ -49,7 +44,10 @@ static enum status receive_decoded(const struct reading *reading, const struct r
 static enum status receive(void *context, const struct record *record, struct error *error)
 {
     const struct reading *reading = context;
-    struct text dataset = header_of(record, HEADER_DATASET), job_id = header_of(record, HEADER_JOB_ID);
+    if (reading->results && !headers_are_of_topic(record->headers, record->n_headers, reading->jobs))
+        return STATUS_OK;
+    struct text dataset = headers_find(record->headers, record->n_headers, HEADER_DATASET);
+    struct text job_id = headers_find(record->headers, record->n_headers, HEADER_JOB_ID);
     if (reading->results || !dataset.size || !job_id.size)
         return receive_decoded(reading, record, error);
     return text_equal(dataset, reading->dataset) ? add(reading, job_id, -1, record->value, error) : STATUS_OK;
@@ -60,24 +58,51 @@ static enum status write_record(void *context, struct text record, struct error 
     return output_add(context, record, error);
 }
 
-enum status gather_results(const struct kafka_config *config, struct text dataset, struct output *output,
-                           int64_t *n_missing, struct error *error)
+static enum status read_topics(struct reading *reading, const struct kafka_config *config, struct gathered *gathered,
+                               struct error *error)
 {
-    struct reading reading = {.dataset = dataset};
-    int64_t n_jobs = 0, n_results = 0;
+    int64_t n_jobs = 0;
+    enum status status = kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, reading, error);
+    reading->results = true;
+    if (status == STATUS_OK)
+        status = kafka_read_topic(config, config->results, KAFKA_READ_COMMITTED, receive, reading, error);
+    if (status == STATUS_OK)
+        status = gathering_count(reading->gathering, &n_jobs, &gathered->n_results, &gathered->n_missing, error);
+    gathered->n_expected = n_jobs;
+    return status;
+}
+
+// What was submitted, whatever retention has deleted since.
+static void count_submitted(const struct control *control, struct gathered *gathered)
+{
+    if (!control->has_marker)
+        return;
+    int64_t n_unanswered = control->marker.n_jobs - gathered->n_results;
+    gathered->is_being_submitted = !control->marker.complete;
+    if (gathered->n_expected < control->marker.n_jobs)
+        gathered->n_expected = control->marker.n_jobs;
+    if (gathered->n_missing < n_unanswered)
+        gathered->n_missing = n_unanswered;
+}
+
+enum status gather_results(const struct kafka_config *config, struct text dataset, struct output *output,
+                           struct gathered *gathered, struct error *error)
+{
+    struct reading reading = {.dataset = dataset, .jobs = config->jobs};
+    struct control control = {0};
+    *gathered = (struct gathered){0};
     enum status status = gathering_open(&reading.gathering, GATHERING_CACHE_KIB, error);
+    if (status == STATUS_OK) // before the jobs: what it counts is there then
+        status = control_read(&control, config, dataset, error);
     if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->jobs, receive, &reading, error);
-    reading.results = true;
-    if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->results, receive, &reading, error);
-    if (status == STATUS_OK)
-        status = gathering_count(reading.gathering, &n_jobs, &n_results, n_missing, error);
-    if (status == STATUS_OK && n_jobs + n_results == 0)
+        status = read_topics(&reading, config, gathered, error);
+    count_submitted(&control, gathered);
+    if (status == STATUS_OK && !control.has_marker && gathered->n_expected + gathered->n_results == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s", config->jobs,
                            (int)dataset.size, dataset.data);
     if (status == STATUS_OK)
         status = gathering_read(reading.gathering, write_record, output, error);
+    control_finish(&control);
     gathering_close(reading.gathering);
     return status;
 }

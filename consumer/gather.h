@@ -6,7 +6,14 @@
 #include "consumer/kafka.h"
 #include "consumer/output.h"
 
-// Writes the dataset's results to `output`. *n_missing: jobs of the dataset on the jobs topic without a result;
-// a job submitted twice under one id counts, and is written, once.
+struct gathered {
+    int64_t n_results;       // of different jobs
+    int64_t n_expected;      // jobs: those on the topic, or those submitted where retention has deleted some of them
+    int64_t n_missing;       // jobs without a result
+    bool is_being_submitted; // the last submission has not ended, by its progress marker (marker.h)
+};
+
+// Writes the results of the dataset's jobs on the topic config->jobs to `output`; results of other topics' jobs are left out.
+// A job submitted twice under one id counts, and is written, once.
 enum status gather_results(const struct kafka_config *config, struct text dataset, struct output *output,
-                           int64_t *n_missing, struct error *error) WARN_UNUSED;
+                           struct gathered *gathered, struct error *error) WARN_UNUSED;

@@ -1,12 +1,14 @@
 #include "consumer/headers.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { WORKER_NAME_BYTES_MAX = 255 };
+enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255 };
 
 static void add(struct record_headers *headers, struct text name, struct text value)
 {
@@ -76,6 +78,12 @@ struct text headers_find(const struct header *headers, int32_t n_headers, const 
     return (struct text){0};
 }
 
+bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic)
+{
+    struct text source = headers_find(headers, n_headers, "sheaf-source-topic");
+    return source.size == 0 || text_equals_string(source, topic);
+}
+
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value)
 {
     struct text text = headers_find(headers, n_headers, name);
@@ -107,15 +115,26 @@ static void clear(struct record_headers *headers)
     headers->used_bytes = 0;
 }
 
-void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding,
+// A segment of a URI's path (RFC 3986, section 2.3).
+static void append_segment(struct record_headers *headers, struct text *value, struct text segment)
+{
+    for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
+        unsigned char byte = (unsigned char)segment.data[i];
+        char escaped[4];
+        bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+        snprintf(escaped, sizeof escaped, is_plain ? "%c" : "%%%02X", byte);
+        append(headers, value, text_from_string(escaped));
+    }
+}
+
+void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
                        const char *worker, int64_t finished_us)
 {
     const struct job_source *source = &job->source;
     clear(headers);
     add(headers, TEXT("content-type"),
         text_from_string(encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
-    // A result's identity is its job's place in the log: published again after a crash it would bear the same
-    // one.
+    // A result's identity is its group and its job's place in the log: published again after a crash it would have the same.
     add(headers, TEXT("ce_specversion"), TEXT("1.0"));
     struct text id = {0}, from = {0}, maker = {0};
     append_integer(headers, &id, source->partition);
@@ -123,7 +142,9 @@ void headers_of_result(struct record_headers *headers, const struct job *job, en
     append_integer(headers, &id, source->offset);
     add(headers, TEXT("ce_id"), id);
     append(headers, &from, TEXT("/sheaf/"));
-    append(headers, &from, source->topic);
+    append_segment(headers, &from, text_from_string(group));
+    append(headers, &from, TEXT("/"));
+    append_segment(headers, &from, source->topic);
     add(headers, TEXT("ce_source"), from);
     add(headers, TEXT("ce_type"), TEXT("sheaf.result"));
     if (job->job_id.size > 0)
@@ -153,6 +174,8 @@ static const char *stage_name(enum error_code code)
     case ERROR_UNSUPPORTED_FIELD:
     case ERROR_LIMIT_EXCEEDED:
         return "decode";
+    case ERROR_RESULT_REFUSED:
+        return "publish";
     default:
         return "compute";
     }

@@ -17,8 +17,8 @@ struct record_headers {
     char text[RECORD_HEADER_TEXT_BYTES];
 };
 
-// `worker` is this worker's name, `finished_us` since 1970 UTC.
-void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding,
+// `group` is the consumer group, `worker` this worker's name, `finished_us` since 1970 UTC.
+void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
                        const char *worker, int64_t finished_us);
 // The job's own headers are not among them: they go before these. `omitted` says what of the record was left
 // out because the topic does not take it, or is NULL.
@@ -26,5 +26,7 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
                             int64_t now_us);
 // The value of a job's header by that name, the first one; empty when there is none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
+// Is it a result of a job of this topic? One without a source topic counts as such.
+bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic);
 // A decimal number that is not negative. False: there is none, and `value` as it was.
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value);

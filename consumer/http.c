@@ -1,5 +1,7 @@
 #include "consumer/http.h"
 
+#include "consumer/clock.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
@@ -10,13 +12,88 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { PLACES = 2 * HTTP_CONNECTIONS_MAX }; // those that were shut down stay until libmicrohttpd has seen it
+
+struct place {
+    struct MHD_Connection *connection; // NULL: free
+    int64_t since_ms;                  // when it began to wait for a request
+    bool is_shut;
+};
+
 struct http {
+    struct place places[PLACES];
     struct MHD_Daemon *daemon;
     http_handler *handler;
     void *context;
     int file;
     char address[NI_MAXHOST + 16];
 };
+
+// ---- connections ----
+
+static void shut(struct place *place)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info)
+        shutdown(info->connect_fd, SHUT_RDWR); // libmicrohttpd reads the end and closes it
+    place->is_shut = true;
+}
+
+// Of the connections that wait the longest for a request to be complete; *n: how many are open.
+static struct place *slowest(struct http *http, int *n)
+{
+    struct place *found = NULL;
+    *n = 0;
+    for (int i = 0; i < PLACES; i++) {
+        struct place *place = &http->places[i];
+        if (!place->connection || place->is_shut)
+            continue;
+        ++*n;
+        if (!found || place->since_ms < found->since_ms)
+            found = place;
+    }
+    return found;
+}
+
+static void note_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    struct http *http = context;
+    struct place *place = *socket_context;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (place)
+            *place = (struct place){0};
+        return;
+    }
+    int n;
+    struct place *slow = slowest(http, &n);
+    if (n >= HTTP_CONNECTIONS_MAX)
+        shut(slow);
+    for (int i = 0; i < PLACES && !*socket_context; i++)
+        if (!http->places[i].connection) {
+            http->places[i] = (struct place){connection, clock_now_ms(), false};
+            *socket_context = &http->places[i];
+        }
+}
+
+static void note_answer(void *context, struct MHD_Connection *connection, void **request_context,
+                        enum MHD_RequestTerminationCode how)
+{
+    (void)context, (void)request_context, (void)how;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct place *place = info ? info->socket_context : NULL;
+    if (place)
+        place->since_ms = clock_now_ms();
+}
+
+static void shut_late(struct http *http)
+{
+    for (int i = 0; i < PLACES; i++) {
+        struct place *place = &http->places[i];
+        if (place->connection && !place->is_shut && clock_now_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
+            shut(place);
+    }
+}
 
 // ---- requests ----
 
@@ -131,7 +208,8 @@ enum status http_open(struct http **http, const char *address, http_handler *han
     if (status == STATUS_OK) {
         read_address(h);
         h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h, MHD_OPTION_LISTEN_SOCKET, h->file,
-                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES, MHD_OPTION_NOTIFY_CONNECTION,
+                                     note_connection, h, MHD_OPTION_NOTIFY_COMPLETED, note_answer, h,
                                      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_REQUEST_BYTES_MAX,
                                      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
         if (!h->daemon)
@@ -158,6 +236,7 @@ int http_fd(const struct http *http)
 
 void http_serve(struct http *http)
 {
+    shut_late(http);
     MHD_run(http->daemon);
 }
 

@@ -1,4 +1,5 @@
-// A web server for figures: GET alone, small requests, few connections, no state. It has no thread: its owner waits on the
+// A web server for figures: GET alone, small requests, few connections, no state. A connection that is slow is closed when its time is
+// over, and before that when others need its place: probes are answered however many connections trickle. It has no thread: its owner waits on the
 // descriptor beside everything else and calls http_serve. Thread: main.
 #pragma once
 
@@ -9,6 +10,7 @@ enum {
     HTTP_CONNECTIONS_MAX = 32,
     HTTP_REQUEST_BYTES_MAX = 16384, // of a connection, its answer's head included; larger requests are refused
     HTTP_IDLE_SECONDS = 15, // longer than the main loop may be held up by a broker
+    HTTP_REQUEST_SECONDS = 20, // from a connection, or from its last answer, to the next answer
 };
 
 struct http_answer {

@@ -63,7 +63,7 @@ static bool set_identity(struct job *job, const struct record *record)
     return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
 }
 
-struct job *intake_job(const struct record *record, struct text model_name, struct job_reserve *reserve)
+struct job *intake_job(const struct record *record, const struct result_names *names, struct job_reserve *reserve)
 {
     struct job *job = job_reserve_take(reserve);
     if (!job)
@@ -78,9 +78,14 @@ struct job *intake_job(const struct record *record, struct text model_name, stru
     else
         status = job_decode(job, record->value, encoding, &error);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&
-                    job_set_text(job, &job->result.model, model_name);
+                    job_set_text(job, &job->result.model, names->model) &&
+                    job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);
+    job->result.reports_cached_tokens = names->cached_tokens;
     job->figures.attempts = record->attempts + 1;
-    if (status != STATUS_OK) {
+    complete = complete && status != STATUS_RETRY; // memory ran out while decoding: no fault of the record
+    if (status == STATUS_OK && !job->request.sampling.seed_given)
+        job->request.sampling.seed = job_default_seed(job); // the headers may have named it
+    if (status == STATUS_REJECT) {
         complete = complete && job_set_text(job, &job->source.record, record->value);
         job_fail(job, &error);
     }

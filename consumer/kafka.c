@@ -22,7 +22,6 @@ enum {
     IDLE_COMMIT_INTERVAL_MS = 1000,
     WATCH_QUIET_MS = 30000, // a partition is looked at after so long without a record
     WATCH_TIMEOUT_MS = 1000,
-    TOPIC_BYTES_MIN = 16384, // what an error result or a dead letter without its value can need
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -67,7 +66,7 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
                       const rd_kafka_message_t *message)
 {
     struct record record = kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
-    record.crashes = suspects_crashes(&partition->suspects, message->offset);
+    record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
     enum encoding encoding = ENCODING_JSON;
     if (!encoding_detect(record.content_type, record.value, &encoding))
         encoding = ENCODING_JSON;
@@ -75,8 +74,15 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
     kafka->events->receive(kafka->events->context, &record);
 }
 
+// A record without a value says, on a compacted topic, that its key is gone: it asks for nothing.
+static bool is_tombstone(const rd_kafka_message_t *message)
+{
+    return message->payload == NULL;
+}
+
 // Returns how many records were handed over: 0 or 1.
-static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message)
+static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message, enum status *status,
+                          struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
@@ -87,8 +93,16 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
         partition->rewind = true; // it slipped through: it will be fetched again
         return 0;
     }
+    *status = kafka_gaps_note(kafka, partition, message->offset, error);
+    if (*status != STATUS_OK)
+        return 0;
     switch (offset_map_deliver(&partition->map, message->offset)) {
     case DELIVERY_NEW:
+        if (is_tombstone(message)) {
+            offset_map_finish(&partition->map, message->offset);
+            kafka->figures.n_tombstones++;
+            return 0;
+        }
         hand_over(kafka, partition, message);
         break;
     case DELIVERY_DONE:
@@ -123,6 +137,8 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
                  partition->id, message->offset, partition->map.position);
         return kafka_stop_outdated(kafka, how, error);
     }
+    if (kafka_gaps_note(kafka, partition, message->offset, error) != STATUS_OK)
+        return error->status;
     offset_map_reach(&partition->map, message->offset);
     partition->at_end = true;
     partition->end = message->offset;
@@ -164,7 +180,7 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
 {
     int n_received = 0;
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-        n_received = receive_record(kafka, message);
+        n_received = receive_record(kafka, message, status, error);
     else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
         *status = reach_end(kafka, message, error);
     else
@@ -185,13 +201,16 @@ static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
 }
 
 // First the group's events, in which partitions come and go, then records. One message at a time: a batch that is taken
-// while partitions go can hold records of those (librdkafka's issue 4208).
-static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *error)
+// while partitions go can hold records of those (librdkafka's issue 4208). `waiting`: why new partitions have to wait.
+static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *waiting,
+                                      struct error *error)
 {
     enum status status = STATUS_OK;
     rd_kafka_message_t *message;
     while (status == STATUS_OK && (message = next_event(kafka)))
         *n_received += take_message(kafka, message, &status, error);
+    if (status == STATUS_OK && kafka->assigned && !kafka_is_down(kafka)) // each try would only take its time
+        (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
     while (status == STATUS_OK && *n_received < n_max && (message = rd_kafka_consume_queue(kafka->records, 0)))
         *n_received += take_message(kafka, message, &status, error);
     return status;
@@ -200,15 +219,18 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
 static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
 {
     int n_received = 0;
-    enum status status = take_what_is_there(kafka, n_max, &n_received, error);
-    if (status == STATUS_OK && n_received == 0 && timeout_ms > 0) {
+    struct error waiting = {0};
+    enum status status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
+    if (status == STATUS_OK && waiting.status == STATUS_OK && n_received == 0 && timeout_ms > 0) {
         struct pollfd woken = {kafka->wake_file, POLLIN, 0};
         poll(&woken, 1, timeout_ms);
-        status = take_what_is_there(kafka, n_max, &n_received, error);
+        status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
     }
     if (n_received > 0)
         wake(kafka); // there may be more
-    return status;
+    if (status == STATUS_OK && waiting.status != STATUS_OK)
+        *error = waiting;
+    return status == STATUS_OK ? waiting.status : status;
 }
 
 // ---- what is done beside receiving ----
@@ -263,6 +285,8 @@ static void watch(struct kafka_transport *kafka)
     int64_t now = kafka_now_ms();
     if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
         return;
+    if (kafka->watched_ms)
+        kafka_gaps_warn_when_idle(kafka);
     kafka->watched_ms = now;
     if (rd_kafka_queue_length(kafka->records) > 0) { // whose they are is not to be seen: perhaps each partition's
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
@@ -312,10 +336,7 @@ static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct
         return STATUS_OK;
     if (kafka_is_down(kafka)) // each try would only take its time; probe() says when it is over
         return STATUS_OK;
-    status = kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
-    if (status == STATUS_OK && kafka->assigned)
-        status = kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, error);
-    return status;
+    return kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
 }
 
 // ---- the seam ----
@@ -329,7 +350,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     kafka_handle_serve(&kafka->producer);
     enum status unready = kafka->stopped.status == STATUS_OK ? prepare(kafka, timeout_ms, error) : STATUS_OK;
     enum status status = STATUS_OK;
-    struct error fault;
+    struct error fault = {0}, outside;
     if (kafka->stopped.status == STATUS_OK && kafka->subscribed) {
         kafka_steer_partitions(kafka);
         // The group is served even if something else waits for a broker, or nothing is to be delivered now.
@@ -338,10 +359,14 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
             status = fault.status;
         commit_idle_positions(kafka);
         watch(kafka);
+        if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
+            status = fault.status;
         if (kafka->is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;
     }
     kafka->events = NULL;
+    if (kafka->stopped.status == STATUS_OK)
+        (void)!kafka_watch_membership(kafka, status == STATUS_RETRY ? &fault : unready == STATUS_RETRY ? error : &fault, &outside);
     if (kafka->stopped.status != STATUS_OK) {
         *error = kafka->stopped;
         return error->status;
@@ -423,6 +448,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .end = find_end(kafka, partition),
                 .n_in_flight = partition->map.n_running,
                 .n_map_covered = partition->map.n_finished,
+                .n_deleted = partition->n_deleted,
             };
         n_figures++;
     }
@@ -502,19 +528,45 @@ static const struct transport_impl kafka_impl = {
     .close = kafka_close,
     .is_cancelled = kafka_is_cancelled,
     .start = kafka_start,
+    .waiting = kafka_waiting,
 };
 
 // ---- opening ----
 
-static enum status read_limit(struct kafka_handle *handle, const char *topic, size_t *bytes_max,
-                              struct error *error)
+// Compaction keeps the newest record of each key.
+static void warn_of_compaction(const struct kafka_config *config, const char *topic, const char *loss)
 {
-    *bytes_max = kafka_topic_bytes_max(handle, topic, CHECK_TIMEOUT_MS);
-    if (*bytes_max >= TOPIC_BYTES_MIN)
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                     "topic %s takes %zu bytes a record (max.message.bytes), sheaf needs %d at least", topic,
-                     *bytes_max, TOPIC_BYTES_MIN);
+    char line[ERROR_TEXT_BYTES];
+    snprintf(line, sizeof line, "topic %s has cleanup.policy=compact: %s", topic, loss);
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
+static enum status read_settings(struct kafka_handle *handle, const char *topic, struct kafka_topic_settings *settings,
+                                 struct error *error)
+{
+    kafka_topic_read_settings(handle, topic, CHECK_TIMEOUT_MS, settings);
+    return kafka_topic_check(topic, settings, error);
+}
+
+static enum status read_all_settings(struct kafka_transport *kafka, struct kafka_handle *admin, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic_settings jobs, results, dead;
+    enum status status = read_settings(admin, config->results, &results, error);
+    if (status == STATUS_OK)
+        status = read_settings(admin, config->dead, &dead, error);
+    if (status != STATUS_OK)
+        return status;
+    kafka_topic_read_settings(admin, config->jobs, CHECK_TIMEOUT_MS, &jobs);
+    kafka->results_bytes_max = results.bytes_max;
+    kafka->dead_bytes_max = dead.bytes_max;
+    kafka->dead_is_compacted = dead.is_compacted;
+    if (jobs.is_compacted)
+        warn_of_compaction(config, config->jobs, "a job is lost when a newer one has its key");
+    if (results.is_compacted)
+        warn_of_compaction(config, config->results, "of results with one key the newest stays");
+    return STATUS_OK;
 }
 
 // All topics are there, and how much they take is known.
@@ -531,9 +583,7 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
     if (status == STATUS_OK)
-        status = read_limit(&admin, config->results, &kafka->results_bytes_max, error);
-    if (status == STATUS_OK)
-        status = read_limit(&admin, config->dead, &kafka->dead_bytes_max, error);
+        status = read_all_settings(kafka, &admin, error);
     if (status == STATUS_OK && config->control)
         status =
             kafka_topic_find(&admin, config->control, CHECK_TIMEOUT_MS, &kafka->control.n_partitions, error);
@@ -541,10 +591,28 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     return status;
 }
 
+// A full disk or a read-only folder is no reason not to work: only the name is lost with the process.
+static enum status take_slot(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    const char *name = config->member_name;
+    char line[ERROR_TEXT_BYTES + 128];
+    enum status status = name ? slot_open_named(&kafka->slot, config->directory, config->group, name, error)
+                              : slot_open(&kafka->slot, config->directory, config->group, error);
+    if (status == STATUS_OK || error->code != ERROR_FILE)
+        return status;
+    snprintf(line, sizeof line, "%s; %s", error->text,
+             name ? "nothing here keeps another worker from taking the same name"
+                  : "this worker's name ends with it, and its partitions wait for the end of its session then");
+    if (config->log)
+        config->log(config->log_context, 4, line);
+    return slot_open_without_file(&kafka->slot, name, error);
+}
+
 static enum status start(struct kafka_transport *kafka, struct error *error)
 {
     const struct kafka_config *config = kafka->config;
-    enum status status = slot_open(&kafka->slot, config->directory, config->group, error);
+    enum status status = take_slot(kafka, error);
     if (status != STATUS_OK)
         return status;
     snprintf(kafka->id, sizeof kafka->id, "sheaf-%s-%s", config->group, kafka->slot.id);
@@ -580,6 +648,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->config = config;
     kafka->slot.file = kafka->wake_file = -1;
     kafka->watch_quiet_ms = WATCH_QUIET_MS;
+    kafka->looked_ms = kafka_now_ms();
     enum status status = start(kafka, error);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);

@@ -13,7 +13,6 @@
 
 enum {
     CLOSE_TIMEOUT_MS = 5000,
-    SEND_WAIT_MS = 100,
     READ_POLL_MS = 500,
     READ_SILENCE_MS = 60000, // no record and no end for so long: given up
     CANCEL_TIMEOUT_MS = 30000,
@@ -65,132 +64,6 @@ enum status kafka_create_topics(const struct kafka_config *config, struct error 
     return status;
 }
 
-// ---- submitting ----
-
-struct kafka_producer {
-    struct kafka_handle handle;
-    rd_kafka_topic_t *topic;
-    const char *topic_name;
-    int64_t n_delivered;
-    rd_kafka_resp_err_t failure; // of the first record that could not be delivered
-};
-
-static void heard_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
-{
-    struct kafka_producer *producer = ((struct kafka_handle *)opaque)->owner;
-    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-        producer->n_delivered++;
-    else if (producer->failure == RD_KAFKA_RESP_ERR_NO_ERROR)
-        producer->failure = message->err;
-}
-
-static void set_delivery(rd_kafka_conf_t *conf)
-{
-    rd_kafka_conf_set_dr_msg_cb(conf, heard_delivery);
-}
-
-enum status kafka_producer_open(struct kafka_producer **producer, const struct kafka_config *config,
-                                const char *topic, struct error *error)
-{
-    *producer = NULL;
-    struct kafka_topic required = {.name = topic, .n_partitions = config->n_partitions};
-    if (config->control && strcmp(topic, config->control) == 0)
-        required = (struct kafka_topic){.name = topic, .n_partitions = 1, .compacted = true};
-    int32_t n_partitions;
-    enum status status = require_topic(config, &required, &n_partitions, error);
-    if (status != STATUS_OK)
-        return status;
-    struct kafka_producer *opened = calloc(1, sizeof *opened);
-    if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a producer");
-    opened->handle.owner = opened;
-    opened->topic_name = topic;
-    status = open_handle(&opened->handle, config, KAFKA_PRODUCER, set_delivery, error);
-    if (status == STATUS_OK) {
-        opened->topic = rd_kafka_topic_new(opened->handle.rk, topic, NULL);
-        if (!opened->topic)
-            status = kafka_error_set(error, STATUS_REFUSE, &opened->handle, topic, rd_kafka_last_error());
-    }
-    if (status != STATUS_OK) {
-        kafka_producer_close(opened);
-        return status;
-    }
-    *producer = opened;
-    return STATUS_OK;
-}
-
-static enum status tell_failure(const struct kafka_producer *producer, struct error *error)
-{
-    return kafka_error_set(error, STATUS_REFUSE, &producer->handle, producer->topic_name, producer->failure);
-}
-
-static rd_kafka_headers_t *copy_headers(const struct kafka_record *record)
-{
-    rd_kafka_headers_t *list = rd_kafka_headers_new((size_t)record->n_headers);
-    for (int32_t i = 0; i < record->n_headers; i++)
-        rd_kafka_header_add(list, record->headers[i].name.data, (ssize_t)record->headers[i].name.size,
-                            record->headers[i].value.data, (ssize_t)record->headers[i].value.size);
-    return list;
-}
-
-enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
-                                struct error *error)
-{
-    rd_kafka_t *rk = producer->handle.rk;
-    rd_kafka_poll(rk, 0);
-    rd_kafka_headers_t *headers = copy_headers(record);
-    for (;;) {
-        if (producer->failure != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            rd_kafka_headers_destroy(headers);
-            return tell_failure(producer, error);
-        }
-        rd_kafka_resp_err_t code = rd_kafka_producev(
-            rk, RD_KAFKA_V_RKT(producer->topic), RD_KAFKA_V_KEY(record->key.data, record->key.size),
-            RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
-            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
-        if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            return STATUS_OK;
-        }
-        if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-            rd_kafka_poll(rk, SEND_WAIT_MS);
-            continue;
-        }
-        rd_kafka_headers_destroy(headers);
-        if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
-            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                             "a record of %zu bytes is larger than topic %s takes (message.max.bytes)",
-                             record->value.size, producer->topic_name);
-        return kafka_error_set(error, STATUS_REFUSE, &producer->handle, producer->topic_name, code);
-    }
-}
-
-int64_t kafka_producer_n_delivered(const struct kafka_producer *producer)
-{
-    return producer->n_delivered;
-}
-
-enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms, struct error *error)
-{
-    rd_kafka_resp_err_t code = rd_kafka_flush(producer->handle.rk, timeout_ms);
-    if (producer->failure != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return tell_failure(producer, error);
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, STATUS_RETRY, &producer->handle, producer->topic_name, code);
-    return STATUS_OK;
-}
-
-void kafka_producer_close(struct kafka_producer *producer)
-{
-    if (!producer)
-        return;
-    if (producer->handle.rk)
-        rd_kafka_purge(producer->handle.rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    if (producer->topic)
-        rd_kafka_topic_destroy(producer->topic);
-    kafka_handle_close(&producer->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
-    free(producer);
-}
-
 // ---- collecting ----
 
 struct reading {
@@ -224,21 +97,50 @@ static enum status assign(struct reading *reading, const rd_kafka_topic_partitio
     return STATUS_OK;
 }
 
-static enum status begin_reading(struct reading *reading, struct error *error)
+static void read_uncommitted(rd_kafka_conf_t *conf)
+{
+    rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
+}
+
+// Sets the offsets of `list` behind the last records written, those of open transactions too: for a broker answers each
+// reader by its isolation level.
+static enum status find_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
+                                     struct error *error)
+{
+    struct kafka_handle handle = {0};
+    enum status status = open_handle(&handle, config, KAFKA_READER, read_uncommitted, error);
+    if (status == STATUS_OK) {
+        rd_kafka_resp_err_t code = kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+            status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
+    }
+    kafka_handle_close(&handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list, int64_t which,
+                                       struct error *error)
+{
+    rd_kafka_resp_err_t code = kafka_partition_ends(handle, list, which, KAFKA_START_TIMEOUT_MS);
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR
+               ? STATUS_OK
+               : kafka_error_set(error, STATUS_REFUSE, handle, list->elems[0].topic, code);
+}
+
+static enum status begin_reading(struct reading *reading, enum kafka_end end, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
     for (int32_t i = 0; i < reading->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, reading->topic, i);
-    rd_kafka_resp_err_t code =
-        kafka_partition_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+    enum status status = end == KAFKA_READ_WRITTEN
+                             ? find_written_ends(reading->handle.config, list, error)
+                             : find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error);
     for (int32_t i = 0; i < reading->n_partitions; i++)
         reading->ends[i] = list->elems[i].offset;
-    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        code =
-            kafka_partition_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, KAFKA_START_TIMEOUT_MS);
-    enum status status = code == RD_KAFKA_RESP_ERR_NO_ERROR
-                             ? assign(reading, list, error)
-                             : kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
+    if (status == STATUS_OK)
+        status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
+    if (status == STATUS_OK)
+        status = assign(reading, list, error);
     rd_kafka_topic_partition_list_destroy(list);
     return status;
 }
@@ -295,8 +197,8 @@ static enum status read_to_end(struct reading *reading, struct error *error)
     return status;
 }
 
-enum status kafka_read_topic(const struct kafka_config *config, const char *topic, kafka_receive *receive,
-                             void *context, struct error *error)
+enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
+                             kafka_receive *receive, void *context, struct error *error)
 {
     // A topic to read is never created: it would only be empty.
     struct kafka_config existing = *config;
@@ -318,12 +220,38 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
                 error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
     }
     if (status == STATUS_OK)
-        status = begin_reading(reading, error);
+        status = begin_reading(reading, end, error);
     if (status == STATUS_OK)
         status = read_to_end(reading, error);
     kafka_handle_close(&reading->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
     free(reading->ends);
     free(reading);
+    return status;
+}
+
+enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists, struct error *error)
+{
+    struct kafka_handle admin = {0};
+    int32_t n_partitions = 0;
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    if (status == STATUS_OK)
+        status = kafka_topic_find(&admin, topic, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
+    *exists = n_partitions > 0;
+    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition, int64_t offset,
+                                bool *reaches, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic, partition);
+    enum status status = find_written_ends(config, list, error);
+    rd_kafka_resp_err_t code = list->elems[0].err;
+    *reaches = status == STATUS_OK && list->elems[0].offset > offset;
+    if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        status = STATUS_OK; // a topic of fewer partitions
+    rd_kafka_topic_partition_list_destroy(list);
     return status;
 }
 

@@ -1,8 +1,8 @@
-// What the commands do with Kafka besides working: submit jobs, collect results, cancel, create topics. Each
-// opens its own connection and closes it. Thread: main.
+// What the commands do with Kafka besides working: collect results, cancel, create topics; kafka_producer.h is for
+// submitting. Each opens its own connection and closes it. Thread: main.
 #pragma once
 
-#include "consumer/kafka.h"
+#include "consumer/kafka_producer.h"
 
 // ---- topics ----
 
@@ -11,43 +11,26 @@
 // one.
 enum status kafka_create_topics(const struct kafka_config *config, struct error *error) WARN_UNUSED;
 
-// ---- submitting ----
-
-struct kafka_producer;
-
-struct kafka_record {
-    struct text key; // data NULL: none; jobs of one key go to one partition
-    struct text value;
-    const struct header *headers;
-    int32_t n_headers;
-};
-
-// An idempotent producer: a record is written once, whatever is sent again. The topic must exist, or may be
-// created when the config says so.
-enum status kafka_producer_open(struct kafka_producer **producer, const struct kafka_config *config,
-                                const char *topic, struct error *error) WARN_UNUSED;
-// Copies the record. Waits while too much is under way (back-pressure). STATUS_REJECT: the record is larger
-// than the topic takes. STATUS_REFUSE: an earlier one could not be delivered; nothing more is taken.
-enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
-                                struct error *error) WARN_UNUSED;
-// Acknowledged by the brokers so far.
-int64_t kafka_producer_n_delivered(const struct kafka_producer *producer);
-// Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: not to be
-// delivered.
-enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms,
-                                 struct error *error) WARN_UNUSED;
-// Drops what was not flushed.
-void kafka_producer_close(struct kafka_producer *producer);
-
 // ---- collecting ----
 
 // Called for each record, in order within a partition; any other status than STATUS_OK ends the reading with
 // it.
 typedef enum status kafka_receive(void *context, const struct record *record, struct error *error);
 
+enum kafka_end {
+    KAFKA_READ_COMMITTED, // to the first transaction that is open now
+    KAFKA_READ_WRITTEN,   // to the last record written, after the transactions that are open now have ended
+};
+
 // Reads a topic from its beginning to the end it has now, committed records only.
-enum status kafka_read_topic(const struct kafka_config *config, const char *topic, kafka_receive *receive,
-                             void *context, struct error *error) WARN_UNUSED;
+enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
+                             kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
+enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
+                               struct error *error) WARN_UNUSED;
+// Does the partition still hold what was written at `offset`, or has retention deleted it since? False: the topic is another
+// one of the same name.
+enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition, int64_t offset,
+                                bool *reaches, struct error *error) WARN_UNUSED;
 
 // ---- cancelling ----
 

@@ -2,6 +2,7 @@
 // assigned, not shared by a group, for every worker reads every cancellation.
 #include "consumer/kafka_topic.h"
 #include "consumer/kafka_transport.h"
+#include "consumer/marker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -99,6 +100,8 @@ static enum status hear(struct kafka_control *control, const rd_kafka_message_t 
     struct arena arena = {0};
     struct cancel cancel;
     struct text key = {message->key, message->key_len}, value = {message->payload, message->len};
+    if (marker_is_key(key)) // for submitters and collectors
+        return STATUS_OK;
     enum status status = cancel_decode(key, value, &arena, &cancel, error);
     if (status == STATUS_OK) {
         status = cancel_set_put(&control->set, &cancel, error);

@@ -8,15 +8,17 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions go
     NAMESAKE_MS = 60000,       // expelled twice within: another worker goes by our name
+    ANSWER_TIMEOUT_MS = 500,   // asking the coordinator whether it answers
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
 };
 
-static bool is_cooperative(const struct kafka_transport *kafka)
+bool kafka_is_cooperative(const struct kafka_transport *kafka)
 {
     return strcmp(rd_kafka_rebalance_protocol(kafka->consumer.rk), "COOPERATIVE") == 0;
 }
@@ -95,12 +97,41 @@ enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset
         offset_map_restart_empty(map, committed->offset);
         if (suspects)
             *suspects = (struct suspects){0};
+        *error = (struct error){0}; // callers ask it too
         return STATUS_OK;
     }
     if (status != STATUS_OK)
         error_prefix(error, "topic %s partition %" PRId32 ", group %s", committed->topic,
                      committed->partition, kafka->config->group);
     return status;
+}
+
+static void ignore_member(void *context, const rd_kafka_MemberDescription_t *member)
+{
+    (void)context, (void)member;
+}
+
+static bool coordinator_answers(const struct kafka_transport *kafka)
+{
+    bool is_stable;
+    return kafka_members(&kafka->consumer, kafka->config->group, ANSWER_TIMEOUT_MS, ignore_member, NULL, &is_stable) ==
+           RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+// librdkafka repeats a request whose answer is UNSTABLE_OFFSET_COMMIT until its time is over, and reports the time alone. Of a
+// coordinator that answers otherwise, a transaction that is not decided is the cause. It may be of one partition of the list.
+static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
+                            struct error *error)
+{
+    char ids[96] = "";
+    size_t size = 0;
+    int n_named = 0;
+    for (; n_named < list->cnt && size + 16 < sizeof ids; n_named++)
+        size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "", list->elems[n_named].partition);
+    return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                     "Kafka at %.100s: reading the group's offsets: offsets of partition(s) %s%s of topic %.100s are held by a "
+                     "transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
+                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
 }
 
 // librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
@@ -114,6 +145,9 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return STATUS_OK;
     enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
+    bool may_be_held = code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
+    if (may_be_held && !kafka_is_down(kafka) && coordinator_answers(kafka))
+        return set_held(kafka, list, error);
     return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
 }
 
@@ -192,6 +226,8 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
     else                                             // ours before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
+    if (is_committed && status == STATUS_OK)
+        kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
     partition->end = -1;
     partition->at_end = partition->paused = partition->rewind = partition->was_rewound = false;
@@ -202,51 +238,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     return status;
 }
 
-// ---- who we are in the group ----
-
-static void drop_metadata(rd_kafka_consumer_group_metadata_t **metadata)
-{
-    if (*metadata)
-        rd_kafka_consumer_group_metadata_destroy(*metadata);
-    *metadata = NULL;
-}
-
-static bool metadata_equal(const rd_kafka_consumer_group_metadata_t *a, const rd_kafka_consumer_group_metadata_t *b)
-{
-    void *bytes[2] = {NULL, NULL};
-    size_t sizes[2];
-    rd_kafka_error_t *faults[2] = {rd_kafka_consumer_group_metadata_write(a, &bytes[0], &sizes[0]),
-                                   rd_kafka_consumer_group_metadata_write(b, &bytes[1], &sizes[1])};
-    bool equal = !faults[0] && !faults[1] && sizes[0] == sizes[1] && memcmp(bytes[0], bytes[1], sizes[0]) == 0;
-    for (int i = 0; i < 2; i++) {
-        if (faults[i])
-            rd_kafka_error_destroy(faults[i]);
-        else
-            rd_kafka_mem_free(NULL, bytes[i]);
-    }
-    return equal;
-}
-
-// What the coordinator checks is member and generation, so both must be of the assignment they are used for. They were taken
-// when it came (`coming`). If they are others now, librdkafka joined the group anew while the assignment waited for its
-// offsets, as it does without a word when partitions are added (2.0.2): the next assignment is on its way, and until
-// it is here nothing is committed. A member that lost its place has an empty id, which the coordinator would not check
-// at all.
-static void take_membership(struct kafka_transport *kafka)
-{
-    rd_kafka_t *rk = kafka->consumer.rk;
-    drop_metadata(&kafka->membership);
-    rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
-    char *member = rd_kafka_memberid(rk);
-    if (now && kafka->coming && member && *member && !rd_kafka_assignment_lost(rk) && metadata_equal(now, kafka->coming)) {
-        kafka->membership = kafka->coming;
-        kafka->coming = NULL;
-    }
-    drop_metadata(&kafka->coming);
-    drop_metadata(&now);
-    if (member)
-        rd_kafka_mem_free(rk, member);
-}
+// ---- assigning ----
 
 // Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
 static void set_records_apart(struct kafka_transport *kafka, int32_t id)
@@ -263,7 +255,7 @@ static enum status assign(struct kafka_transport *kafka, struct error *error)
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
     for (int i = 0; i < kafka->assigned->cnt; i++)
         set_records_apart(kafka, kafka->assigned->elems[i].partition);
-    if (is_cooperative(kafka)) {
+    if (kafka_is_cooperative(kafka)) {
         rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->assigned);
         if (fault) {
             code = rd_kafka_error_code(fault);
@@ -277,52 +269,6 @@ static enum status assign(struct kafka_transport *kafka, struct error *error)
     return STATUS_OK;
 }
 
-// ---- is the assignment the newest? ----
-
-struct confirmation {
-    const struct kafka_transport *kafka;
-    char *member; // our id
-    bool agrees;
-};
-
-static void compare_assignment(void *context, const rd_kafka_MemberDescription_t *member)
-{
-    struct confirmation *confirmation = context;
-    const rd_kafka_topic_partition_list_t *list = confirmation->kafka->assigned;
-    const char *id = rd_kafka_MemberDescription_consumer_id(member);
-    if (!id || strcmp(id, confirmation->member) != 0)
-        return;
-    const rd_kafka_topic_partition_list_t *ours =
-        rd_kafka_MemberAssignment_partitions(rd_kafka_MemberDescription_assignment(member));
-    confirmation->agrees = (ours ? ours->cnt : 0) == list->cnt;
-    for (int i = 0; i < list->cnt && confirmation->agrees; i++)
-        confirmation->agrees = rd_kafka_topic_partition_list_find(ours, list->elems[i].topic, list->elems[i].partition);
-}
-
-// An assignment may wait here for long, behind a commit say, and librdkafka 2.0.2 joins the group anew meanwhile when partitions
-// are added: `coming` is then of the new generation and the assignment of the old. The coordinator would let us publish for
-// partitions that are another's by now. So it is asked what it gave us, after `coming` was taken: if it says the same, the
-// assignment is of that generation, or of a later one, in which nothing that is sent with `coming` counts. Else the next
-// assignment is on its way. Only for eager groups: what a cooperative one is given comes in parts.
-static enum status confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
-{
-    struct confirmation confirmation = {.kafka = kafka, .member = rd_kafka_memberid(kafka->consumer.rk)};
-    if (is_cooperative(kafka) || !confirmation.member) {
-        rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
-        return STATUS_OK;
-    }
-    bool is_stable;
-    rd_kafka_resp_err_t code =
-        kafka_members(&kafka->consumer, kafka->config->group, timeout_ms, compare_assignment, &confirmation, &is_stable);
-    rd_kafka_mem_free(kafka->consumer.rk, confirmation.member);
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, &kafka->consumer,
-                               "asking for the group's members", code);
-    if (is_stable && confirmation.agrees)
-        return STATUS_OK;
-    return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced", kafka->config->brokers);
-}
-
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int64_t deadline = kafka_now_ms() + timeout_ms;
@@ -330,7 +276,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
     if (status == STATUS_OK)
-        status = confirm_assigned(kafka, kafka_remaining_ms(deadline), error);
+        status = kafka_confirm_assigned(kafka, kafka_remaining_ms(deadline), error);
     if (status == STATUS_OK && list->cnt > 0)
         status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
     if (status == STATUS_OK && list->cnt > 0)
@@ -345,7 +291,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
         return kafka_stop(kafka, error);
     for (int i = 0; i < list->cnt; i++)
         partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
-    take_membership(kafka);
+    kafka_take_membership(kafka);
     kafka->figures.n_rebalances++;
     rd_kafka_topic_partition_list_destroy(list);
     kafka->assigned = NULL;
@@ -361,7 +307,7 @@ static void drop_assigned(struct kafka_transport *kafka)
     if (kafka->assigned)
         rd_kafka_topic_partition_list_destroy(kafka->assigned);
     kafka->assigned = NULL;
-    drop_metadata(&kafka->coming);
+    kafka_drop_metadata(&kafka->coming);
 }
 
 static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
@@ -377,13 +323,45 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
     }
 }
 
+// Those of the list that librdkafka fetches. The others it was given back by an answer without partitions, and it refuses
+// to take them away.
+static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
+    rd_kafka_topic_partition_list_t *all = NULL;
+    if (rd_kafka_assignment(kafka->consumer.rk, &all) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        for (int i = 0; i < list->cnt; i++)
+            if (rd_kafka_topic_partition_list_find(all, list->elems[i].topic, list->elems[i].partition))
+                rd_kafka_topic_partition_list_add(fetched, list->elems[i].topic, list->elems[i].partition);
+        rd_kafka_topic_partition_list_destroy(all);
+    }
+    rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->consumer.rk, fetched);
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    rd_kafka_topic_partition_list_destroy(fetched);
+}
+
+// A cooperative member keeps what it was given and is not listed.
+static void drop_listed(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; kafka->assigned && i < list->cnt; i++)
+        rd_kafka_topic_partition_list_del(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
+    if (kafka->assigned && kafka->assigned->cnt == 0)
+        drop_assigned(kafka);
+}
+
 static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
     int64_t deadline = kafka_now_ms() + REVOKE_TIMEOUT_MS;
-    bool cooperative = is_cooperative(kafka);
+    bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
-    drop_assigned(kafka);
+    if (cooperative)
+        drop_listed(kafka, list);
+    else
+        drop_assigned(kafka);
+    if (!lost && cooperative)
+        kafka_confirm_revoked(kafka, list, LOCAL_TIMEOUT_MS);
     if (!lost)
         kafka_mark_leaving(kafka, list);
     if (!lost && kafka->events && kafka->events->revoke)
@@ -393,14 +371,12 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
     // In doubt even then: the offsets are held back from the next owner until the broker knows.
     (void)!kafka_transaction_resolve(kafka, deadline, &error);
     disown(kafka, list);
-    if (cooperative) {
-        rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->consumer.rk, list);
-        if (fault)
-            rd_kafka_error_destroy(fault);
-        return;
-    }
-    rd_kafka_assign(kafka->consumer.rk, NULL);
-    drop_metadata(&kafka->membership);
+    if (cooperative)
+        unassign_cooperative(kafka, list);
+    else
+        rd_kafka_assign(kafka->consumer.rk, NULL);
+    if (lost || !cooperative)
+        kafka_drop_metadata(&kafka->membership);
 }
 
 // An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us without a word.
@@ -413,7 +389,32 @@ static void disown_all(struct kafka_transport *kafka)
     }
     disown(kafka, list);
     rd_kafka_topic_partition_list_destroy(list);
-    drop_metadata(&kafka->membership);
+    kafka_drop_metadata(&kafka->membership);
+}
+
+// Answers an assignment with no partitions. Until an assignment is answered librdkafka does not join the group again (its
+// issue 873): a member that answered only when its offsets are read would stall the next rebalance, be expelled, and never
+// come back. NULL instead of an empty list is no answer.
+static void answer_without_partitions(struct kafka_transport *kafka)
+{
+    rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
+    if (kafka_is_cooperative(kafka)) {
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, none);
+        if (fault)
+            rd_kafka_error_destroy(fault);
+    } else {
+        rd_kafka_assign(kafka->consumer.rk, none);
+    }
+    rd_kafka_topic_partition_list_destroy(none);
+}
+
+static void add_assigned(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    if (!kafka->assigned)
+        kafka->assigned = rd_kafka_topic_partition_list_new(list->cnt);
+    for (int i = 0; i < list->cnt; i++)
+        if (!rd_kafka_topic_partition_list_find(kafka->assigned, list->elems[i].topic, list->elems[i].partition))
+            rd_kafka_topic_partition_list_add(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
 }
 
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
@@ -425,14 +426,14 @@ void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_pa
         give_partitions(kafka, list);
         return;
     }
-    drop_assigned(kafka);
-    if (!is_cooperative(kafka))
+    kafka_drop_metadata(&kafka->coming);
+    if (!kafka_is_cooperative(kafka)) {
+        drop_assigned(kafka);
         disown_all(kafka);
-    kafka->assigned = rd_kafka_topic_partition_list_copy(list);
+    }
+    add_assigned(kafka, list);
     kafka->coming = rd_kafka_consumer_group_metadata(rk);
-    struct error error;
-    if (kafka->stopped.status == STATUS_OK)
-        (void)!kafka_begin_assigned(kafka, LOCAL_TIMEOUT_MS, &error); // else the next poll goes on with it
+    answer_without_partitions(kafka); // kafka_begin_assigned takes them
 }
 
 // ---- joining ----
@@ -443,11 +444,24 @@ static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
     rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
 }
 
+// A rebalance takes as long as its slowest member may: by default max.poll.interval.ms. Three of them are enough for a dead
+// member's session, a rebalance, and a transaction that holds the offsets.
+static int64_t derive_membership_timeout(const struct kafka_transport *kafka, const rd_kafka_conf_t *conf)
+{
+    char value[32] = "";
+    size_t size = sizeof value;
+    if (kafka->config->membership_timeout_ms > 0)
+        return kafka->config->membership_timeout_ms;
+    (void)rd_kafka_conf_get(conf, "max.poll.interval.ms", value, &size);
+    return 3 * strtoll(value, NULL, 10);
+}
+
 enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
 {
     rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
     if (!conf)
         return error->status;
+    kafka->membership_timeout_ms = derive_membership_timeout(kafka, conf);
     rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
     kafka->consumer.owner = kafka;
     enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
@@ -483,7 +497,7 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 static void forget_group(struct kafka_transport *kafka)
 {
     drop_assigned(kafka);
-    drop_metadata(&kafka->membership);
+    kafka_drop_metadata(&kafka->membership);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (partition)

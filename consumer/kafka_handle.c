@@ -37,11 +37,34 @@ static const struct setting settings_consumer[] = {
     // Computing happens on other threads. The value is also the rebalance timeout: how long a dead member
     // stalls.
     {"max.poll.interval.ms", "60000"},
-    {"session.timeout.ms", "45000"},
-    // Cooperative rebalancing can loop, hang at close and crash before librdkafka 2.6.1 (its issues 4783,
-    // 4527, 4381).
-    {"partition.assignment.strategy", "range,roundrobin"},
     {NULL, NULL},
+};
+
+static const struct setting settings_eager[] = {
+    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "range,roundrobin"}, {NULL, NULL}};
+
+static const struct setting settings_cooperative[] = {
+    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "cooperative-sticky"}, {NULL, NULL}};
+
+// Session and assignor are the broker's settings.
+static const struct setting settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
+
+enum {
+    // Cooperative rebalancing can loop, hang at close and crash before (librdkafka's issues 4783, 4527, 4381), and SCRAM sends
+    // a nonce that brokers from 4.0 on refuse (4895).
+    VERSION_2_6_1 = 0x020601ff,
+    VERSION_2_12 = 0x020c00ff, // KIP-848 is no preview any more
+};
+
+static const struct {
+    const char *name;
+    int version;
+    const char *version_name;
+    const struct setting *settings;
+} protocols[] = {
+    [GROUP_PROTOCOL_EAGER] = {"eager", 0, "", settings_eager},
+    [GROUP_PROTOCOL_COOPERATIVE] = {"cooperative", VERSION_2_6_1, "2.6.1", settings_cooperative},
+    [GROUP_PROTOCOL_CONSUMER] = {"consumer", VERSION_2_12, "2.12.0", settings_kip_848},
 };
 
 static const struct setting settings_reader[] = {
@@ -67,6 +90,7 @@ static const struct setting settings_transactional[] = {
     // less than the transaction's time, which is 1,000 ms at least.
     {"linger.ms", "500"},
     {"partitioner", "murmur2_random"},
+    {"delivery.report.only.error", "true"}, // a commit asks for all records at once
     // The coordinator is still ending the last transaction when the next one begins soon after: with the
     // default of 100 ms a commit then took 48 ms, with this 15 ms.
     {"retry.backoff.ms", "5"},
@@ -82,6 +106,16 @@ static const struct setting settings_producer[] = {
     {NULL, NULL},
 };
 
+static const struct setting settings_submitter[] = {
+    {"transaction.timeout.ms", "15000"}, // KAFKA_SUBMIT_TRANSACTION_MS
+    {"compression.type", "zstd"},
+    {"linger.ms", "5"},
+    {"partitioner", "murmur2_random"},
+    {"queue.buffering.max.kbytes", "65536"},
+    {"retry.backoff.ms", "5"}, // as in settings_transactional
+    {NULL, NULL},
+};
+
 static const struct setting settings_admin[] = {{NULL, NULL}};
 
 static const struct setting *const settings_of_role[] = {
@@ -89,6 +123,7 @@ static const struct setting *const settings_of_role[] = {
     [KAFKA_READER] = settings_reader,
     [KAFKA_TRANSACTIONAL] = settings_transactional,
     [KAFKA_PRODUCER] = settings_producer,
+    [KAFKA_SUBMITTER] = settings_submitter,
     [KAFKA_ADMIN] = settings_admin,
 };
 
@@ -98,6 +133,7 @@ static const char *const locked[] = {
     "transactional.id",  "enable.auto.commit",       "auto.commit.enable",
     "isolation.level",   "enable.auto.offset.store", "enable.idempotence",
     "log.queue",         "enable.partition.eof",     "allow.auto.create.topics",
+    "group.protocol",
 };
 
 int64_t kafka_now_ms(void)
@@ -160,7 +196,7 @@ static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
 {
     char value[256];
     size_t size = sizeof value;
-    if (rd_kafka_version() >= 0x020601ff ||
+    if (rd_kafka_version() >= VERSION_2_6_1 ||
         rd_kafka_conf_get(conf, "partition.assignment.strategy", value, &size) != RD_KAFKA_CONF_OK ||
         !strstr(value, "cooperative"))
         return STATUS_OK;
@@ -191,11 +227,37 @@ static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config
         status = set(conf, "client.id", id, error);
     if (status == STATUS_OK && (role == KAFKA_CONSUMER || role == KAFKA_READER))
         status = set(conf, "group.id", config->group ? config->group : "sheaf", error);
-    if (status == STATUS_OK && role == KAFKA_CONSUMER && !config->dynamic_membership)
+    // With KIP-848 a killed static member's name is refused, for good, until its session is over.
+    bool is_static = !config->dynamic_membership && config->protocol != GROUP_PROTOCOL_CONSUMER;
+    if (status == STATUS_OK && role == KAFKA_CONSUMER && is_static)
         status = set_membership(conf, config, id, error);
     if (status == STATUS_OK && role == KAFKA_TRANSACTIONAL)
         status = set(conf, "transactional.id", id, error);
     return status;
+}
+
+static enum status set_protocol(rd_kafka_conf_t *conf, enum group_protocol protocol, struct error *error)
+{
+    if (rd_kafka_version() < protocols[protocol].version)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--group-protocol %s needs librdkafka %s or newer, this is %s",
+                         protocols[protocol].name, protocols[protocol].version_name, rd_kafka_version_str());
+    return set_all(conf, protocols[protocol].settings, error);
+}
+
+const char *kafka_library_version(void)
+{
+    return rd_kafka_version_str();
+}
+
+bool kafka_find_protocol(const char *name, enum group_protocol *protocol)
+{
+    for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++) {
+        if (strcmp(protocols[i].name, name) != 0)
+            continue;
+        *protocol = (enum group_protocol)i;
+        return true;
+    }
+    return false;
 }
 
 rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka_role role, const char *id,
@@ -204,6 +266,7 @@ rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     if (set_all(conf, settings_common, error) == STATUS_OK &&
         set_all(conf, settings_of_role[role], error) == STATUS_OK &&
+        (role != KAFKA_CONSUMER || set_protocol(conf, config->protocol, error) == STATUS_OK) &&
         set_identity(conf, config, role, id, error) == STATUS_OK &&
         set_users(conf, config, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
         return conf;
@@ -238,9 +301,9 @@ static void heard_error(rd_kafka_t *rk, int code, const char *reason, void *opaq
     }
     if (kafka_is_denial((rd_kafka_resp_err_t)code))
         handle->denied = (rd_kafka_resp_err_t)code;
-    // Before 2.6.1 it sends a nonce that newer brokers refuse (its issue 4895), and they say that the password is wrong.
+    // The brokers say that the password is wrong.
     bool may_be_the_nonce = code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, "SCRAM") &&
-                            rd_kafka_version() < 0x020601ff;
+                            rd_kafka_version() < VERSION_2_6_1;
     snprintf(handle->last_error, sizeof handle->last_error, "%s%s%s%s", reason,
              may_be_the_nonce ? " (brokers from Kafka 4.0 on refuse SCRAM of librdkafka before 2.6.1, and this is " : "",
              may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");

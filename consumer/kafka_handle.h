@@ -6,11 +6,15 @@
 
 #include <librdkafka/rdkafka.h>
 
+// transaction.timeout.ms of a submission: how long its killed process keeps readers of the jobs topic waiting at most.
+enum { KAFKA_SUBMIT_TRANSACTION_MS = 15000 };
+
 enum kafka_role {
     KAFKA_CONSUMER,      // jobs, as a member of the group
     KAFKA_READER,        // reads partitions it assigns itself, from beginning to end: control, results
     KAFKA_TRANSACTIONAL, // publishes results
-    KAFKA_PRODUCER,      // submits jobs
+    KAFKA_PRODUCER,      // writes cancellations
+    KAFKA_SUBMITTER,     // submits jobs, in transactions
     KAFKA_ADMIN,         // looks topics up and creates them
 };
 

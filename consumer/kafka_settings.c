@@ -16,7 +16,7 @@ static const char *or_default(const char *given, const char *otherwise)
 static void log_line(void *context, int level, const char *line)
 {
     (void)context;
-    log_write(level <= 3 ? LOG_WARNING : LOG_DEBUG, "kafka: %s", line);
+    log_write(level <= 4 ? LOG_WARNING : LOG_DEBUG, "kafka: %s", line);
 }
 
 static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings, struct error *error)
@@ -59,13 +59,21 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
                                           .control = or_default(settings->control_topic, "sheaf-control"),
                                           .group = or_default(settings->group, "sheaf"),
                                           .directory = kafka->directory,
+                                          .member_name = settings->member_name,
                                           .worker = kafka->worker,
                                           .properties = kafka->properties,
                                           .n_properties = (size_t)settings->n_properties,
                                           .create_topics = settings->create_topics,
+                                          .n_partitions = (int32_t)settings->partitions,
+                                          .refuse_deleted = settings->refuse_deleted,
                                           .dynamic_membership = settings->dynamic_member,
+                                          .membership_timeout_ms = settings->membership_timeout * 1000,
                                           .accept_unknown_map = settings->ignore_offset_map,
                                           .log = log_line};
+    if (status == STATUS_OK && settings->group_protocol &&
+        !kafka_find_protocol(settings->group_protocol, &kafka->config.protocol))
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                           "--group-protocol: expected eager, cooperative or consumer, got \"%s\"", settings->group_protocol);
     if (status != STATUS_OK)
         kafka_settings_finish(kafka);
     return status;

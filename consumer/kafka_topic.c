@@ -11,6 +11,7 @@ enum {
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
     SETTLE_WAIT_NS = 20000000,        // between two looks at brokers that are settling
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
+    TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
 };
 
 static int32_t count_partitions(const rd_kafka_metadata_t *metadata, rd_kafka_resp_err_t *code)
@@ -188,7 +189,16 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
     return status;
 }
 
-static size_t read_bytes_max(rd_kafka_event_t *event)
+static void take_setting(const rd_kafka_ConfigEntry_t *entry, struct kafka_topic_settings *settings)
+{
+    const char *name = rd_kafka_ConfigEntry_name(entry), *value = rd_kafka_ConfigEntry_value(entry);
+    if (value && strcmp(name, "max.message.bytes") == 0)
+        settings->bytes_max = strtoul(value, NULL, 10);
+    if (value && strcmp(name, "cleanup.policy") == 0)
+        settings->is_compacted = strstr(value, "compact") != NULL;
+}
+
+static void take_settings(rd_kafka_event_t *event, struct kafka_topic_settings *settings)
 {
     size_t n_resources = 0, n_entries = 0;
     const rd_kafka_DescribeConfigs_result_t *result =
@@ -196,28 +206,34 @@ static size_t read_bytes_max(rd_kafka_event_t *event)
     const rd_kafka_ConfigResource_t **resources =
         result ? rd_kafka_DescribeConfigs_result_resources(result, &n_resources) : NULL;
     if (n_resources != 1 || rd_kafka_ConfigResource_error(resources[0]))
-        return 0;
+        return;
     const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resources[0], &n_entries);
-    for (size_t i = 0; i < n_entries; i++) {
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-        if (value && strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") == 0)
-            return strtoul(value, NULL, 10);
-    }
-    return 0;
+    for (size_t i = 0; i < n_entries; i++)
+        take_setting(entries[i], settings);
 }
 
-size_t kafka_topic_bytes_max(struct kafka_handle *handle, const char *topic, int timeout_ms)
+void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                               struct kafka_topic_settings *settings)
 {
+    *settings = (struct kafka_topic_settings){.bytes_max = MESSAGE_BYTES_FALLBACK};
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
     rd_kafka_DescribeConfigs(handle->rk, &resource, 1, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, timeout_ms);
-    size_t bytes_max = read_bytes_max(event);
+    take_settings(event, settings);
     if (event)
         rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_ConfigResource_destroy(resource);
-    return bytes_max > 0 ? bytes_max : MESSAGE_BYTES_FALLBACK;
+}
+
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error)
+{
+    if (settings->bytes_max >= TOPIC_BYTES_MIN)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "topic %s takes %zu bytes a record (max.message.bytes), sheaf needs %d at least", topic,
+                     settings->bytes_max, TOPIC_BYTES_MIN);
 }
 
 // rd_kafka_query_watermark_offsets does the same for one partition, and does not keep to its time limit

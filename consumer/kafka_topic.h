@@ -19,8 +19,15 @@ struct kafka_topic {
 // Sees to it that the topics exist. STATUS_REFUSE names the one that is missing.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
-// The topic's max.message.bytes; Kafka's default, less a little, where the broker does not tell.
-size_t kafka_topic_bytes_max(struct kafka_handle *handle, const char *topic, int timeout_ms);
+struct kafka_topic_settings {
+    size_t bytes_max;  // max.message.bytes; Kafka's default, less a little, where it can't be read
+    bool is_compacted; // cleanup.policy; false where it can't be read
+};
+
+void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                               struct kafka_topic_settings *settings);
+// STATUS_REFUSE: the topic takes less than an error result or a dead letter without its value can need.
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error) WARN_UNUSED;
 // Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
 // or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling
 // who leads them, until the time is up.

@@ -206,6 +206,8 @@ static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t 
     for (size_t i = 0; i < n_jobs; i++) {
         committed[i] = fates[i] != FATE_DROP;
         kafka->figures.n_dropped += !committed[i];
+        if (committed[i])
+            kafka_refusals_published(&kafka->refusals, jobs[i]);
         if (fates[i] == FATE_TELL)
             find_untold(transaction, jobs[i])->told = true;
     }
@@ -225,9 +227,18 @@ static enum status publish(struct kafka_transport *kafka, struct job *const *job
                            const enum fate *fates, int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
+    size_t n_doubted = 0;
     for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
-        if (fates[i] == FATE_PUBLISH)
-            status = kafka_publish_job(kafka, jobs[i], deadline_ms, error);
+        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+            n_doubted++;
+        else if (fates[i] == FATE_PUBLISH)
+            status = kafka_publish_job(kafka, jobs[i], i, deadline_ms, error);
+    }
+    if (status == STATUS_OK && n_doubted > 0)
+        status = kafka_publish_flush(kafka, deadline_ms, error);
+    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
+        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+            status = kafka_publish_job_alone(kafka, jobs[i], i, deadline_ms, error);
     }
     return status;
 }
@@ -397,6 +408,10 @@ static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partiti
 
 static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
+    if (!kafka->transaction.offsets) { // it was aborted before its producer was given up
+        clear(&kafka->transaction);
+        return STATUS_OK;
+    }
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(kafka->transaction.offsets);
     enum status status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
     for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
@@ -523,11 +538,17 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     enum fate *fates = calloc(n_jobs + 1, sizeof *fates);
     if (!fates)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
-    status = choose(kafka, jobs, n_jobs, fates, error);
+    kafka_refresh_membership(kafka);
+    status = kafka_refusals_begin(&kafka->refusals, n_jobs, error);
+    if (status == STATUS_OK)
+        status = choose(kafka, jobs, n_jobs, fates, error);
     if (status == STATUS_OK)
         status = run(kafka, jobs, n_jobs, fates, deadline, error);
+    if (status == STATUS_RETRY)
+        status = kafka_refusals_settle(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
         tell(kafka, jobs, n_jobs, fates, committed);
+    kafka_refusals_end(&kafka->refusals);
     free(fates);
     kafka->figures.commit_us = kafka_time_us() - began_us;
     return status;

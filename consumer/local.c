@@ -21,6 +21,7 @@ struct local {
     bool paused;
     bool empty;     // the last claim found nothing, and the store has not changed since
     int64_t looked_ms; // when that was
+    int64_t files_checked_ms;
     const struct transport_events *events;
 };
 
@@ -56,7 +57,7 @@ static void hear_cancelled(void *context, struct text dataset)
 }
 
 // A dead worker's jobs come back without a write to the store: look again after this time.
-enum { LOOK_AGAIN_MS = 500 };
+enum { LOOK_AGAIN_MS = 500, CHECK_FILES_MS = 500 };
 
 static int64_t now_ms(void)
 {
@@ -82,6 +83,18 @@ static bool store_has_changed(struct local *local)
     return changed;
 }
 
+static enum status check_files(struct local *local, struct error *error)
+{
+    if (local->files_checked_ms && now_ms() - local->files_checked_ms < CHECK_FILES_MS)
+        return STATUS_OK;
+    enum status status = store_check_files(local->store, error);
+    if (status == STATUS_OK)
+        status = store_keep_lock(local->store, error);
+    if (status == STATUS_OK)
+        local->files_checked_ms = now_ms();
+    return status;
+}
+
 static enum status local_poll(struct transport *transport, int timeout_ms, int n_max,
                               const struct transport_events *events, struct error *error)
 {
@@ -90,7 +103,9 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
     local->events = events;
     if (store_has_changed(local) || now_ms() - local->looked_ms >= LOOK_AGAIN_MS)
         local->empty = false;
-    enum status status = store_poll_cancelled(local->store, hear_cancelled, local, error);
+    enum status status = check_files(local, error);
+    if (status == STATUS_OK)
+        status = store_poll_cancelled(local->store, hear_cancelled, local, error);
     if (status != STATUS_OK || local->paused || n_max <= 0 || local->empty)
         return status;
     size_t n_claimed;
@@ -121,14 +136,14 @@ static enum status local_commit(struct transport *transport, struct job *const *
     struct finished_job *finished = calloc(n_jobs ? n_jobs : 1, sizeof *finished);
     size_t *ends = calloc(n_jobs ? n_jobs : 1, sizeof *ends);
     struct buffer records = {0};
-    enum status status = STATUS_OK;
+    enum status status = store_check_files(local->store, error);
     for (size_t i = 0; finished && ends && i < n_jobs; i++) {
         result_encode(jobs[i], ENCODING_JSON, &records);
         ends[i] = records.size;
     }
-    if (!finished || !ends || records.failed) {
+    if (status == STATUS_OK && (!finished || !ends || records.failed)) {
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing %zu results: out of memory", n_jobs);
-    } else {
+    } else if (status == STATUS_OK) {
         for (size_t i = 0, start = 0; i < n_jobs; start = ends[i++])
             finished[i] = (struct finished_job){jobs[i], {records.data + start, ends[i] - start}};
         status = store_finish(local->store, finished, n_jobs, committed, error);

@@ -2,20 +2,46 @@
 
 #include "schemas/value.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { WRITABLE_MS_MAX = 1000 };
 
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
 static FILE *file;                                        // NULL: standard error
 
+// A file that holds something else is not appended to: a model or an input given by mistake would be damaged.
+static enum status check_log(int fd, struct error *error)
+{
+    struct stat about;
+    char first[9] = "";
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return STATUS_OK;
+    ssize_t n = pread(fd, first, sizeof first - 1, 0);
+    bool has_time = n >= 5 && isdigit((unsigned char)first[0]) && first[4] == '-'; // 2026-11-22T12:00:00.000Z
+    if (has_time || (n >= 7 && memcmp(first, "{\"time\"", 7) == 0))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--log %s: expected a log or an empty file, and the file begins with something else", current.path);
+}
+
 static enum status open_file(struct error *error)
 {
-    int fd = open(current.path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(current.path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) // a pipe, or a file that may be written and not read
+        fd = open(current.path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd >= 0 && check_log(fd, error) != STATUS_OK) {
+        close(fd);
+        return error->status;
+    }
     FILE *opened = fd >= 0 ? fdopen(fd, "a") : NULL;
     if (!opened) {
         if (fd >= 0)
@@ -62,25 +88,28 @@ static void write_time(char stamp[40])
     snprintf(stamp + length, 40 - length, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-static void write_json(enum log_level level, const char *text)
+static void add_json(enum log_level level, const char *text, struct buffer *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     char stamp[40];
     write_time(stamp);
-    struct buffer line = {0};
-    buffer_add_format(&line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":", stamp, names[level]);
-    json_encode_string(text_from_string(text), &line);
-    buffer_add_string(&line, "}\n");
-    if (!line.failed)
-        fwrite(line.data, 1, line.size, sink());
-    buffer_finish(&line);
+    buffer_add_format(line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":", stamp, names[level]);
+    json_encode_string(text_from_string(text), line);
+    buffer_add_string(line, "}\n");
 }
 
-static void write_line(enum log_level level, const char *text)
+static void add_line(enum log_level level, const char *text, struct buffer *line)
 {
     char stamp[40];
-    write_time(stamp);
-    fprintf(file, "%s %s%s\n", stamp, level == LOG_WARNING ? "warning: " : "", text);
+    const char *mark = level == LOG_WARNING ? "warning: " : "";
+    if (file)
+        write_time(stamp);
+    if (current.json)
+        add_json(level, text, line);
+    else if (file)
+        buffer_add_format(line, "%s %s%s\n", stamp, mark, text);
+    else
+        buffer_add_format(line, "sheaf: %s%s\n", mark, text);
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -92,12 +121,21 @@ void log_write(enum log_level level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (current.json)
-        write_json(level, text);
-    else if (file)
-        write_line(level, text);
-    else
-        fprintf(stderr, "sheaf: %s%s\n", level == LOG_WARNING ? "warning: " : "", text);
+    struct buffer line = {0};
+    add_line(level, text, &line);
+    if (!line.failed)
+        fwrite(line.data, 1, line.size, sink());
+    buffer_finish(&line);
+}
+
+void log_write_unlocked(enum log_level level, const char *text)
+{
+    struct buffer line = {0};
+    add_line(level, text, &line);
+    struct pollfd fd = {fileno_unlocked(sink()), POLLOUT, 0};
+    if (!line.failed && poll(&fd, 1, WRITABLE_MS_MAX) == 1)
+        (void)!write(fd.fd, line.data, line.size);
+    buffer_finish(&line);
 }
 
 void log_error(const struct error *error)

@@ -93,8 +93,8 @@ enum kind { COUNTER, GAUGE, HISTOGRAM };
 enum name {
     JOBS_TOTAL, JOBS_INFLIGHT, OLDEST_UNFINISHED, DEAD_LETTERS, ERRORS, TOKENS, STEPS, STEP_SECONDS, STEP_SEQUENCES,
     WINDOW_WAITING, PREEMPTIONS, KV_PAGES, PREFIX_LOOKUPS, PREFIX_HITS, PREFIX_TOKENS, PREFIX_SAVED, PREFIX_EVICTIONS,
-    PREFIX_PAGES, COMMIT_SECONDS, TXN, REBALANCES, OFFSET_MAP_BYTES, SKIPPED, DROPPED, OVERSIZE, PRODUCERS, REJOINS, LAG,
-    CURRENT_OFFSET, LOG_END, PARTITION_INFLIGHT, READY, STORE_BYTES, BUILD_INFO, START_TIME, MEMORY, CPU, N_NAMES,
+    PREFIX_PAGES, COMMIT_SECONDS, TXN, REBALANCES, OFFSET_MAP_BYTES, SKIPPED, DROPPED, OVERSIZE, REFUSED, PRODUCERS, REJOINS, TOMBSTONES, DELETED, LAG,
+    UNFINISHED, CURRENT_OFFSET, LOG_END, PARTITION_INFLIGHT, READY, STORE_BYTES, BUILD_INFO, START_TIME, MEMORY, CPU, N_NAMES,
 };
 
 static const struct {
@@ -127,11 +127,15 @@ static const struct {
     [SKIPPED] = {"sheaf_records_skipped_total", COUNTER, "Records delivered again that were done or running."},
     [DROPPED] = {"sheaf_jobs_dropped_total", COUNTER, "Finished jobs that were another worker's to publish."},
     [OVERSIZE] = {"sheaf_oversize_total", COUNTER, "Results and dead letters the topic did not take whole."},
+    [REFUSED] = {"sheaf_refused_total", COUNTER, "Records that the broker refused, each time one did."},
     [PRODUCERS] = {"sheaf_producers_replaced_total", COUNTER, "Producers that could not go on."},
     [REJOINS] = {"sheaf_rejoins_total", COUNTER, "Consumers that were expelled and joined again."},
-    [LAG] = {"kafka_consumergroup_lag", GAUGE, "Jobs behind the log's end that are not finished, by partition."},
-    [CURRENT_OFFSET] = {"kafka_consumergroup_current_offset", GAUGE, "Committed offset: all below are finished."},
-    [LOG_END] = {"kafka_topic_partition_current_offset", GAUGE, "End of the log."},
+    [TOMBSTONES] = {"sheaf_tombstones_total", COUNTER, "Records without a value, which were skipped."},
+    [DELETED] = {"sheaf_deleted_records_total", COUNTER, "Records that retention deleted before the group had read them."},
+    [LAG] = {"sheaf_partition_lag_offsets", GAUGE, "Offsets from the committed one to the log's end, finished ones among them."},
+    [UNFINISHED] = {"sheaf_partition_unfinished", GAUGE, "The same without those that the offset map says are finished."},
+    [CURRENT_OFFSET] = {"sheaf_partition_committed_offset", GAUGE, "Committed offset: all below are finished."},
+    [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},
     [PARTITION_INFLIGHT] = {"sheaf_partition_inflight", GAUGE, "Jobs in flight, by partition."},
     [READY] = {"sheaf_ready", GAUGE, "1: the worker works; 0: it waits for a broker or the store."},
     [STORE_BYTES] = {"sheaf_store_bytes", GAUGE, "Size of the store and its log."},
@@ -258,15 +262,23 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_one(out, SKIPPED, (double)kafka->n_skipped);
     add_one(out, DROPPED, (double)kafka->n_dropped);
     add_one(out, OVERSIZE, (double)kafka->n_oversize);
+    add_one(out, REFUSED, (double)kafka->n_refused);
     add_one(out, PRODUCERS, (double)kafka->n_producers);
     add_one(out, REJOINS, (double)kafka->n_rejoins);
+    add_one(out, TOMBSTONES, (double)kafka->n_tombstones);
+    add_one(out, DELETED, (double)kafka->n_deleted);
 }
 
-static int64_t jobs_behind(const struct partition_figures *partition)
+static int64_t offsets_behind(const struct partition_figures *partition)
 {
-    int64_t from = partition->committed < 0 ? 0 : partition->committed;
-    int64_t behind = partition->end - from - partition->n_map_covered;
+    int64_t behind = partition->end - (partition->committed < 0 ? 0 : partition->committed);
     return behind > 0 ? behind : 0;
+}
+
+static int64_t unfinished(const struct partition_figures *partition)
+{
+    int64_t n = offsets_behind(partition) - partition->n_map_covered;
+    return n > 0 ? n : 0;
 }
 
 static void add_partitions(const struct metrics_view *view, struct buffer *out, enum name name)
@@ -274,7 +286,8 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out, 
     begin(out, name);
     for (size_t i = 0; i < view->n_partitions; i++) {
         const struct partition_figures *partition = &view->partitions[i];
-        const int64_t values[] = {[LAG - LAG] = jobs_behind(partition),
+        const int64_t values[] = {[LAG - LAG] = offsets_behind(partition),
+                                  [UNFINISHED - LAG] = unfinished(partition),
                                   [CURRENT_OFFSET - LAG] = partition->committed,
                                   [LOG_END - LAG] = partition->end,
                                   [PARTITION_INFLIGHT - LAG] = partition->n_in_flight};
@@ -316,7 +329,7 @@ static double resident_bytes(void)
 
 static void add_process(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out)
 {
-    add_one(out, READY, metrics->running && !metrics->trouble[0]);
+    add_one(out, READY, metrics_is_ready(metrics));
     if (view->store)
         add_one(out, STORE_BYTES, (double)store_bytes(view->store));
     begin(out, BUILD_INFO);
@@ -334,6 +347,11 @@ static void add_process(const struct metrics *metrics, const struct metrics_view
     struct timespec used;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     add_one(out, CPU, (double)used.tv_sec + (double)used.tv_nsec / 1e9);
+}
+
+bool metrics_is_ready(const struct metrics *metrics)
+{
+    return metrics->running && !metrics->trouble[0] && !(metrics->waiting && metrics->waiting[0]);
 }
 
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out)

@@ -35,7 +35,9 @@ struct metrics {
     int64_t oldest_s;           // 0: none came yet
     int64_t n_in_flight;
     char trouble[ERROR_TEXT_BYTES]; // what it waits for; "": nothing
+    const char *waiting;        // why its transport delivers nothing now; NULL or "": it does
     bool running;               // the main loop turns
+    bool failed;                // `trouble` ends it
 };
 
 // What the worker is, and what others know of it now.
@@ -55,5 +57,7 @@ void metrics_settled(struct metrics *metrics, const struct job *job, bool publis
 void metrics_step(struct metrics *metrics, const struct step_figures *step);
 void metrics_commit(struct metrics *metrics, int64_t took_us);
 
+// Works, and waits for nothing.
+bool metrics_is_ready(const struct metrics *metrics);
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);
 void metrics_write_page(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);

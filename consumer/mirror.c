@@ -95,7 +95,9 @@ static enum status receive(void *context, const struct record *record, struct er
 {
     struct mirror *mirror = context;
     bool is_job = text_equals_string(record->topic, mirror->topics[TOPIC_JOBS]);
-    struct job *job = is_job ? intake_job(record, (struct text){0}, NULL) : job_create();
+    if (!is_job && !headers_are_of_topic(record->headers, record->n_headers, mirror->topics[TOPIC_JOBS]))
+        return STATUS_OK;
+    struct job *job = is_job ? intake_job(record, &(struct result_names){0}, NULL) : job_create();
     enum status status = !job     ? STATUS_RETRY
                          : is_job ? receive_job(mirror, job, record)
                                   : receive_result(mirror, job, record);
@@ -288,7 +290,10 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     mirror->config = config;
     mirror->topics[TOPIC_JOBS] = config->kafka->jobs;
     mirror->topics[TOPIC_RESULTS] = config->kafka->results;
-    enum status status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror, error);
+    enum status status = store_mirror_start(config->store, text_from_string(config->kafka->jobs),
+                                            text_from_string(config->kafka->results), error);
+    if (status == STATUS_OK)
+        status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror, error);
     bool done = false;
     while (status == STATUS_OK && !done) {
         status = turn(mirror, error);

@@ -1,5 +1,7 @@
 #include "consumer/options.h"
 
+#include "consumer/file.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -10,7 +12,7 @@
 enum {
     WORK = 1 << 0, SUBMIT = 1 << 1, COLLECT = 1 << 2, RUN = 1 << 3, STATUS = 1 << 4, CANCEL = 1 << 5, INSPECT = 1 << 6,
     TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, QUANTIZE = 1 << 11,
-    MIRROR = 1 << 12, ALL = (1 << 13) - 1,
+    MIRROR = 1 << 12, DATASET = 1 << 13, ALL = (1 << 14) - 1,
     ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS, ENGINE = WORK | RUN | LOGITS | BENCH,
 };
 
@@ -35,6 +37,8 @@ static const struct command commands[] = {
     {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
      "Builds the whole fleet's store from the topics, and keeps it up to date."},
     {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]", "Stops what has not finished."},
+    {"dataset", DATASET, 1, 3, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
+     "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
     {"inspect", INSPECT, 1, 1, "MODEL [--json]", "Family, shape, tensor types, tokenizer, template, memory needed."},
     {"tokenize", TOKENIZE, 1, 1, "MODEL [--special]",
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids a line."},
@@ -50,8 +54,8 @@ static const struct command commands[] = {
 
 enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
 
-enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
-       killed from outside is no proof */, DEAD_SHARE_DEFAULT = 50 };
+enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, PROGRESS_S_DEFAULT = 60, CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
+       killed from outside is no proof */, DEAD_SHARE_DEFAULT = 50, MODEL_FAILURES_DEFAULT = 16 };
 
 struct option {
     const char *name;
@@ -73,19 +77,33 @@ static const struct option options[] = {
     {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
     {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC", "compacted topic of cancels (sheaf-control)"},
     {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
+    {"member-name", 0, TEXT_VALUE, WORK, AT(member_name), 0, 0, "NAME",
+     "of the group's member and its transactions, as a pod's; else one is kept beside the store"},
     {"dynamic-member", 0, FLAG, WORK, AT(dynamic_member), 0, 0, NULL,
      "leave the group at exit; else its partitions wait for this worker until its session is over"},
+    {"group-protocol", 0, TEXT_VALUE, WORK, AT(group_protocol), 0, 0, "HOW",
+     "how workers share partitions: eager, cooperative (librdkafka 2.6.1) or consumer (KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
+    {"membership-timeout", 0, DURATION, WORK, AT(membership_timeout), 0, 0, "TIME",
+     "without a confirmed place in the group the worker ends after this long (three times max.poll.interval.ms: 3m)"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(partitions), 1, 65536, "N", "of the jobs and results topics that --create-topics makes (the brokers' default)"},
+    {"refuse-deleted", 0, FLAG, WORK, AT(refuse_deleted), 0, 0, NULL,
+     "end when jobs were deleted before the group had read them (retention); else a warning"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start although the group's offset map can't be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
     {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE), AT(store), 0, 0, "FILE",
-     "SQLite file (sheaf.db; run: OUT.jsonl.db)"},
-    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK, AT(dataset), 0, 0, "NAME", "dataset"},
+     "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | DATASET, AT(dataset), 0, 0, "NAME", "dataset"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE", "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE", "failed jobs go here instead of the output"},
     {"until-end", 0, FLAG, MIRROR, AT(until_end), 0, 0, NULL, "leave when the topics are read to their ends"},
-    {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "write although some jobs have not finished"},
+    {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL, "collect: although some jobs have not finished; delete: although jobs run"},
+    {"force-new", 0, FLAG, WORK | RUN, AT(force_new), 0, 0, NULL,
+     "where the dataset has answers of another model or of other options, answer all of its jobs again (embedded queue)"},
+    {"retry-failed", 0, FLAG, WORK | RUN, AT(retry_failed), 0, 0, NULL, "first queue the failed jobs again (embedded queue)"},
+    {"model-failures", 0, INTEGER, WORK | RUN, AT(model_failures), 0, 1024, "N",
+     "end when the first N jobs all fail for the model's reasons, as NaN logits, and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME", "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 hold kernels back"},
     {"threads", 't', INTEGER, ENGINE, AT(threads), 1, 256, "N", "threads of the engine (one a core)"},
     {"gpu-memory", 0, SIZE, ENGINE, AT(gpu_memory), 0, 0, "SIZE", "of the GPU's memory, for weights, pages and all else (what is free)"},
@@ -94,6 +112,8 @@ static const struct option options[] = {
      "what the GPU computes: auto, device (everything), layers[:N] (the last N), attention-cpu[:N] (their products)"},
     {"check-cpu", 0, INTEGER, WORK | RUN | BENCH, AT(check_cpu), 1, 1 << 30, "N",
      "compute every Nth step a second time on the CPU and tell how far the logits are apart"},
+    {"cached-tokens", 0, FLAG, WORK | RUN, AT(cached_tokens), 0, 0, NULL,
+     "report usage.prompt_tokens_details.cached_tokens in results, the only figure that differs from run to run"},
     {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL, "on a GPU, launch each step's kernels one by one: for comparisons"},
     {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL, "on a GPU, plan a step when the one before has ended: for comparisons"},
     {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE", "write each step's rows and times by phase, as JSON lines"},
@@ -101,9 +121,20 @@ static const struct option options[] = {
     {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE", "how KV pages keep keys and values: f16, 16 bits an item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
     {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N", "rows of one step, prompt chunks included (derived)"},
-    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N", "jobs read ahead of the batch (derived)"},
+    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N", "jobs read ahead of the batch (derived; embedded queue: two batches, more where jobs are short)"},
     {"max-tokens", 0, INTEGER, WORK | RUN, AT(max_tokens_default), 1, 1 << 20, "N", "for jobs that name none (up to the context's end)"},
+    {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN, AT(sampling.defaults), 0, 0, "WHOSE",
+     "sampling of jobs that name none: model (its generation_config.json or general.sampling.*) or none (model)"},
+    {"temperature", 0, TEXT_VALUE, WORK | RUN, AT(sampling.temperature), 0, 0, "X", "for jobs that name none; likewise:"},
+    {"top-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_p), 0, 0, "X", ""},
+    {"top-k", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_k), 0, 0, "N", ""},
+    {"min-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.min_p), 0, 0, "X", ""},
+    {"presence-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.presence_penalty), 0, 0, "X", ""},
+    {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.frequency_penalty), 0, 0, "X", ""},
+    {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.repetition_penalty), 0, 0, "X", ""},
     {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE", "chat template instead of the model's"},
+    {"special-in-content", 0, FLAG, WORK | RUN, AT(special_in_content), 0, 0, NULL,
+     "read control tokens in messages' text too, as transformers and vLLM do"},
     {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
     {"model-name", 0, TEXT_VALUE, WORK | RUN, AT(model_name), 0, 0, "NAME", "the model's name in results"},
     {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
@@ -117,9 +148,11 @@ static const struct option options[] = {
      "more dead letters than that among Kafka's records end the worker (50)"},
     {"retain", 0, DURATION, WORK | RUN | MIRROR, AT(retain), 0, 0, "TIME",
      "rows of the store older than this become sums, as 12h or 30d (30d; 0: never)"},
+    {"progress", 0, DURATION, WORK | RUN, AT(progress), 0, 0, "TIME",
+     "where standard error is no terminal, a line of progress so often (60; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first build what the store says of Kafka's jobs anew, from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "show again every second"},
-    {"json", 0, FLAG, STATUS | INSPECT | BENCH, AT(json), 0, 0, NULL, "write JSON"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET, AT(json), 0, 0, NULL, "write JSON"},
     {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "control tokens that stand in the text are read as such"},
     {"type", 0, TEXT_VALUE, QUANTIZE, AT(type), 0, 0, "TYPE", "tensor type of the matrices"},
     {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE", "quantise the weights while they are loaded: q8_0, q4_k, ..."},
@@ -132,7 +165,7 @@ static const struct option options[] = {
     {"batch", 0, TEXT_VALUE, BENCH, AT(batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
     {"repeat", 'r', INTEGER, BENCH, AT(repeat), 1, 1000, "N", "runs of each size; the median is told (3)"},
     {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
-    {"log", 0, TEXT_VALUE, WORK | RUN, AT(log), 0, 0, "FILE", "append messages to a file; SIGHUP opens it anew"},
+    {"log", 0, TEXT_VALUE, WORK | RUN, AT(log), 0, 0, "FILE", "append messages to a file instead of standard error, which gets the reason of a failure alone; SIGHUP opens it again"},
     {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
     {"log-json", 0, FLAG, ALL, AT(log_json), 0, 0, NULL, "messages as JSON lines"},
@@ -277,6 +310,16 @@ static enum status set_value(struct settings *settings, const struct option *opt
 
 // ---- the environment and the file: they fill in what the command line left open ----
 
+enum { VARIABLE_BYTES_MAX = 64 };
+#define VARIABLE_PREFIX "SHEAF_"
+
+static void variable_of(const struct option *option, char name[VARIABLE_BYTES_MAX])
+{
+    int length = snprintf(name, VARIABLE_BYTES_MAX, VARIABLE_PREFIX "%s", option->name);
+    for (int c = 0; c < length; c++)
+        name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+}
+
 // Several properties stand on lines of their own.
 static enum status add_properties(struct settings *settings, const char *lines, struct error *error)
 {
@@ -300,10 +343,8 @@ static enum status apply_environment(struct settings *settings, const struct com
     for (int i = 0; i < N_OPTIONS; i++) {
         if (!(options[i].commands & command->mask) || (given[i] && options[i].kind != PROPERTY))
             continue;
-        char name[64];
-        int length = snprintf(name, sizeof name, "SHEAF_%s", options[i].name);
-        for (int c = 0; c < length; c++)
-            name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+        char name[VARIABLE_BYTES_MAX];
+        variable_of(&options[i], name);
         const char *value = getenv(name);
         if (!value)
             continue;
@@ -350,20 +391,76 @@ static enum status apply_file(struct settings *settings, const struct command *c
 {
     if (!settings->config)
         return STATUS_OK;
-    FILE *file = fopen(settings->config, "re");
-    if (!file)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: %s", settings->config, strerror(errno));
-    char *line = NULL;
-    size_t capacity = 0;
-    enum status status = STATUS_OK;
-    for (int number = 1; status == STATUS_OK && getline(&line, &capacity, file) >= 0; number++) {
+    struct buffer content = {0};
+    enum status status = file_read(settings->config, OPTIONS_CONFIG_BYTES_MAX, &content, error);
+    if (status != STATUS_OK)
+        error->code = ERROR_USAGE;
+    else if (content.size && memchr(content.data, '\0', content.size))
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte", settings->config);
+    char *line = status == STATUS_OK ? content.data : NULL;
+    for (int number = 1; line && status == STATUS_OK; number++) {
+        char *next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
         status = apply_line(settings, command, given, line, error);
         if (status != STATUS_OK)
             error_prefix(error, "%s: line %d", settings->config, number);
+        line = next;
     }
-    free(line);
-    fclose(file);
+    buffer_finish(&content);
     return status;
+}
+
+// ---- variables that no option reads ----
+
+// Levenshtein's distance: insertions, deletions and replacements of one character.
+static int distance(const char *a, const char *b)
+{
+    int row[VARIABLE_BYTES_MAX];
+    int length = (int)strlen(b);
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int replaced = diagonal + (a[i - 1] != b[j - 1]);
+            int other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replaced < other ? replaced : other;
+        }
+    }
+    return row[length];
+}
+
+static bool is_variable_of_tests(const char *name)
+{
+    return strncmp(name, "SHEAF_TEST_", 11) == 0 || strcmp(name, "SHEAF_SHARED") == 0;
+}
+
+void options_find_unknown_variables(char *const *environment,
+                                    void (*receive)(const char *name, const char *nearest))
+{
+    for (; *environment; environment++) {
+        char name[VARIABLE_BYTES_MAX], known[VARIABLE_BYTES_MAX], nearest[VARIABLE_BYTES_MAX] = "";
+        size_t length = strcspn(*environment, "=");
+        if (strncmp(*environment, VARIABLE_PREFIX, sizeof VARIABLE_PREFIX - 1) != 0 || length >= sizeof name)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)length, *environment);
+        int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2; // fewer than half of the letters are others
+        bool found = is_variable_of_tests(name);
+        for (int i = 0; i < N_OPTIONS && !found; i++) {
+            variable_of(&options[i], known);
+            int d = distance(name, known);
+            found = d == 0;
+            if (d < best) {
+                best = d;
+                strcpy(nearest, known);
+            }
+        }
+        if (!found)
+            receive(name, *nearest ? nearest : NULL);
+    }
 }
 
 // ---- the command line ----
@@ -438,7 +535,8 @@ static void move_to_end(char **properties, int n, int n_first)
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
     *settings = (struct settings){.exit_when_idle = -1, .crash_limit = CRASH_LIMIT_DEFAULT, .dead_share = DEAD_SHARE_DEFAULT,
-                                   .retain = RETAIN_DAYS_DEFAULT * 86400LL, .prompt = 128, .generate = 32, .repeat = 3};
+                                   .model_failures = MODEL_FAILURES_DEFAULT,
+                                   .retain = RETAIN_DAYS_DEFAULT * 86400LL, .progress = PROGRESS_S_DEFAULT, .prompt = 128, .generate = 32, .repeat = 3};
     const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
@@ -476,6 +574,7 @@ void options_print_help(const char *name)
         printf("sheaf: an offline batch worker for language models\n\nusage: sheaf COMMAND [options]\n\n");
         for (int i = 0; i < N_COMMANDS; i++)
             printf("  %-9s %s\n", commands[i].name, commands[i].does);
+        printf("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed (run, work)\n");
         printf("\nsheaf help COMMAND tells its options. Each may also stand in SHEAF_NAME or in the file of --config.\n");
         return;
     }

@@ -9,18 +9,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_PROPERTIES_MAX = 128, OPTIONS_POSITIONALS_MAX = 2, OPTIONS_BATCHES_MAX = 16 };
+enum { OPTIONS_PROPERTIES_MAX = 128, OPTIONS_POSITIONALS_MAX = 3, OPTIONS_BATCHES_MAX = 16,
+       OPTIONS_CONFIG_BYTES_MAX = 1 << 20 };
 
 struct settings {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // as the command's usage names them
     int n_positionals;
     // where jobs are
-    char *brokers, *jobs_topic, *results_topic, *dead_topic, *control_topic, *group;
+    char *brokers, *jobs_topic, *results_topic, *dead_topic, *control_topic, *group, *member_name;
     char *store, *dataset;
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
-    bool create_topics, ignore_offset_map, dynamic_member;
+    bool create_topics, ignore_offset_map, dynamic_member, refuse_deleted;
+    char *group_protocol;
+    int64_t membership_timeout; // seconds; 0: derived
+    int64_t partitions; // of the jobs and results topics that are created
     // the model and the machine
     char *metrics, *log; // where figures are served, and messages go
     char *kv_type; // of the pages
@@ -29,15 +33,23 @@ struct settings {
     uint64_t kv_memory, gpu_memory;
     int64_t gpu_device;
     char *placement;
+    struct {
+        char *defaults; // "model", "none"
+        char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
+    } sampling; // for jobs that name none
     int64_t check_cpu;
+    bool cached_tokens;
     bool no_graphs, no_ahead;
     char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
     int64_t retain;         // seconds; 0: for ever
-    int64_t crash_limit, dead_share;
+    int64_t progress;       // seconds from one line to the next; 0: none
+    int64_t crash_limit, dead_share, model_failures;
+    bool force_new, retry_failed;
     // input and output
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;
+    bool special_in_content;
     bool json, watch, special, force, rebuild, until_end;
     // messages
     bool quiet, verbose, log_json, help;
@@ -47,6 +59,10 @@ struct settings {
 // argv without the program's name. `settings` gets defaults first; texts are owned by it (settings_finish).
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error) WARN_UNUSED;
 void settings_finish(struct settings *settings);
+
+// Calls receive for each SHEAF_ variable that no option of any command has; nearest: the most similar name that one has, or NULL.
+// Variables of the tests are left out.
+void options_find_unknown_variables(char *const *environment, void (*receive)(const char *name, const char *nearest));
 
 // Help for a command, or for all of them when NULL or unknown.
 void options_print_help(const char *command);

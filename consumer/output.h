@@ -1,17 +1,11 @@
-// Results as OpenAI batch output lines, into one file or two. A file is written beside its name and renamed when it is
-// complete: a reader never sees half of it. "-" is standard output.
+// Results as OpenAI batch output lines, into one file or two (consumer/output_file.h).
 // Thread: main.
 #pragma once
 
+#include "consumer/output_file.h"
 #include "schemas/job.h"
 
 #include <stdint.h>
-#include <stdio.h>
-
-struct output_file {
-    FILE *file;
-    char *path, *temporary; // NULL: standard output
-};
 
 struct output {
     struct output_file results, errors; // errors.file NULL: failed jobs stand among the results

@@ -5,6 +5,13 @@
 #include "consumer/suspects.h"
 #include "schemas/job.h"
 
+// Offsets [from, to) that were passed over, the longest such run since the log's start was last looked at. to 0: none.
+struct gap {
+    int64_t from, to;
+    int32_t n_finished; // of them, by the offset map
+    int64_t looked_ms;  // at the log's start
+};
+
 struct partition {
     int32_t id;
     bool owned;        // assigned to us now; what finishes may be published
@@ -14,6 +21,8 @@ struct partition {
     int64_t end;       // of the log as last seen; -1: not seen
     int64_t committed; // watermark as the group has it; -1: none
     int64_t moved_ms;  // when a record or the end was last seen
+    struct gap gap;
+    int64_t n_deleted; // records, before they were read
     bool was_rewound; // because it was quiet, and nothing came since
     struct offset_map map;
     struct suspects suspects;

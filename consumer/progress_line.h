@@ -1,4 +1,4 @@
-// A progress line on a terminal, rewritten in place; nothing where standard error is no terminal.
+// A progress line on a terminal, rewritten in place; where standard error is no terminal, a message now and then.
 // Thread: main.
 #pragma once
 
@@ -7,7 +7,8 @@
 struct progress_line {
     int64_t n_total;       // jobs of the dataset; 0: unknown
     int64_t n_before;      // of them finished before this worker came
-    int64_t started_ms, tokens_shown, shown_ms;
+    int64_t message_ms;    // from one message to the next; 0: none
+    int64_t started_ms, tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
     bool shown;
 };

@@ -1,7 +1,10 @@
 #include "consumer/runtime.h"
 
+#include "consumer/arithmetic.h"
+#include "consumer/bus_error.h"
 #include "consumer/check_cpu.h"
 #include "consumer/fault.h"
+#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/test_engine.h"
 #include "consumer/trace.h"
@@ -18,46 +21,43 @@
 #include <time.h>
 #include <unistd.h>
 
-enum status read_file(const char *path, size_t size_max, struct buffer *content, struct error *error)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
-    content->size_max = size_max;
-    char bytes[65536];
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
-        buffer_add(content, bytes, n);
-    bool failed = ferror(file);
-    fclose(file);
-    if (failed)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
-    if (content->failed)
-        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path, size_max);
-    return STATUS_OK;
-}
-
 // ---- model ----
 
 // A template the interpreter can't read is no reason to refuse a model that is sent plain prompts: the jobs with messages
-// get the error. One that was asked for by name must work.
+// get the error.
+static enum status open_model_template(struct runtime *runtime, const char *key, const char *jobs, struct template **template,
+                                       struct error *error)
+{
+    struct text source = {0};
+    enum status status = gguf_text(runtime->model->gguf, key, &source, NULL, error);
+    if (status != STATUS_OK || !source.size || template_parse(template, source, error) == STATUS_OK)
+        return status;
+    log_write(LOG_WARNING, "%s: %s; jobs with %s will be refused", key, error->text, jobs);
+    return STATUS_OK;
+}
+
+static enum status open_model_templates(struct runtime *runtime, struct error *error)
+{
+    bool named = gguf_has(runtime->model->gguf, "tokenizer.chat_template.tool_use");
+    enum status status =
+        open_model_template(runtime, "tokenizer.chat_template", "messages", &runtime->chat_template, error);
+    if (status == STATUS_OK && named)
+        status = open_model_template(runtime, "tokenizer.chat_template.tool_use", "tools", &runtime->tool_template, error);
+    if (!named)
+        runtime->tool_template = runtime->chat_template;
+    return status;
+}
+
+// One that was asked for by name must work.
 static enum status open_template(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
+    if (!settings->chat_template)
+        return open_model_templates(runtime, error);
     struct buffer file = {0};
-    struct text source = {0};
-    enum status status = STATUS_OK;
-    if (settings->chat_template) {
-        status = read_file(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
-        source = (struct text){file.data, file.size};
-    } else {
-        status = gguf_text(runtime->model->gguf, "tokenizer.chat_template", &source, NULL, error);
-    }
-    if (status == STATUS_OK && source.size) {
-        status = template_parse(&runtime->chat_template, source, error);
-        if (status != STATUS_OK && !settings->chat_template) {
-            log_write(LOG_WARNING, "the model's chat template: %s; jobs with messages will be refused", error->text);
-            status = STATUS_OK;
-        }
-    }
+    enum status status = file_read(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    if (status == STATUS_OK && file.size)
+        status = template_parse(&runtime->chat_template, (struct text){file.data, file.size}, error);
+    runtime->tool_template = runtime->chat_template;
     buffer_finish(&file);
     return status;
 }
@@ -98,10 +98,21 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
                                  struct error *error)
 {
     struct gguf *gguf = NULL;
+    bus_error_handle(path);
     enum status status = model_folder_open(&gguf, path, error);
     if (status == STATUS_OK && settings->quantize)
         status = quantise(runtime, settings, &gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
+}
+
+// A longer name could not be read back from results. A file's own name is shorter (engine/model.h).
+static enum status name_model(struct runtime *runtime, const struct settings *settings, struct error *error)
+{
+    runtime->model_name = text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
+    if (runtime->model_name.size <= JOB_MODEL_BYTES_MAX && utf8_valid(runtime->model_name.data, runtime->model_name.size))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--model-name: expected at most %d bytes of UTF-8, got %zu bytes",
+                     JOB_MODEL_BYTES_MAX, runtime->model_name.size);
 }
 
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -116,9 +127,7 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
                            tokenizer_n_tokens(runtime->tokenizer), runtime->model->shape.n_vocab);
     if (status == STATUS_OK)
         status = open_template(runtime, settings, error);
-    if (status == STATUS_OK)
-        runtime->model_name = text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
-    return status;
+    return status == STATUS_OK ? name_model(runtime, settings, error) : status;
 }
 
 // ---- machine ----
@@ -153,6 +162,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
     if (status != STATUS_OK)
         return status;
     runtime->on_gpu = true;
+    runtime->gpu_capability = gpu_backend_capability(runtime->backend);
     status = cpu_backend_create(&runtime->host, runtime->pool, CPU_AVX512, error);
     if (status != STATUS_OK)
         return status;
@@ -297,6 +307,13 @@ static void say_plan(const struct runtime *runtime)
     log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
               plan->batch.n_pages, plan->batch.page_positions);
+    int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions, n_context = runtime->model->shape.n_context;
+    if (n_positions < n_context)
+        log_write(LOG_WARNING, "KV pages hold %lld of the context's %lld tokens: a job that needs more is refused; --kv-memory %lldM "
+                               "holds one context",
+                  (long long)n_positions, (long long)n_context,
+                  (long long)((double)plan->page_bytes / (double)n_positions * (double)n_context / 0x1p20) + 1);
+    log_write(LOG_INFO, "system_fingerprint of results: %s", runtime->arithmetic);
 }
 
 enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
@@ -361,11 +378,18 @@ static enum status wait_for_step(void *context, struct step *step, struct sample
     return runtime_collect(context, step, results, error);
 }
 
+static void take_check(void *context, struct check_figures *check)
+{
+    const struct runtime *runtime = context;
+    if (runtime->check)
+        check_cpu_take(runtime->check, check);
+}
+
 static struct engine bind_engine(struct runtime *runtime, const struct settings *settings)
 {
     if (runtime->test_engine)
         return test_engine_bind(runtime->test_engine);
-    struct engine engine = {.context = runtime, .step = compute_step};
+    struct engine engine = {.context = runtime, .step = compute_step, .take_check = take_check};
     if (runtime_computes_ahead(runtime) && !settings->no_ahead) {
         engine.submit = submit_step;
         engine.wait = wait_for_step;
@@ -401,11 +425,6 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
     return status;
 }
 
-static struct text token_text_or_empty(const struct tokenizer *tokenizer, int32_t id)
-{
-    return id < 0 ? (struct text){0} : tokenizer_token_text(tokenizer, id);
-}
-
 static enum status create_batcher(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
@@ -414,12 +433,14 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
-                        .bos_token = token_text_or_empty(tokenizer, tokenizer_bos(tokenizer)),
-                        .eos_token = token_text_or_empty(tokenizer, tokenizer_eos(tokenizer)),
+                        .tool_template = runtime->tool_template,
+                        .special_in_content = settings->special_in_content,
+                        .sampling_defaults = runtime->defaults.sampling,
                         .limits = {.n_context = runtime->model->shape.n_context,
                                    .n_context_original = runtime->model->shape.n_context_original,
                                    .n_vocab = runtime->model->shape.n_vocab,
-                                   .max_tokens_default = (int32_t)settings->max_tokens_default}},
+                                   .page_bytes = runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
+                                   .max_tokens_default = (int32_t)runtime->defaults.max_tokens}},
         .limits = runtime->plan.batch};
     return batcher_create(&runtime->batcher, &config, error);
 }
@@ -434,6 +455,8 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
                                    .page_bytes = settings->kv_memory};
     enum status status = runtime_open_model(runtime, settings, path, error);
     if (status == STATUS_OK)
+        status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
+    if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->kv_type ? &kv_type : NULL;
@@ -443,6 +466,8 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = runtime_plan(runtime, settings, &wanted, error);
     if (status == STATUS_OK)
         status = open_engine(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = arithmetic_name(runtime, settings, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)
@@ -462,6 +487,8 @@ void runtime_close(struct runtime *runtime)
     if (runtime->host)
         runtime->host->impl->destroy(runtime->host);
     pool_destroy(runtime->pool);
+    if (runtime->tool_template != runtime->chat_template)
+        template_destroy(runtime->tool_template);
     template_destroy(runtime->chat_template);
     tokenizer_close(runtime->tokenizer);
     model_close(runtime->model);

@@ -5,11 +5,13 @@
 #include "batching/batcher.h"
 #include "batching/limits.h"
 #include "consumer/options.h"
+#include "consumer/sampling_defaults.h"
 
 struct runtime {
     struct model *model;
     struct tokenizer *tokenizer;
     struct template *chat_template; // NULL: none
+    struct template *tool_template; // for jobs with tools: the same where the model has none of its own for them
     struct pool *pool;
     struct backend *backend; // of both, where device and host compute together
     struct backend *host;    // the CPU's beside a GPU, until it is needed or not; else NULL
@@ -22,6 +24,9 @@ struct runtime {
     struct batcher *batcher;
     struct limits_plan plan;
     struct text model_name;
+    struct sampling_defaults defaults; // once runtime_open has returned
+    int gpu_capability; // 90 for 9.0
+    char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };
 
 // Whether the file is there and readable: for commands that make other files first. STATUS_REFUSE, ERROR_FILE.
@@ -56,6 +61,3 @@ enum status runtime_submit(struct runtime *runtime, struct step *step, struct er
 enum status runtime_collect(struct runtime *runtime, const struct step *step, struct sample_result *results,
                             struct error *error) WARN_UNUSED;
 void runtime_close(struct runtime *runtime);
-
-// The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE.
-enum status read_file(const char *path, size_t size_max, struct buffer *content, struct error *error) WARN_UNUSED;

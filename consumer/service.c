@@ -1,10 +1,13 @@
 #include "consumer/service.h"
 
+#include "consumer/closing.h"
 #include "consumer/exporter.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/local.h"
+#include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
+#include "engine/gguf.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -12,18 +15,33 @@
 static enum status start_worker(const struct service *service, const struct settings *settings,
                                 const struct runtime *runtime, struct error *error)
 {
-    char model[256];
+    char model[JOB_MODEL_BYTES_MAX + 1];
     snprintf(model, sizeof model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
     const struct batch_limits *batch = &runtime->plan.batch;
     struct worker_description description = {.transport = settings->brokers ? "kafka" : "store",
                                              .model = model,
                                              .backend = runtime->backend->impl->name,
+                                             .arithmetic = runtime->arithmetic,
+                                             .dataset = service->dataset,
                                              .n_sequences_max = batch->n_sequences_max,
                                              .n_rows_max = batch->n_rows_max,
                                              .n_pages = batch->n_pages,
                                              .page_positions = batch->page_positions};
+    if (service->late) {
+        late_store_start(service->late, &description);
+        return STATUS_OK;
+    }
     int64_t worker;
-    return store_worker_start(service->store, &description, &worker, error);
+    enum status status = store_worker_start(service->store, &description, &worker, error);
+    if (status == STATUS_OK && !settings->brokers)
+        status = store_check_arithmetic(service->store, service->dataset, settings->force_new, error);
+    return status;
+}
+
+static enum status check_model(void *context, struct error *error)
+{
+    const struct runtime *runtime = context;
+    return gguf_check_files(runtime->model->gguf, error);
 }
 
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
@@ -32,8 +50,12 @@ static enum status open_transport(struct transport **transport, struct kafka_set
 {
     if (!settings->brokers)
         return local_transport_open(transport, service->store, service->dataset, error);
-    enum status status = kafka_settings_init(kafka, settings, store_path(service->store), error);
-    return status == STATUS_OK ? kafka_transport_open(transport, &kafka->config, error) : status;
+    enum status status = kafka_settings_init(kafka, settings, service->late->path, error);
+    if (status != STATUS_OK)
+        return status;
+    log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers, kafka->config.jobs,
+              kafka->config.group, kafka_library_version());
+    return kafka_transport_open(transport, &kafka->config, error);
 }
 
 static void attach_exporter(struct exporter *exporter, struct transport *transport, const struct service *service,
@@ -45,8 +67,38 @@ static void attach_exporter(struct exporter *exporter, struct transport *transpo
                                 .backend = runtime->backend->impl->name,
                                 .transport = transport->impl->name,
                                 .group = kafka->config.group,
-                                .store = service->store};
+                                .store = service->late ? service->late->store : service->store};
     exporter_attach(exporter, transport, &view);
+}
+
+struct store_finder {
+    struct late_store *late;
+    struct exporter *exporter;
+};
+
+static struct store *find_store(void *context)
+{
+    struct store_finder *finder = context;
+    finder->exporter->view.store = late_store_find(finder->late);
+    return finder->late->store;
+}
+
+static enum status stop_worker(const struct service *service, struct error *error)
+{
+    struct store *store = service->late ? service->late->store : service->store;
+    enum status status = service->late ? STATUS_OK : store_check_files(store, error);
+    return status == STATUS_OK && store ? store_worker_stop(store, error) : status;
+}
+
+// The health port answers until everything else is closed.
+static void begin_close(struct closing *closing, struct exporter *exporter, const char *reason)
+{
+    closing_begin(closing, "the transport", reason);
+    closing_at(closing, "the transport");
+    if (!exporter)
+        return;
+    exporter_announce_close(exporter, reason);
+    closing_serve(closing, exporter->http);
 }
 
 enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
@@ -56,6 +108,7 @@ enum status service_run(const struct service *service, const struct settings *se
     struct kafka_settings kafka = {0};
     struct transport *transport = NULL;
     struct exporter *exporter = NULL;
+    struct closing closing = {0};
     int stop_fd = stop_fd_open(); // before any thread
     enum status status = exporter_open(&exporter, settings->metrics, error); // before a model is loaded for nothing
     if (status == STATUS_OK)
@@ -66,34 +119,48 @@ enum status service_run(const struct service *service, const struct settings *se
         status = open_transport(&transport, &kafka, service, settings, error);
     if (status == STATUS_OK) {
         attach_exporter(exporter, transport, service, &kafka, &runtime);
+        struct store_finder finder = {service->late, exporter};
         struct worker_config config = {.transport = transport,
                                        .store = service->store,
+                                       .find_store = service->late ? find_store : NULL,
+                                       .store_context = &finder,
                                        .batcher = runtime.batcher,
                                        .n_jobs_max = runtime.plan.batch.n_jobs_max,
-                                       .model_name = runtime.model_name,
+                                       .n_batch = settings->brokers || settings->window ? 0 : runtime.plan.batch.n_sequences_max,
+                                       .names = {runtime.model_name, text_from_string(runtime.arithmetic), settings->cached_tokens},
                                        .jobs_need_recording = settings->brokers != NULL,
                                        .exit_when_idle_s = service->exit_when_idle_s,
                                        .crash_limit = (int32_t)settings->crash_limit,
+                                       .model_failures_max = (int32_t)settings->model_failures,
                                        .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
                                        .retain_s = settings->retain,
                                        .on_terminal = isatty(STDERR_FILENO),
                                        .stop_fd = stop_fd,
+                                       .check_model = check_model,
+                                       .check_model_context = &runtime,
                                        .metrics = &exporter->metrics,
                                        .http = exporter->http,
+                                       .closing = &closing,
                                        .progress = service->line ? progress_line_show : NULL,
                                        .progress_context = service->line};
         status = worker_run(&config, progress, error);
-        struct error stopping;
-        if (store_worker_stop(service->store, &stopping) != STATUS_OK && status == STATUS_OK)
+        closing_at(&closing, "the store");
+        struct error stopping = {0};
+        if (stop_worker(service, &stopping) != STATUS_OK && service->late)
+            log_write(LOG_WARNING, "%s; the last figures are lost", stopping.text);
+        else if (stopping.status != STATUS_OK && status == STATUS_OK)
             *error = stopping, status = stopping.status;
     }
     if (service->line)
         progress_line_clear(service->line);
-    exporter_close(exporter);
+    begin_close(&closing, exporter, status == STATUS_OK ? "the work is done" : error->text);
     if (transport)
         transport->impl->close(transport);
     kafka_settings_finish(&kafka);
+    closing_at(&closing, "the model and its memory");
     runtime_close(&runtime);
+    closing_end(&closing);
+    exporter_close(exporter);
     if (stop_fd >= 0)
         close(stop_fd);
     return status;

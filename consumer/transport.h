@@ -31,7 +31,7 @@ struct record {
     int64_t written;              // seconds since 1970 UTC; 0: unknown
     struct text content_type;     // from the headers; may be empty
     struct text value;
-    int32_t attempts;             // how often it was started before; 0 when unknown
+    int32_t attempts;             // how often it was started before; on Kafka as far as crashes tell
     int32_t crashes;              // of workers, while it may have been computed
 };
 
@@ -56,6 +56,7 @@ struct partition_figures {
     int64_t end;           // end of the log
     int32_t n_in_flight;   // delivered and unfinished
     int32_t n_map_covered; // finished above `committed`, remembered by the offset map
+    int64_t n_deleted;     // records that were deleted before they were read
 };
 
 struct transport;
@@ -78,7 +79,8 @@ struct transport_impl {
     void (*resume)(struct transport *transport);
     // One atomic commit of finished jobs, results and dead letters included (a job with source.record set is a dead
     // letter). The jobs stay the caller's, and on an error may be committed again later. committed[i] tells whether job i
-    // was published now (false: the partition went to another worker, or it was published before).
+    // was published now (false: the partition went to another worker, or it was published before). STATUS_RETRY with
+    // ERROR_RESULT_REFUSED: the source refuses records of these jobs; what is known of which is in job_source.
     enum status (*commit)(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                           struct error *error);
     // Gives unfinished jobs back, so that another worker can take them at once.
@@ -98,6 +100,8 @@ struct transport_impl {
     // crashes are counted.
     enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
                          struct error *error);
+    // Why nothing can be delivered now; "": it can. Valid until the next call of poll. NULL: it always can.
+    const char *(*waiting)(struct transport *transport);
 };
 
 // Implementations begin with this struct.

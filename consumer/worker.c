@@ -1,11 +1,13 @@
 #include "consumer/worker.h"
 
+#include "consumer/ahead.h"
+#include "consumer/check_log.h"
 #include "consumer/fault.h"
 #include "consumer/gate.h"
 #include "consumer/http.h"
-#include "consumer/intake.h"
 #include "consumer/log.h"
 #include "consumer/stop.h"
+#include "consumer/trial.h"
 
 #include <assert.h>
 #include <poll.h>
@@ -28,6 +30,8 @@ struct worker {
     struct engine_thread *engine;
     struct worker_progress *totals;
     struct gate gate;          // before the engine
+    struct ahead ahead;
+    struct trial trial;
     struct job_list finished;  // waiting for the commit
     struct job_list released;  // given back by the engine
     struct job_reserve reserve;
@@ -39,6 +43,7 @@ struct worker {
     size_t n_steps;
     struct prefix_report prefixes;
     bool has_prefixes, paused, engine_ended, out_of_memory;
+    bool is_isolating;   // the last commit's broker refused some of many records: the next one finds which
     bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t fold_at_ms, served_ms;
@@ -60,25 +65,35 @@ static int64_t now_ms(void)
 
 // ---- faults that pass ----
 
-// Says so once as long as the text stays the same, and waits longer each time.
-static void back_off(struct worker *worker, struct retry *retry, const struct error *error)
+// Once as long as the text stays the same.
+static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
     if (strcmp(worker->last_warning, error->text) != 0)
-        log_write(LOG_WARNING, "%s; trying again", error->text);
+        log_write(LOG_WARNING, "%s; %s", error->text, then);
     memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
+}
+
+// Waits longer each time.
+static void back_off(struct worker *worker, struct retry *retry, const struct error *error)
+{
+    warn_once(worker, error, "trying again");
     memcpy(worker->config->metrics->trouble, error->text, sizeof worker->config->metrics->trouble);
+    int64_t most = retry == &worker->polling ? WORKER_POLL_RETRY_MS_MAX : WORKER_RETRY_MS_MAX;
     retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
-    if (retry->delay_ms > WORKER_RETRY_MS_MAX)
-        retry->delay_ms = WORKER_RETRY_MS_MAX;
+    if (retry->delay_ms > most)
+        retry->delay_ms = most;
     retry->at_ms = now_ms() + retry->delay_ms;
 }
 
-static void recovered(struct worker *worker)
+// When nothing else failed and has to be tried again.
+static void recovered(struct worker *worker, struct retry *retry)
 {
+    *retry = (struct retry){0};
+    if (worker->polling.delay_ms || (worker->committing.delay_ms && worker->finished.n_jobs) || worker->recording.delay_ms)
+        return;
     if (worker->last_warning[0])
         log_write(LOG_INFO, "working again");
     worker->last_warning[0] = worker->config->metrics->trouble[0] = '\0';
-    worker->polling = worker->committing = worker->recording = (struct retry){0};
 }
 
 // ---- records in ----
@@ -108,10 +123,18 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
 
 static void add_finished(struct worker *worker, struct job_list *list)
 {
-    if (worker->finished.n_jobs == 0 && list->n_jobs)
+    if (worker->finished.n_jobs == 0)
         worker->finished_since_ms = now_ms();
-    for (struct job *job; (job = job_list_take(list));)
-        job_list_append(&worker->finished, job);
+    trial_add(&worker->trial, list, &worker->finished, now_ms());
+}
+
+// Jobs that failed for the model's reasons may be held back: none is published before the model is known to work.
+static enum status check_model(struct worker *worker, struct error *error)
+{
+    if (worker->finished.n_jobs == 0)
+        worker->finished_since_ms = now_ms();
+    trial_let_go(&worker->trial, worker->gate.n_engine == 0, &worker->finished, now_ms());
+    return trial_check(&worker->trial, error);
 }
 
 static void count_record(struct worker *worker, const struct job *job)
@@ -127,7 +150,7 @@ static void count_record(struct worker *worker, const struct job *job)
 static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
-    struct job *job = intake_job(record, worker->config->model_name, &worker->reserve);
+    struct job *job = intake_job(record, &worker->config->names, &worker->reserve);
     if (!job || !condemn(worker, job, record)) {
         job_reserve_give(&worker->reserve, job);
         worker->out_of_memory = true;
@@ -238,6 +261,7 @@ static void take_figures(struct worker *worker, const struct round *round)
         worker->config->metrics->prefixes = worker->prefixes = *round->prefixes;
         worker->has_prefixes = true;
     }
+    check_log(&round->check);
     if (round->figures.n_rows == 0)
         return;
     metrics_step(worker->config->metrics, &round->figures);
@@ -268,10 +292,17 @@ static void take_rounds(struct worker *worker)
 
 // ---- commit and record ----
 
+static struct store *find_store(const struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    return config->find_store ? config->find_store(config->store_context) : config->store;
+}
+
 static enum status record(struct worker *worker, struct job *const *jobs, size_t n_jobs, struct error *error)
 {
     const struct worker_config *config = worker->config;
-    if (!config->store)
+    struct store *store = find_store(worker);
+    if (!store)
         return STATUS_OK;
     struct partition_figures figures[PARTITIONS_MAX];
     struct partition_row rows[PARTITIONS_MAX];
@@ -280,7 +311,7 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition, figures[i].position,
                                          figures[i].committed,     figures[i].end,       figures[i].n_in_flight,
-                                         figures[i].n_map_covered};
+                                         figures[i].n_map_covered, .deleted = figures[i].n_deleted};
     struct store_record news = {.jobs = (const struct job *const *)jobs,
                                 .n_jobs = config->jobs_need_recording ? n_jobs : 0,
                                 .steps = worker->steps,
@@ -289,10 +320,11 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
                                 .partitions = rows,
                                 .n_partitions = n};
     worker->recorded_ms = now_ms();
-    enum status status = store_record(config->store, &news, error);
+    enum status status = store_record(store, &news, error);
     if (status == STATUS_OK) {
         worker->n_steps = 0;
         worker->has_prefixes = false;
+        worker->recording = (struct retry){0};
     }
     return status;
 }
@@ -301,24 +333,55 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
 static void fold_old_rows(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (!config->store || config->retain_s == 0 || now_ms() < worker->fold_at_ms)
+    if (config->retain_s == 0 || now_ms() < worker->fold_at_ms)
+        return;
+    struct store *store = find_store(worker);
+    if (!store)
         return;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     bool more = false;
     struct error error;
-    if (store_fold(config->store, ((int64_t)now.tv_sec - config->retain_s) * 1000000, &more, &error) != STATUS_OK)
+    if (store_fold(store, ((int64_t)now.tv_sec - config->retain_s) * 1000000, &more, &error) != STATUS_OK)
         log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
     worker->fold_at_ms = now_ms() + (more ? RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
 }
 
-// What can't be published in its time, or not with one of its jobs, can in parts: a broker that is slow, or one result that it
-// does not take, must not keep the others for ever. A job that failed by itself waits behind them.
+// A group that exceeds its time is retried in halves. A job that failed by itself waits behind the others.
 static void commit_less(struct worker *worker, size_t n)
 {
     worker->commit_max = n > 1 ? n / 2 : 1;
     if (n == 1)
         job_list_append(&worker->finished, job_list_take(&worker->finished));
+}
+
+// Jobs whose results were refused wait behind the others.
+static void put_refused_last(struct worker *worker)
+{
+    struct job_list refused = {0}, others = {0};
+    for (struct job *job; (job = job_list_take(&worker->finished));)
+        job_list_append(job->source.refusals > 0 ? &refused : &others, job);
+    append_list(&others, &refused);
+    worker->finished = others;
+}
+
+static bool is_refusal(enum status status, const struct error *error)
+{
+    return status == STATUS_RETRY && error->code == ERROR_RESULT_REFUSED;
+}
+
+// The next commit's: the first that are finished, and a job whose result was refused by itself.
+static size_t choose_group(struct worker *worker)
+{
+    size_t n = 0;
+    for (struct job *job = worker->finished.first; job && n < worker->commit_max; job = job->next) {
+        if (n > 0 && job->source.refusals > 0)
+            break;
+        worker->group[n++] = job;
+        if (job->source.refusals > 0)
+            break;
+    }
+    return n;
 }
 
 static size_t most_at_once(const struct worker *worker)
@@ -337,16 +400,19 @@ static void commit_more(struct worker *worker)
 static enum status commit(struct worker *worker, struct error *error)
 {
     const struct worker_config *config = worker->config;
-    size_t n = 0;
-    for (struct job *job = worker->finished.first; job && n < worker->commit_max; job = job->next)
-        worker->group[n++] = job;
+    size_t n = choose_group(worker);
     memset(worker->committed, 0, n * sizeof *worker->committed);
+    if (config->check_model && config->check_model(config->check_model_context, error) != STATUS_OK)
+        return error->status;
     struct timespec before, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
     enum status status =
         config->transport->impl->commit(config->transport, worker->group, n, worker->committed, error);
-    if (status == STATUS_RETRY)
+    if (is_refusal(status, error))
+        put_refused_last(worker);
+    else if (status == STATUS_RETRY)
         commit_less(worker, n);
+    worker->is_isolating = is_refusal(status, error) && n > 1;
     if (status != STATUS_OK)
         return status;
     commit_more(worker);
@@ -361,12 +427,14 @@ static enum status commit(struct worker *worker, struct error *error)
         worker->n_dead_published += worker->committed[i] && job->source.record.data;
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
         worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
+        worker->totals->n_cancelled += worker->committed[i] && job->result.status == RESULT_CANCELLED;
         if (worker->committed[i])
             worker->group[n_committed++] = job;
         else
             job_reserve_give(&worker->reserve, job);
         worker->n_in_flight--;
     }
+    ahead_settled(&worker->ahead, (int64_t)n, now_ms());
     worker->has_room_again = true;
     worker->finished_since_ms = now_ms();
     fault_point(FAULT_PUBLISHED);
@@ -384,7 +452,7 @@ static bool commit_is_due(const struct worker *worker)
     if (n == 0 || now_ms() < worker->committing.at_ms)
         return false;
     // The other half keeps the engine busy meanwhile.
-    size_t half = (size_t)worker->config->n_jobs_max / 2;
+    size_t half = (size_t)worker->ahead.limit / 2;
     return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine_ended || (size_t)worker->n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
            now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
@@ -414,12 +482,15 @@ static enum status give_back(struct worker *worker, struct error *error)
 static void let_go(void *context)
 {
     struct worker *worker = context;
-    struct error error;
+    struct error error = {.text = "there was no more time"};
     take_rounds(worker);
     enum status status = STATUS_OK;
-    while (worker->finished.n_jobs && status == STATUS_OK)
+    for (int64_t until = now_ms() + WORKER_REVOKE_MS; worker->finished.n_jobs && status == STATUS_OK && now_ms() < until;) {
         status = commit(worker, &error);
-    if (status != STATUS_OK)
+        if (worker->is_isolating)
+            status = STATUS_OK;
+    }
+    if (worker->finished.n_jobs)
         log_write(LOG_DEBUG, "%s; %zu finished jobs stay uncommitted while partitions go", error.text,
                   worker->finished.n_jobs);
 }
@@ -427,12 +498,12 @@ static void let_go(void *context)
 static enum status take_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
-    int32_t room = worker->config->n_jobs_max - worker->n_in_flight;
+    int32_t room = worker->ahead.limit - (worker->n_in_flight - (int32_t)worker->trial.held.n_jobs);
     bool stopping = worker->mode != RUNNING || worker->engine_ended;
     // Resume with some room, so that a full window does not toggle with each job.
     if (room <= 0 || stopping)
         set_paused(worker, true);
-    else if (room >= worker->config->n_jobs_max / 8 || worker->n_in_flight == 0)
+    else if (room >= worker->ahead.limit / 8 || worker->n_in_flight == 0)
         set_paused(worker, false);
     struct transport_events events = {worker, receive, cancel, let_go};
     enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
@@ -532,17 +603,24 @@ static enum status turn(struct worker *worker, struct error *error)
     hear_signals(worker);
     take_rounds(worker);
     struct retry *retry = &worker->polling;
-    enum status status = STATUS_OK;
-    if (now_ms() >= retry->at_ms) {
+    enum status status = check_model(worker, error);
+    if (status == STATUS_OK && now_ms() >= retry->at_ms) {
         status = take_records(worker, error);
+        if (worker->config->transport->impl->waiting)
+            worker->config->metrics->waiting = worker->config->transport->impl->waiting(worker->config->transport);
         if (status == STATUS_OK)
-            *retry = (struct retry){0};
+            recovered(worker, retry);
     }
     if (status == STATUS_OK && commit_is_due(worker)) {
         retry = &worker->committing;
         status = commit(worker, error);
         if (status == STATUS_OK)
-            recovered(worker);
+            recovered(worker, retry);
+        if (status == STATUS_RETRY && worker->is_isolating) {
+            warn_once(worker, error, "isolating the record");
+            worker->has_room_again = true;
+            return STATUS_OK;
+        }
     }
     if (status == STATUS_OK && worker->released.n_jobs && worker->mode != RUNNING)
         status = give_back(worker, error);
@@ -593,6 +671,17 @@ static enum status loop(struct worker *worker, struct error *error)
     return STATUS_OK;
 }
 
+// From now on the worker is neither healthy nor ready, and says why. It is logged before anything is closed, which may take
+// long or hang.
+static void fail(struct worker *worker, const struct error *error)
+{
+    log_write(LOG_WARNING, "closing: %s", error->text);
+    struct metrics *metrics = worker->config->metrics;
+    memcpy(metrics->trouble, error->text, sizeof metrics->trouble);
+    metrics->running = false;
+    metrics->failed = true;
+}
+
 // After a fatal error: stop the engine, give back what can be given back.
 static void abandon(struct worker *worker)
 {
@@ -603,9 +692,11 @@ static void abandon(struct worker *worker)
         struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine)), POLLIN, 0};
         poll(&fd, 1, BEAT_MS);
         take_rounds(worker);
+        serve(worker); // its health is bad, which may be what somebody waits for
     }
     gate_empty(&worker->gate, &worker->released);
     append_list(&worker->released, &worker->finished);
+    append_list(&worker->released, &worker->trial.held);
     if (give_back(worker, &error) != STATUS_OK)
         for (struct job *job; (job = job_list_take(&worker->released));)
             job_reserve_give(&worker->reserve, job);
@@ -615,6 +706,8 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
 {
     struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms()};
     worker.commit_max = most_at_once(&worker);
+    worker.trial.limit = config->model_failures_max;
+    ahead_init(&worker.ahead, config->n_batch, config->n_jobs_max);
     *progress = (struct worker_progress){0};
     worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
     worker.committed = calloc((size_t)config->n_jobs_max, sizeof *worker.committed);
@@ -626,6 +719,11 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         status = engine_thread_start(&worker.engine, config->batcher, error);
     if (status == STATUS_OK) {
         status = loop(&worker, error);
+        progress->was_stopped = worker.mode >= LEAVING;
+        if (status != STATUS_OK)
+            fail(&worker, error);
+        if (config->closing)
+            closing_begin(config->closing, "the engine's step", status == STATUS_OK ? "the work is done" : error->text);
         abandon(&worker);
         show_progress(&worker, true);
     }

@@ -9,12 +9,16 @@
 #pragma once
 
 #include "batching/engine_thread.h"
+#include "consumer/closing.h"
+#include "consumer/intake.h"
 #include "consumer/metrics.h"
 #include "consumer/transport.h"
 #include "store/store.h"
 
 struct worker_progress {
     int64_t n_done, n_failed; // committed by this worker; cancelled ones among the failed
+    int64_t n_cancelled;
+    bool was_stopped; // a signal asked it to leave
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
 };
@@ -22,17 +26,26 @@ struct worker_progress {
 struct worker_config {
     struct transport *transport;
     struct store *store;      // where steps and Kafka's jobs are recorded; NULL: nowhere
+    struct store *(*find_store)(void *context); // instead of `store`, asked each time; may be NULL
+    void *store_context;
     struct batcher *batcher;
     int32_t n_jobs_max;       // of the batcher
-    struct text model_name;
+    int32_t n_batch;          // sequences of one step: jobs are taken that far ahead (ahead.h); 0: up to n_jobs_max
+    struct result_names names;
     bool jobs_need_recording; // Kafka's: the embedded queue has them already
     int exit_when_idle_s;     // -1: never; else after so many seconds without a job, once the source is drained
     int32_t crash_limit;      // a job that was computed at so many crashes is not computed again; 0: none
+    int32_t model_failures_max; // so many first jobs that fail for the model's reasons end the worker (trial.h); 0: none do
     int32_t dead_share_max;   // percent: more dead letters among the records end the worker; 0: no limit
     int64_t retain_s;         // older rows of the store become sums; 0: never
     bool on_terminal;         // SIGHUP means that it went away, where no log file is to be opened anew
     int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
+    // Before each commit: is what the finished jobs were computed with still what it was? Else nothing of them is committed, and
+    // worker_run returns the error. NULL: not asked.
+    enum status (*check_model)(void *context, struct error *error);
+    void *check_model_context;
     struct metrics *metrics;  // figures are kept here
+    struct closing *closing;  // begun when the loop ends; NULL: nothing bounds the end
     struct http *http;        // served beside everything else; NULL: none
     void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
     void *progress_context;
@@ -43,6 +56,8 @@ enum {
     WORKER_COMMIT_LINGER_MS = 100, // or when the first of them has waited so long
     WORKER_GRACE_MS = 10000,       // running jobs may take so long to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
+    WORKER_POLL_RETRY_MS_MAX = 250, // the group's events wait for the next poll
+    WORKER_REVOKE_MS = 10000,       // partitions go even if some finished jobs are not committed by then
     WORKER_SHARE_LEAST = 100, // records before their share of dead letters says something
     WORKER_SHARE_SPAN = 2000, // the share is that of so many records, older ones counting less
 };

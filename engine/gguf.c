@@ -3,43 +3,11 @@
 #include "engine/gguf_file.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-// The mapping stays valid without the descriptor. A file that is cut while it is mapped raises SIGBUS when
-// read: model files must not change under a running worker.
-static enum status map_file(struct gguf_part *part, struct error *error)
-{
-    // Without O_NONBLOCK a FIFO would block the open.
-    int file = open(part->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
-    struct stat information;
-    void *data = MAP_FAILED;
-    enum status status = STATUS_OK;
-    if (fstat(file, &information) != 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
-    else if (!S_ISREG(information.st_mode))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "not a regular file");
-    else if (information.st_size == 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "not a GGUF file: it is empty");
-    else if ((uint64_t)information.st_size > SIZE_MAX)
-        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "larger than the address space");
-    else if ((data = mmap(NULL, (size_t)information.st_size, PROT_READ, MAP_SHARED, file, 0)) == MAP_FAILED)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "mmap: %s", strerror(errno));
-    close(file);
-    if (status == STATUS_OK) {
-        part->data = data;
-        part->size = (size_t)information.st_size;
-    }
-    return status;
-}
 
 static enum status open_part(struct gguf_part *part, const char *path, struct arena *arena,
                              struct error *error)
@@ -47,15 +15,20 @@ static enum status open_part(struct gguf_part *part, const char *path, struct ar
     part->path = arena_copy(arena, path, strlen(path));
     if (!part->path)
         return gguf_out_of_memory(error);
-    enum status status = map_file(part, error);
-    if (status == STATUS_OK)
+    enum status status = mapped_file_open(&part->file, path, error);
+    if (status == STATUS_OK) {
+        part->data = part->file.data;
+        part->size = part->file.size;
         status = gguf_parse(part, arena, error);
+    }
     return status == STATUS_OK ? status : error_prefix(error, "%s", path);
 }
 
 static void close_part(struct gguf_part *part)
 {
-    if (part->data)
+    if (part->file.data)
+        mapped_file_close(&part->file);
+    else if (part->data)
         munmap((void *)part->data, part->size);
     part->data = NULL;
 }
@@ -264,4 +237,23 @@ void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
     uintptr_t end = ((uintptr_t)tensor->data + tensor->size_bytes) & ~(page - 1);
     if (start < end)
         madvise((void *)start, end - start, MADV_DONTNEED); // advice: a failure changes nothing
+}
+
+uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool)
+{
+    const struct gguf_making *making = gguf->making;
+    if (making)
+        return gguf_making_hash(making, pool);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < gguf->n_parts; i++)
+        hash = mapped_file_hash(&gguf->parts[i].file, hash, pool);
+    return hash;
+}
+
+enum status gguf_check_files(const struct gguf *gguf, struct error *error)
+{
+    enum status status = gguf->making ? gguf_making_check(gguf->making, error) : STATUS_OK;
+    for (size_t i = 0; i < gguf->n_parts && status == STATUS_OK; i++)
+        status = mapped_file_check(&gguf->parts[i].file, gguf->parts[i].path, error);
+    return status;
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct gguf;
+struct pool;
 
 enum gguf_kind { // value types as the file numbers them
     GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY,
@@ -60,6 +61,8 @@ enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, 
     WARN_UNUSED; // any integer kind whose value fits
 enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found, struct error *error)
     WARN_UNUSED;
+enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found, // an integer or a float
+                        struct error *error) WARN_UNUSED;
 enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found, struct error *error)
     WARN_UNUSED;
 enum status gguf_text(const struct gguf *gguf, const char *key, struct text *value, bool *found,
@@ -77,5 +80,11 @@ struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *re
 // Makes sure that the tensor's data, or that of the tensor it is a slice of, is there: a file's always is, that of a
 // model put together in memory (engine/gguf_made.h) is made now and stays until the next call. Call it before reading.
 enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error) WARN_UNUSED;
+
+// Hash of all that the model is read from, the files' names excepted: every byte of a GGUF's parts; of a model put together in
+// memory, every byte of the weights that it is made from and its key-values. Reads all of it, on the pool (NULL: on this thread).
+uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool);
+// Whether the files are as they were when they were opened (engine/mapped_file.h). Errors: STATUS_RESTART, ERROR_MODEL_FILE.
+enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
 // Tells the system that the tensor's file pages are not needed any more (they were repacked).
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/gguf.h"
+#include "engine/mapped_file.h"
 #include "schemas/arena.h"
 
 // One key-value; which member holds depends on the kind.
@@ -20,9 +21,10 @@ struct gguf_names {
     size_t mask;
 };
 
-// One file of the model, mapped.
+// One file of the model, mapped; or the keys of one put together in memory.
 struct gguf_part {
     char *path;
+    struct mapped_file file;     // empty: data is a mapping without a file
     const unsigned char *data;
     size_t size;
     struct gguf_entry *entries;
@@ -43,6 +45,8 @@ struct gguf {
 };
 
 void gguf_making_destroy(struct gguf_making *making);
+uint64_t gguf_making_hash(const struct gguf_making *making, struct pool *pool);
+enum status gguf_making_check(const struct gguf_making *making, struct error *error) WARN_UNUSED;
 bool gguf_is_made(const struct gguf *gguf, const void *data); // not in a file's mapping
 
 // Parses part->data and part->size into the rest of `part`; indexes live in the arena.

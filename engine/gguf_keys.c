@@ -124,6 +124,17 @@ enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, boo
     return STATUS_OK;
 }
 
+enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found, struct error *error)
+{
+    const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
+    if (!entry)
+        return STATUS_OK;
+    if (entry->kind != GGUF_F32 && entry->kind != GGUF_F64 && !is_integer(entry->kind))
+        return wrong_type(key, "a number", entry, error);
+    *value = load_number(entry->kind, entry->scalar);
+    return STATUS_OK;
+}
+
 enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found, struct error *error)
 {
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);

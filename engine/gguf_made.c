@@ -33,6 +33,16 @@ void gguf_making_destroy(struct gguf_making *making)
     free(making);
 }
 
+uint64_t gguf_making_hash(const struct gguf_making *making, struct pool *pool)
+{
+    return making->source.hash ? making->source.hash(making->source.context, pool) : 0;
+}
+
+enum status gguf_making_check(const struct gguf_making *making, struct error *error)
+{
+    return making->source.check ? making->source.check(making->source.context, error) : STATUS_OK;
+}
+
 // The region that holds the address; NULL: none.
 static struct gguf_region *region_of(const struct gguf_making *making, const void *data)
 {

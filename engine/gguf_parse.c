@@ -2,6 +2,7 @@
 #include "engine/gguf_file.h"
 #include "schemas/hash.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -319,6 +320,31 @@ static enum status parse_tensor(struct reader *reader, struct tensor *tensor, ui
     return status;
 }
 
+static int compare_places(const void *a, const void *b)
+{
+    const struct tensor *left = *(struct tensor *const *)a, *right = *(struct tensor *const *)b;
+    return (left->data > right->data) - (left->data < right->data);
+}
+
+// Each byte belongs to one tensor at most.
+static enum status check_overlaps(struct reader *reader)
+{
+    struct gguf_part *part = reader->part;
+    struct tensor **sorted = arena_allocate_array(reader->arena, part->n_tensors, sizeof *sorted);
+    if (!sorted)
+        return gguf_out_of_memory(reader->error);
+    for (size_t i = 0; i < part->n_tensors; i++)
+        sorted[i] = &part->tensors[i];
+    qsort(sorted, part->n_tensors, sizeof *sorted, compare_places);
+    for (size_t i = 1; i < part->n_tensors; i++) {
+        const struct tensor *before = sorted[i - 1], *tensor = sorted[i];
+        if ((const unsigned char *)tensor->data < (const unsigned char *)before->data + before->size_bytes)
+            return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: overlaps tensor %.*s",
+                             (int)tensor->name.size, tensor->name.data, (int)before->name.size, before->name.data);
+    }
+    return STATUS_OK;
+}
+
 static enum status place_tensors(struct reader *reader, const uint64_t *offsets, uint64_t alignment)
 {
     struct gguf_part *part = reader->part;
@@ -337,7 +363,7 @@ static enum status place_tensors(struct reader *reader, const uint64_t *offsets,
                 (unsigned long long)offsets[i], available);
         tensor->data = part->data + start + offsets[i];
     }
-    return STATUS_OK;
+    return check_overlaps(reader);
 }
 
 static enum status parse_alignment(struct reader *reader, uint64_t *alignment)

@@ -144,6 +144,16 @@ static void finish(void *context)
     free(quantising);
 }
 
+static uint64_t hash_source(void *context, struct pool *pool)
+{
+    return gguf_content_hash(((struct quantising *)context)->source, pool);
+}
+
+static enum status check_source(void *context, struct error *error)
+{
+    return gguf_check_files(((struct quantising *)context)->source, error);
+}
+
 // --- The model ---
 
 static enum status plan_tensor(struct quantising *quantising, size_t index, enum tensor_type wanted,
@@ -233,7 +243,7 @@ enum status gguf_quantise(struct gguf **gguf, struct gguf *source, enum tensor_t
     write_keys(&keys, source, type);
     if (status == STATUS_OK)
         status = gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
-                             (struct gguf_source){quantising, make, finish}, error);
+                             (struct gguf_source){quantising, make, finish, hash_source, check_source}, error);
     else
         finish(quantising);
     gguf_writer_finish(&keys);

@@ -251,32 +251,10 @@ static enum status write_header(const struct gguf *gguf, const struct gguf_write
     return status;
 }
 
-enum status gguf_write_file(const struct gguf *gguf, const struct gguf_writer *more, const char *path,
-                            void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
-                            void *context, struct error *error)
+enum status gguf_write(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
+                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
+                       struct error *error)
 {
-    char *temporary;
-    if (asprintf(&temporary, "%s.part", path) < 0)
-        return gguf_out_of_memory(error);
-    FILE *file = fopen(temporary, "wbe");
-    if (!file) {
-        error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", temporary, strerror(errno));
-        free(temporary);
-        return error->status;
-    }
     enum status status = write_header(gguf, more, file, error);
-    if (status == STATUS_OK)
-        status = write_tensors(gguf, file, progress, context, error);
-    if (status == STATUS_OK && (fflush(file) != 0 || fsync(fileno(file)) != 0))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "writing: %s", strerror(errno));
-    if (fclose(file) != 0 && status == STATUS_OK)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "writing: %s", strerror(errno));
-    if (status == STATUS_OK && rename(temporary, path) != 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "renaming: %s", strerror(errno));
-    if (status != STATUS_OK) {
-        unlink(temporary);
-        error_prefix(error, "%s", path);
-    }
-    free(temporary);
-    return status;
+    return status == STATUS_OK ? write_tensors(gguf, file, progress, context, error) : status;
 }

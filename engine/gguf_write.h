@@ -1,10 +1,11 @@
 // Writes GGUF v3 (the format is drawn in engine/gguf.h): a header of key-values and tensor infos, put
-// together in memory, and the file itself, which stands under its name only once it is complete. Order:
-// gguf_writer_* for keys and tensors, then gguf_writer_encode, or gguf_write_file for a whole file. Thread:
-// one.
+// together in memory, and the data. Order: gguf_writer_* for keys and tensors, then gguf_writer_encode, or
+// gguf_write for a whole file. Thread: one.
 #pragma once
 
 #include "engine/gguf.h"
+
+#include <stdio.h>
 
 enum { GGUF_WRITE_ALIGNMENT = 32 };
 
@@ -40,8 +41,8 @@ void gguf_writer_tensor(struct gguf_writer *writer, const struct tensor *tensor)
 enum status gguf_writer_encode(const struct gguf_writer *writer, struct buffer *out,
                                struct error *error) WARN_UNUSED;
 
-// All of a model, under `path` when it is complete: written beside it, synchronised and renamed. Keys named
-// "split.*" are left out: the file is one. `more` (may be NULL) has keys beyond the model's, `progress` may be NULL.
-enum status gguf_write_file(const struct gguf *gguf, const struct gguf_writer *more, const char *path,
-                            void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
-                            void *context, struct error *error) WARN_UNUSED;
+// All of a model, to a file of the caller's. Keys named "split.*" are left out: the file is one. `more` (may be NULL) has keys
+// beyond the model's, `progress` may be NULL.
+enum status gguf_write(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
+                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
+                       struct error *error) WARN_UNUSED;

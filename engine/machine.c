@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MAX = 8192 };
@@ -190,6 +191,20 @@ static uint64_t system_available(void)
     return kilobytes << 10;
 }
 
+// What is left of the address space that the process may have (ulimit -v); all of it counts, memory that is only reserved included.
+static bool address_space_left(double *bytes)
+{
+    struct rlimit limit;
+    char line[LINE_BYTES];
+    uint64_t n_pages;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        !read_line("/proc/self/statm", line, sizeof line) || sscanf(line, "%" SCNu64, &n_pages) != 1)
+        return false;
+    double used = (double)n_pages * (double)sysconf(_SC_PAGESIZE);
+    *bytes = (double)limit.rlim_cur > used ? (double)limit.rlim_cur - used : 1;
+    return true;
+}
+
 uint64_t machine_memory_available(void)
 {
     uint64_t available = system_available();
@@ -197,6 +212,8 @@ uint64_t machine_memory_available(void)
     if (group_least("", read_memory_left, &left) && left < (double)available)
         available = (uint64_t)left;
     if (group_least("memory", read_memory_left_v1, &left) && left < (double)available)
+        available = (uint64_t)left;
+    if (address_space_left(&left) && left < (double)available)
         available = (uint64_t)left;
     return available;
 }

@@ -9,5 +9,5 @@
 int machine_n_cores(void);
 
 // Bytes the process may still take: what the system has available and what is left of the control group's
-// limit, whichever is less. 0: unknown.
+// limit and of the limit of its address space (RLIMIT_AS), whichever is less. 0: unknown.
 uint64_t machine_memory_available(void);

@@ -3,7 +3,6 @@
 #include "engine/family.h"
 #include "engine/model_folder.h"
 #include "engine/model_parts.h"
-#include "schemas/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,66 +120,7 @@ uint64_t model_n_parameters(const struct model *model)
     return n;
 }
 
-// --- Fingerprint ---
-
-static uint64_t hash_key(const struct model *model, size_t index, struct buffer *rendered, uint64_t hash)
+uint64_t model_fingerprint(const struct model *model, struct pool *pool)
 {
-    buffer_clear(rendered);
-    struct text name = gguf_key_at(model->gguf, index, rendered);
-    hash = hash_bytes(name.data, name.size, hash);
-    char key[256];
-    if (name.size >= sizeof key) // longer than any that matters
-        return hash_bytes(rendered->data, rendered->size, hash);
-    memcpy(key, name.data, name.size);
-    key[name.size] = '\0';
-    struct error ignored;
-    struct text text = {0};
-    struct gguf_array array = {0};
-    float number;
-    if (gguf_text(model->gguf, key, &text, NULL, &ignored) == STATUS_OK)
-        return hash_bytes(text.data, text.size, hash);
-    if (gguf_f32(model->gguf, key, &number, NULL, &ignored) == STATUS_OK)
-        return hash_bytes(&number, sizeof number, hash);
-    if (gguf_array(model->gguf, key, &array, NULL, &ignored) != STATUS_OK)
-        return hash_bytes(rendered->data, rendered->size, hash);
-    for (size_t i = 0; i < array.n_items; i++) {
-        if (array.kind == GGUF_STRING) {
-            hash = hash_bytes(array.strings[i].data, array.strings[i].size, hash);
-        } else {
-            double item = gguf_array_number(&array, i);
-            hash = hash_bytes(&item, sizeof item, hash);
-        }
-    }
-    return hash;
-}
-
-// A page at the start, in the middle and at the end: enough to tell a fine-tuned model from its base, and
-// reads little.
-static uint64_t hash_tensor(const struct tensor *tensor, uint64_t hash)
-{
-    enum { SAMPLE_BYTES = 4096 };
-    hash = hash_bytes(tensor->name.data, tensor->name.size, hash);
-    uint64_t shape[5] = {tensor->dims[0], tensor->dims[1], tensor->dims[2], tensor->dims[3],
-                         (uint64_t)tensor->type};
-    hash = hash_bytes(shape, sizeof shape, hash);
-    const char *data = tensor->data;
-    if (tensor->size_bytes <= 3 * SAMPLE_BYTES)
-        return hash_bytes(data, tensor->size_bytes, hash);
-    hash = hash_bytes(data, SAMPLE_BYTES, hash);
-    hash = hash_bytes(data + tensor->size_bytes / 2, SAMPLE_BYTES, hash);
-    return hash_bytes(data + tensor->size_bytes - SAMPLE_BYTES, SAMPLE_BYTES, hash);
-}
-
-uint64_t model_fingerprint(const struct model *model)
-{
-    uint64_t hash = 0;
-    struct buffer rendered = {0};
-    for (size_t i = 0; i < gguf_n_keys(model->gguf); i++)
-        hash = hash_key(model, i, &rendered, hash);
-    buffer_finish(&rendered);
-    struct error ignored; // a tensor that can't be made is not computed with either
-    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
-        if (gguf_load(model->gguf, gguf_tensor_at(model->gguf, i), &ignored) == STATUS_OK)
-            hash = hash_tensor(gguf_tensor_at(model->gguf, i), hash);
-    return hash;
+    return gguf_content_hash(model->gguf, pool);
 }

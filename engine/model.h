@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct gguf;
+struct pool;
 struct family;
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
@@ -105,5 +106,5 @@ const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
 uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)
 uint64_t model_n_parameters(const struct model *model);
-// Hash over shape, key-values and samples of the weights: two files with the same fingerprint give the same results.
-uint64_t model_fingerprint(const struct model *model);
+// Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads all of it.
+uint64_t model_fingerprint(const struct model *model, struct pool *pool);

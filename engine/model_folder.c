@@ -2,8 +2,8 @@
 
 #include "engine/gguf_made.h"
 #include "engine/model_folder_parts.h"
+#include "schemas/hash.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,7 @@ struct folder {
     size_t n_sources;
     bool *used; // of their tensors
     int naming; // of language_names
+    uint64_t keys_hash;
 };
 
 static enum status out_of_memory(struct error *error)
@@ -46,61 +47,6 @@ static void folder_destroy(void *context)
     free(folder->sources);
     free(folder->used);
     free(folder);
-}
-
-// --- Files ---
-
-enum { PATH_BYTES = 4096 + 64 };
-
-// The whole file, in the arena; *found false and no error where there is none.
-static enum status read_file(struct folder *folder, const char *name, struct text *content, bool *found,
-                             struct error *error)
-{
-    char path[PATH_BYTES];
-    struct stat information;
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    *content = (struct text){0};
-    FILE *file = fopen(path, "rbe");
-    *found = file != NULL;
-    if (!file)
-        return errno == ENOENT ? STATUS_OK
-                               : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
-    enum status status = STATUS_OK;
-    if (fstat(fileno(file), &information) != 0 || !S_ISREG(information.st_mode))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: not a regular file", path);
-    else if (information.st_size > MODEL_FOLDER_JSON_BYTES_MAX)
-        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: %lld bytes, at most %d", path,
-                           (long long)information.st_size, MODEL_FOLDER_JSON_BYTES_MAX);
-    if (status == STATUS_OK) {
-        size_t size = (size_t)information.st_size;
-        char *data = arena_allocate(&folder->arena, size + 1);
-        if (!data)
-            status = out_of_memory(error);
-        else if (fread(data, 1, size, file) != size)
-            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
-        else
-            *content = (struct text){data, size};
-    }
-    fclose(file);
-    return status;
-}
-
-static enum status read_json(struct folder *folder, const char *name, struct value *json, bool *found,
-                             struct error *error)
-{
-    struct text content;
-    *json = (struct value){.kind = VALUE_NULL};
-    enum status status = read_file(folder, name, &content, found, error);
-    if (status != STATUS_OK || !*found)
-        return status;
-    if (json_decode_document(content, &folder->arena, json, error) != STATUS_OK) {
-        error->status = STATUS_REFUSE;
-        return error_prefix(error, "%s/%s", folder->path, name);
-    }
-    if (json->kind != VALUE_OBJECT)
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: expected an object", folder->path,
-                         name);
-    return STATUS_OK;
 }
 
 // --- Making tensors ---
@@ -465,81 +411,14 @@ static enum status add_tensors(struct folder *folder, struct error *error)
     return status == STATUS_OK ? add_divisors(folder, error) : status;
 }
 
-// --- Keys of the tokenizer ---
-
-// "chat_template" is a string, or a list of named ones of which "default" counts.
-static struct text chat_template_of(const struct value *tokenizer_config)
-{
-    const struct value *template = value_get(tokenizer_config, "chat_template");
-    if (template && template->kind == VALUE_STRING)
-        return template->text;
-    for (size_t i = 0; template && template->kind == VALUE_ARRAY && i < template->array.n_items; i++) {
-        const struct value *name = value_get(&template->array.items[i], "name");
-        const struct value *text = value_get(&template->array.items[i], "template");
-        if (name && text && name->kind == VALUE_STRING && text->kind == VALUE_STRING &&
-            text_equals_string(name->text, "default"))
-            return text->text;
-    }
-    return (struct text){0};
-}
-
-static enum status read_ends(struct folder *folder, const struct value *config, struct gguf_writer *keys,
-                             struct error *error)
-{
-    enum { ENDS_MAX = 64 };
-    struct value json;
-    bool found;
-    int32_t ids[ENDS_MAX];
-    size_t n_ids = 0;
-    enum status status = read_json(folder, "generation_config.json", &json, &found, error);
-    if (status != STATUS_OK)
-        return status;
-    const struct value *ends = value_get(&json, "eos_token_id");
-    ends = ends && ends->kind != VALUE_NULL ? ends : value_get(config, "eos_token_id");
-    size_t n_items = ends && ends->kind == VALUE_ARRAY ? ends->array.n_items : ends ? 1 : 0;
-    for (size_t i = 0; i < n_items && n_ids < ENDS_MAX; i++) {
-        const struct value *item = ends->kind == VALUE_ARRAY ? &ends->array.items[i] : ends;
-        if (item->kind == VALUE_INTEGER && item->integer >= 0 && item->integer <= INT32_MAX)
-            ids[n_ids++] = (int32_t)item->integer;
-    }
-    if (n_ids)
-        gguf_writer_i32s(keys, "tokenizer.huggingface.eos_token_ids", ids, n_ids);
-    return STATUS_OK;
-}
-
-static enum status add_tokenizer(struct folder *folder, const struct value *config, struct gguf_writer *keys,
-                                 struct error *error)
-{
-    struct text tokenizer, settings, template;
-    struct value json;
-    bool found, has_settings, has_template;
-    enum status status = read_file(folder, "tokenizer.json", &tokenizer, &found, error);
-    if (status == STATUS_OK && found)
-        gguf_writer_text(keys, "tokenizer.huggingface.json", tokenizer);
-    if (status == STATUS_OK)
-        status = read_json(folder, "tokenizer_config.json", &json, &has_settings, error);
-    if (status == STATUS_OK && has_settings)
-        status = read_file(folder, "tokenizer_config.json", &settings, &has_settings, error);
-    if (status == STATUS_OK && has_settings)
-        gguf_writer_text(keys, "tokenizer.huggingface.config", settings);
-    if (status == STATUS_OK)
-        status = read_file(folder, "chat_template.jinja", &template, &has_template, error);
-    if (status != STATUS_OK)
-        return status;
-    if (!has_template)
-        template = chat_template_of(&json);
-    if (template.size)
-        gguf_writer_text(keys, "tokenizer.chat_template", template);
-    return read_ends(folder, config, keys, error);
-}
-
 // --- Opening ---
 
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
+    struct folder_files files = {folder->path, &folder->arena};
     struct value config;
     bool found;
-    enum status status = read_json(folder, "config.json", &config, &found, error);
+    enum status status = folder_read_json(&files, "config.json", &config, &found, error);
     if (status == STATUS_OK && !found)
         status =
             error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: a folder without config.json", folder->path);
@@ -548,13 +427,38 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = folder_read_config(&folder->config, &config, keys, &folder->arena, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s/config.json", folder->path);
-    status = add_tokenizer(folder, &config, keys, error);
+    status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
         return status;
     status = add_tensors(folder, error);
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
+}
+
+// The keys without the name, which is the folder's, and the factors that stand beside them as tensors.
+static enum status hash_keys(struct folder *folder, const struct gguf_writer *keys, struct error *error)
+{
+    struct buffer encoded = {0};
+    enum status status = gguf_writer_encode(keys, &encoded, error);
+    folder->keys_hash = hash_bytes(encoded.data, encoded.size, 0);
+    for (int i = 0; i < 3; i++)
+        if (folder->config.divisors[i])
+            folder->keys_hash = hash_bytes(folder->config.divisors[i], folder->config.n_divisors * sizeof(float),
+                                           folder->keys_hash);
+    buffer_finish(&encoded);
+    return status;
+}
+
+static uint64_t hash_content(void *context, struct pool *pool)
+{
+    const struct folder *folder = context;
+    return safetensors_content_hash(folder->weights, folder->keys_hash, pool);
+}
+
+static enum status check_files(void *context, struct error *error)
+{
+    return safetensors_check_files(((const struct folder *)context)->weights, error);
 }
 
 // The folder's own name, without slashes after it.
@@ -588,10 +492,12 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     folder->path = arena_copy(&folder->arena, path, strlen(path));
     enum status status = folder->path ? read_folder(folder, &keys, error) : out_of_memory(error);
     if (status == STATUS_OK)
+        status = hash_keys(folder, &keys, error);
+    if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
     if (status == STATUS_OK)
         status = gguf_create(gguf, path, &keys, folder->made, folder->n_made,
-                             (struct gguf_source){folder, make, folder_destroy}, error);
+                             (struct gguf_source){folder, make, folder_destroy, hash_content, check_files}, error);
     else
         folder_destroy(folder);
     gguf_writer_finish(&keys);
@@ -602,7 +508,7 @@ enum status model_folder_open(struct gguf **gguf, const char *path, struct error
 {
     struct stat information;
     *gguf = NULL;
-    if (strlen(path) <= PATH_BYTES - 64 && stat(path, &information) == 0 && S_ISDIR(information.st_mode))
+    if (strlen(path) <= FOLDER_PATH_BYTES_MAX && stat(path, &information) == 0 && S_ISDIR(information.st_mode))
         return open_folder(gguf, path, error);
     return gguf_open(gguf, path, error);
 }

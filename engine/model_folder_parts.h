@@ -1,5 +1,6 @@
-// What model_folder.c (opening, tensors), model_folder_config.c (config.json) and model_folder_names.c
-// (families as data) share. Private to these.
+// Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c (config.json),
+// model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and model_folder_names.c (families as
+// data). Private to these.
 #pragma once
 
 #include "engine/gguf_write.h"
@@ -84,3 +85,19 @@ bool folder_part_shape(enum folder_form form, const struct tensor *from, const s
                        struct tensor *out);
 void folder_part_make(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                       const struct tensor *out, char *data);
+
+// model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
+enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
+struct folder_files {
+    const char *path;
+    struct arena *arena;
+};
+enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content, bool *found,
+                             struct error *error) WARN_UNUSED;
+// An object. `json` is null where there is no such file.
+enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json, bool *found,
+                             struct error *error) WARN_UNUSED;
+
+// model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
+enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config, struct gguf_writer *keys,
+                                 struct error *error) WARN_UNUSED;

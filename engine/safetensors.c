@@ -1,19 +1,17 @@
 #include "engine/safetensors.h"
 
+#include "engine/mapped_file.h"
 #include "schemas/value.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct part {
-    const unsigned char *data;
-    size_t size;
+    struct mapped_file file;
+    char *path; // in the arena
 };
 
 struct safetensors {
@@ -181,28 +179,28 @@ static enum status reserve(struct safetensors *safetensors, size_t n_more, struc
 static enum status parse_header(struct safetensors *safetensors, const struct part *part, struct error *error)
 {
     uint64_t size = 0;
-    if (part->size < 8)
+    if (part->file.size < 8)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "not a safetensors file: %zu bytes",
-                         part->size);
+                         part->file.size);
     for (int i = 0; i < 8; i++)
-        size |= (uint64_t)part->data[i] << (8 * i);
-    if (size > part->size - 8)
+        size |= (uint64_t)part->file.data[i] << (8 * i);
+    if (size > part->file.size - 8)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "a header of %llu bytes in a file of %zu: truncated, or not a safetensors file",
-                         (unsigned long long)size, part->size);
+                         (unsigned long long)size, part->file.size);
     if (size > SAFETENSORS_HEADER_BYTES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "a header of %llu bytes, at most %d",
                          (unsigned long long)size, SAFETENSORS_HEADER_BYTES_MAX);
     struct value header;
-    struct text json = {(const char *)part->data + 8, (size_t)size};
+    struct text json = {(const char *)part->file.data + 8, (size_t)size};
     if (json_decode_document(json, &safetensors->arena, &header, error) != STATUS_OK) {
         error->status = STATUS_REFUSE;
         return error_prefix(error, "header");
     }
     if (header.kind != VALUE_OBJECT)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "header: expected an object");
-    const unsigned char *data = part->data + 8 + size;
-    size_t available = part->size - 8 - (size_t)size, first = safetensors->n_tensors;
+    const unsigned char *data = part->file.data + 8 + size;
+    size_t available = part->file.size - 8 - (size_t)size, first = safetensors->n_tensors;
     enum status status = reserve(safetensors, header.object.n_members, error);
     for (size_t i = 0; i < header.object.n_members && status == STATUS_OK; i++) {
         const struct value_member *member = &header.object.members[i];
@@ -218,34 +216,14 @@ static enum status parse_header(struct safetensors *safetensors, const struct pa
     return status;
 }
 
-// The mapping stays valid without the descriptor. O_NONBLOCK: a FIFO must not block the open.
-static enum status map_part(struct part *part, const char *path, struct error *error)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
-    struct stat information;
-    void *data = MAP_FAILED;
-    enum status status = STATUS_OK;
-    if (fstat(file, &information) != 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
-    else if (!S_ISREG(information.st_mode) || information.st_size == 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "no regular file, or an empty one");
-    else if ((data = mmap(NULL, (size_t)information.st_size, PROT_READ, MAP_SHARED, file, 0)) == MAP_FAILED)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "mmap: %s", strerror(errno));
-    close(file);
-    if (status == STATUS_OK)
-        *part = (struct part){data, (size_t)information.st_size};
-    return status;
-}
-
 static enum status open_part(struct safetensors *safetensors, const char *path, struct error *error)
 {
     if (safetensors->n_parts == SAFETENSORS_FILES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "more than %d files of weights",
                          SAFETENSORS_FILES_MAX);
     struct part *part = &safetensors->parts[safetensors->n_parts];
-    enum status status = map_part(part, path, error);
+    *part = (struct part){.path = arena_copy(&safetensors->arena, path, strlen(path))};
+    enum status status = part->path ? mapped_file_open(&part->file, path, error) : out_of_memory(error);
     if (status == STATUS_OK) {
         safetensors->n_parts++;
         status = parse_header(safetensors, part, error);
@@ -302,14 +280,14 @@ static enum status open_files(struct safetensors *safetensors, const char *folde
 static enum status open_index(struct safetensors *safetensors, const char *folder, const char *path,
                               struct error *error)
 {
-    struct part part = {0};
+    struct mapped_file file;
     struct value index;
-    enum status status = map_part(&part, path, error);
+    enum status status = mapped_file_open(&file, path, error);
     if (status == STATUS_OK) {
-        struct text json = {(const char *)part.data, part.size};
+        struct text json = {(const char *)file.data, file.size};
         if (json_decode_document(json, &safetensors->arena, &index, error) != STATUS_OK)
             status = error->status = STATUS_REFUSE;
-        munmap((void *)part.data, part.size);
+        mapped_file_close(&file);
     }
     const struct value *map = status == STATUS_OK ? value_get(&index, "weight_map") : NULL;
     if (status == STATUS_OK && (!map || map->kind != VALUE_OBJECT || map->object.n_members == 0))
@@ -373,7 +351,7 @@ void safetensors_close(struct safetensors *safetensors)
     if (!safetensors)
         return;
     for (size_t i = 0; i < safetensors->n_parts; i++)
-        munmap((void *)safetensors->parts[i].data, safetensors->parts[i].size);
+        mapped_file_close(&safetensors->parts[i].file);
     free(safetensors->tensors);
     arena_finish(&safetensors->arena);
     free(safetensors);
@@ -397,4 +375,19 @@ size_t safetensors_find(const struct safetensors *safetensors, struct text name)
             ? bsearch(&wanted, safetensors->tensors, safetensors->n_tensors, sizeof wanted, compare_names)
             : NULL;
     return found ? (size_t)(found - safetensors->tensors) : SIZE_MAX;
+}
+
+uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool)
+{
+    for (size_t i = 0; i < safetensors->n_parts; i++)
+        seed = mapped_file_hash(&safetensors->parts[i].file, seed, pool);
+    return seed;
+}
+
+enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < safetensors->n_parts && status == STATUS_OK; i++)
+        status = mapped_file_check(&safetensors->parts[i].file, safetensors->parts[i].path, error);
+    return status;
 }

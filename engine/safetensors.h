@@ -12,6 +12,7 @@
 #include "engine/tensor.h"
 #include "schemas/text.h"
 
+struct pool;
 struct safetensors;
 
 // Limits of what a file may declare; beyond is ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
@@ -38,3 +39,7 @@ size_t safetensors_n_tensors(const struct safetensors *safetensors);
 const struct safetensors_tensor *safetensors_at(const struct safetensors *safetensors, size_t index);
 // The tensor's index; SIZE_MAX: there is none of that name.
 size_t safetensors_find(const struct safetensors *safetensors, struct text name);
+
+// As gguf_content_hash and gguf_check_files; the hash is of `seed` too.
+uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool);
+enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error) WARN_UNUSED;

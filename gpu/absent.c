@@ -15,6 +15,12 @@ void gpu_backend_describe(const struct backend *backend, char *text, size_t size
         text[0] = '\0';
 }
 
+int gpu_backend_capability(const struct backend *backend)
+{
+    (void)backend;
+    return 0;
+}
+
 struct gpu_counts gpu_backend_counts(const struct backend *backend)
 {
     (void)backend;

@@ -611,6 +611,12 @@ void gpu_backend_describe(const struct backend *base, char *text, size_t size)
              facts->capability_minor, facts->n_multiprocessors);
 }
 
+int gpu_backend_capability(const struct backend *base)
+{
+    const struct device_facts *facts = device_facts(((const struct gpu_backend *)(const void *)base)->device);
+    return facts->capability_major * 10 + facts->capability_minor;
+}
+
 struct gpu_counts gpu_backend_counts(const struct backend *base)
 {
     return ((const struct gpu_backend *)(const void *)base)->figures;

@@ -28,6 +28,9 @@ enum status gpu_backend_create(struct backend **backend, const struct gpu_option
 // "NVIDIA H200, 132 multiprocessors": for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
+// 90 for compute capability 9.0.
+int gpu_backend_capability(const struct backend *backend);
+
 // For tests and the log: steps that replayed a graph, graphs that were captured, and bytes of keys and values that attention did
 // not ask for because it read shared prefixes once for several sequences (sliding windows counted as if they saw all).
 struct gpu_counts {

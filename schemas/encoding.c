@@ -1,5 +1,8 @@
+#include "schemas/encoding.h"
+
 #include "schemas/job.h"
 
+#include <string.h>
 #include <strings.h>
 
 // The media type alone: up to the first ';' (RFC 9110, section 8.3.1), without white space around it.
@@ -21,6 +24,25 @@ static bool is_media_type(struct text type, const char *name)
     return type.size == wanted.size && strncasecmp(type.data, wanted.data, wanted.size) == 0;
 }
 
+enum { FRAMING_BYTES = 5 };
+static const unsigned char byte_order_mark[] = {0xEF, 0xBB, 0xBF};
+
+static struct text after_byte_order_mark(struct text record)
+{
+    if (record.size < sizeof byte_order_mark || memcmp(record.data, byte_order_mark, sizeof byte_order_mark) != 0)
+        return record;
+    return (struct text){record.data + sizeof byte_order_mark, record.size - sizeof byte_order_mark};
+}
+
+struct text encoding_body(struct text record)
+{
+    struct text body = record;
+    if (record.size > FRAMING_BYTES && record.data[0] == 0)
+        body = (struct text){record.data + FRAMING_BYTES, record.size - FRAMING_BYTES};
+    body = after_byte_order_mark(body);
+    return body.size > 0 && strchr("{ \t\r\n", body.data[0]) && body.data[0] != '\0' ? body : record;
+}
+
 bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding)
 {
     static const struct {
@@ -40,9 +62,10 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
     }
     // A type that says nothing (text/plain, application/octet-stream, none): the first byte. A job is an
     // object, and msgpack's maps start at 0x80, which no JSON text does.
-    if (record.size == 0)
+    struct text body = encoding_body(record);
+    if (body.size == 0)
         return false;
-    unsigned char first = (unsigned char)record.data[0];
+    unsigned char first = (unsigned char)body.data[0];
     if (first == '{' || first == ' ' || first == '\t' || first == '\n' || first == '\r')
         *encoding = ENCODING_JSON;
     else if ((first >= 0x80 && first <= 0x8F) || first == 0xDE || first == 0xDF) // fixmap, map 16, map 32

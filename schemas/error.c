@@ -20,6 +20,7 @@ static const char *const names[ERROR_CODE_COUNT] = {
     [ERROR_TEMPLATE] = "template_failed",
     [ERROR_LOGITS_NAN] = "logits_nan",
     [ERROR_RESULT_TOO_LARGE] = "result_too_large",
+    [ERROR_RESULT_REFUSED] = "result_refused",
     [ERROR_CANCELLED] = "cancelled",
     [ERROR_CRASHED] = "crashed",
     [ERROR_DEADLINE] = "deadline_exceeded",
@@ -31,6 +32,7 @@ static const char *const names[ERROR_CODE_COUNT] = {
     [ERROR_DEVICE] = "device",
     [ERROR_FILE] = "file",
     [ERROR_USAGE] = "usage",
+    [ERROR_JOBS_FAILED] = "jobs_failed",
 };
 
 enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
@@ -65,6 +67,11 @@ enum status error_prefix(struct error *error, const char *format, ...)
     error->text[used] = '\0';
     utf8_make_printable(error->text);
     return error->status;
+}
+
+bool error_is_of_model(enum error_code code)
+{
+    return code == ERROR_LOGITS_NAN;
 }
 
 const char *error_code_name(enum error_code code)

@@ -3,6 +3,7 @@
 // error; consumer/ alone logs it. Our own faults are asserts, never errors.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define WARN_UNUSED __attribute__((warn_unused_result))
@@ -27,22 +28,24 @@ enum error_code {
     ERROR_UNSUPPORTED_FIELD,  // a known field this version does not implement
     ERROR_LIMIT_EXCEEDED,     // larger, deeper or more than a named limit
     ERROR_EMPTY_PROMPT,       // no token to start from
-    ERROR_CONTEXT_LENGTH,     // prompt and max_tokens do not fit the context or the page memory
+    ERROR_CONTEXT_LENGTH,     // prompt and max_tokens do not fit the context
     ERROR_TOKEN_RANGE,        // a token id outside the vocabulary
     ERROR_TEMPLATE,           // the chat template refused or failed
     ERROR_LOGITS_NAN,         // the model's logits are not numbers
     ERROR_RESULT_TOO_LARGE,   // the result does not fit the output topic
+    ERROR_RESULT_REFUSED,     // the broker refused the result's record again and again
     ERROR_CANCELLED,          // somebody cancelled the job
     ERROR_CRASHED,            // the job was running at too many crashes
     ERROR_DEADLINE,           // the job's deadline passed before it was finished
     ERROR_MODEL_FILE,         // a model file that can't be used
     ERROR_UNKNOWN_TYPE,       // tensor type, family, pre-tokenizer we don't know
-    ERROR_OUT_OF_MEMORY,      // host or device memory
+    ERROR_OUT_OF_MEMORY,      // host or device memory; as a job's error: KV pages that do not hold it
     ERROR_STORE,              // SQLite
     ERROR_BROKER,             // Kafka
     ERROR_DEVICE,             // CUDA
     ERROR_FILE,               // reading or writing a file
     ERROR_USAGE,              // the command line
+    ERROR_JOBS_FAILED,        // a command that did its work, but some jobs failed
     ERROR_CODE_COUNT,
 };
 
@@ -60,6 +63,9 @@ enum status error_set(struct error *error, enum status status, enum error_code c
 
 // Puts "context: " before the text, for a caller that knows which file or job it was. Returns the status.
 enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+
+// Whether it is the model's fault: jobs fail with it whatever they ask for.
+bool error_is_of_model(enum error_code code);
 
 // "context_length_exceeded" and so on: stable, part of the wire format.
 const char *error_code_name(enum error_code code);

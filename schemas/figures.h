@@ -22,6 +22,16 @@ struct step_figures {
     int64_t finish_us;        // stop rules, text, results
 };
 
+// A step that was computed a second time by another backend (--check-cpu), and how far the two are apart.
+struct check_figures {
+    int64_t step;             // its number, from 1; 0: nothing to tell
+    int32_t n_sequences, n_sequences_of; // compared, of how many
+    int32_t n_draws, n_draws_apart; // tokens compared, and those that differ
+    double difference;        // the largest between two logits
+    double magnitude;         // of the logit there
+    double squared_error;     // the sum of squared differences over that of squares
+};
+
 enum { PREFIX_REPORT_MAX = 16, PREFIX_TEXT_BYTES = 256 };
 
 struct prefix_report_entry {

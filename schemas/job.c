@@ -1,5 +1,6 @@
 #include "schemas/job.h"
 
+#include "schemas/encoding.h"
 #include "schemas/hash.h"
 #include "schemas/request.h"
 
@@ -97,9 +98,28 @@ int64_t job_submitted(const struct job *job)
     return job->created ? job->created : job->source.written;
 }
 
-uint64_t job_default_seed(struct text job_id)
+static uint64_t hash_prompt(const struct request *request)
 {
-    return hash_bytes(job_id.data, job_id.size, 0);
+    uint64_t kind = request->prompt_kind;
+    switch (request->prompt_kind) {
+    case PROMPT_MESSAGES:
+        return value_hash(&request->variables, kind);
+    case PROMPT_TOKENS:
+        return hash_bytes(request->tokens, (size_t)request->n_tokens * sizeof *request->tokens, kind);
+    case PROMPT_TEXT:
+        break;
+    }
+    return hash_bytes(request->prompt.data, request->prompt.size, kind);
+}
+
+uint64_t job_default_seed(const struct job *job)
+{
+    uint64_t prompt = hash_prompt(&job->request);
+    bool named = job->custom_id.size && !text_equal(job->custom_id, job->job_id); // else it was made of the dataset's name
+    if (!named && job->index >= 0)
+        return hash_bytes(&job->index, sizeof job->index, prompt);
+    struct text name = named ? job->custom_id : job->job_id;
+    return hash_bytes(name.data, name.size, prompt);
 }
 
 bool job_set_id(struct job *job, struct text job_id)
@@ -108,8 +128,6 @@ bool job_set_id(struct job *job, struct text job_id)
         return false;
     if (job->custom_id.size == 0)
         job->custom_id = job->job_id;
-    if (!job->request.sampling.seed_given)
-        job->request.sampling.seed = job_default_seed(job->job_id);
     return true;
 }
 
@@ -157,8 +175,9 @@ static enum status decode_root(struct decoding *decoding, struct text record, en
     struct arena *arena = &decoding->job->arena;
     if (record.size > JOB_RECORD_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                         "record: expected at most %d bytes, got %zu", JOB_RECORD_BYTES_MAX, record.size);
-    enum status status = encoding == ENCODING_JSON ? json_decode(record, arena, root, decoding->error)
+                         "record: expected at most %d bytes, got %zu%s", JOB_RECORD_BYTES_MAX, record.size,
+                         record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : ""); // sheaf submit cuts it there
+    enum status status = encoding == ENCODING_JSON ? json_decode(encoding_body(record), arena, root, decoding->error)
                                                    : msgpack_decode(record, arena, root, decoding->error);
     if (status == STATUS_OK && root->kind != VALUE_OBJECT)
         return request_expected(decoding, "record", "an object", root);

@@ -14,6 +14,7 @@ enum {
     JOB_ID_BYTES_MAX = 256,          // job_id, custom_id
     JOB_DATASET_BYTES_MAX = 128,
     JOB_MODEL_BYTES_MAX = 256,
+    JOB_FINGERPRINT_BYTES_MAX = 256, // system_fingerprint
     JOB_RECORD_BYTES_MAX = 16 << 20, // one encoded job
     JOB_MESSAGES_MAX = 4096,
     JOB_TOKENS_MAX = 1 << 19,        // of a prompt given as ids; half of VALUE_COUNT_MAX
@@ -21,9 +22,11 @@ enum {
     JOB_STOP_BYTES_MAX = 1024,
     JOB_LOGIT_BIAS_MAX = 1024,
     JOB_N_MAX = 64,
+    JOB_TEMPERATURE_MAX = 100,
     JOB_TOP_LOGPROBS_MAX = 20,
     JOB_MAX_TOKENS_MAX = 1 << 20,
     JOB_TOP_K_MAX = 1 << 20,
+    JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as OpenAI and vLLM have it
     JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
     JOB_PRIORITY_MAX = 100,          // and its negative
 };
@@ -37,16 +40,28 @@ struct logit_bias {
     float bias; // added to the logit; -100..100
 };
 
+// Parameters for which a worker may have a default of its own: of the model (generation_config.json) or an option.
+enum sampling_parameter {
+    SAMPLING_TEMPERATURE = 1,
+    SAMPLING_TOP_P = 2,
+    SAMPLING_TOP_K = 4,
+    SAMPLING_MIN_P = 8,
+    SAMPLING_PRESENCE_PENALTY = 16,
+    SAMPLING_FREQUENCY_PENALTY = 32,
+    SAMPLING_REPETITION_PENALTY = 64,
+};
+
 // How tokens are drawn. Belongs to the job, never to the batch.
 struct sampling {
-    float temperature;        // 0: greedy. 0..2, default 1
-    float top_p;              // (0, 1], default 1: off
+    unsigned given;           // enum sampling_parameter: named by the record; the others get the worker's default
+    float temperature;        // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
+    float top_p;              // [0, 1], default 1: off; 0 keeps the most likely token
     float min_p;              // [0, 1], default 0: off
     int32_t top_k;            // default 0: off
     float presence_penalty;   // -2..2, default 0: OpenAI's, over generated tokens
     float frequency_penalty;  // -2..2, default 0
     float repetition_penalty; // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
-    uint64_t seed;            // the record's (any int64), else job_default_seed
+    uint64_t seed;            // the record's (any int64), else job_default_seed's
     bool seed_given;
     struct logit_bias *logit_bias;
     int32_t n_logit_bias;
@@ -59,20 +74,32 @@ struct request {
     enum prompt_kind prompt_kind;
     struct text prompt;        // PROMPT_TEXT
     struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
-                               // parts of text is one string here, the parts joined by line feeds
-    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools (unless tool_choice is
-                               // "none"), documents, add_generation_prompt (default true) and the members of
-                               // chat_template_kwargs
+                               // parts of text is one string here, the parts joined by line feeds; arguments of
+                               // tool calls are objects
+    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
+                               // tool_choice is "none"), documents (null without), add_generation_prompt (default
+                               // true) and the members of chat_template_kwargs
     int32_t *tokens;           // PROMPT_TOKENS
     int32_t n_tokens;
     int32_t max_tokens;        // -1: up to the context's end (the worker's default may be lower)
     int32_t n;                 // choices, default 1
+    int32_t best_of;           // sequences generated, of which the n of the highest mean logprob are returned; 0: n
+    bool hides_logprobs;       // sampling.logprobs is on for best_of alone
     struct text *stop;         // stop strings
     int32_t n_stop;
     bool ignore_eos;           // vLLM's: generate max_tokens whatever comes
+    bool add_special_tokens;   // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
+                               // messages, whose template writes them; of no effect for token ids
     struct sampling sampling;
     struct text model;         // as given, echoed; a worker serves one model and does not choose by it
 };
+
+// Sequences to generate for the job.
+static inline int32_t request_n_sequences(const struct request *request)
+{
+    int32_t n = request->n > 0 ? request->n : 1;
+    return request->best_of > n ? request->best_of : n;
+}
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
 
@@ -88,27 +115,30 @@ struct logprob_entry {
     int32_t n_top;
     struct text chosen_bytes;  // the token's bytes; tops' bytes beside them
     struct text *top_bytes;
+    int32_t text_offset;       // characters of the answer's text before the token; while it is generated, bytes
 };
 
 // One generated answer.
 struct choice {
     struct text text;          // valid UTF-8; bad bytes became U+FFFD
     enum finish_reason finish_reason;
-    int32_t n_tokens;          // generated, the stop token not counted
+    int32_t n_tokens;          // generated, without the token that ended it
     struct logprob_entry *logprobs; // [n_tokens] or NULL
 };
 
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
 
-// What came out. A pure function of (model, request): nothing here depends on the batch, the worker or the clock.
+// What came out. A pure function of (model, request, arithmetic): nothing here depends on the batch, the worker or the clock.
 struct result {
     enum result_status status;
     struct choice *choices;    // [n_choices], RESULT_DONE
     int32_t n_choices;
     int32_t prompt_tokens;
-    int32_t completion_tokens; // over all choices
+    int32_t completion_tokens; // over all choices, with the tokens that ended them, as OpenAI and vLLM count
     struct error error;        // RESULT_FAILED, RESULT_CANCELLED
     struct text model;         // name the worker gives its model
+    struct text system_fingerprint; // name of the arithmetic that the worker computes with; empty: unknown
+    bool reports_cached_tokens; // figures.cached_tokens is part of the usage: on request, for it differs from run to run
     struct text *warnings;     // e.g. unknown fields; [n_warnings]
     int32_t n_warnings;
 };
@@ -141,6 +171,8 @@ struct job_source {
     int32_t n_headers;
     bool has_more_headers;     // than were taken
     struct text record;        // original bytes when the record could not be decoded, else empty
+    int32_t refusals;          // of its result by the broker, each time alone in its batch
+    bool is_doubted;           // its result was in a batch that the broker refused
 };
 
 struct job {
@@ -188,16 +220,16 @@ struct job *job_reserve_take(struct job_reserve *reserve); // as job_create
 void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
-// Names a job: copies the id, takes it as custom_id where there is none, and sets the default seed unless the record
-// gave one. False when memory ran out.
+// Names a job: copies the id, and takes it as custom_id where there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
 // Is it what a cancellation names: a dataset, or one job of it (job_id empty: all), and no newer than `until`, in seconds since
 // 1970 UTC? One whose time nobody knows is old.
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until);
 // When it was submitted, as it says, else when its record was written.
 int64_t job_submitted(const struct job *job);
-// A hash of the id: repeatable, and differs between jobs.
-uint64_t job_default_seed(struct text job_id);
+// The seed of a job that names none: of its prompt, and of its custom_id, else of its index, so that equal prompts of one file draw
+// differently and a line draws the same in every dataset and topic. A job that has neither is known by its job_id alone.
+uint64_t job_default_seed(const struct job *job);
 
 // Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; whatever identity
 // (job_id, dataset, custom_id, index, created) could be read stands in the job even then. Besides our own job map it
@@ -209,7 +241,8 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 // left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
-// The result map: job_id, dataset, custom_id, index, status, object, model, created, choices, usage, error, warnings.
+// The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created, choices, usage, error,
+// warnings.
 // Members in this order; those that say nothing are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 // STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read them back.
@@ -226,6 +259,12 @@ void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
 const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "cancelled", "error"
 const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
+
+// Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as given. Errors:
+// STATUS_REFUSE.
+enum status sampling_set(struct sampling *sampling, const char *name, double number, struct error *error) WARN_UNUSED;
+// What `defaults` gives and the record left out.
+void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
 // Copies into the job's arena. False when memory ran out.
 bool job_set_text(struct job *job, struct text *field, struct text value) WARN_UNUSED;

@@ -235,6 +235,8 @@ static json_t *parse(struct text input, size_t n_wide, struct error *error)
                                  JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault))) {
         if (json_error_code(&fault) == json_error_out_of_memory)
             out_of_memory(input, error);
+        else if (fault.line == 1) // the record is a line of a file, where its number is another
+            error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: column %d: %s", fault.column, fault.text);
         else
             error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: line %d column %d: %s",
                       fault.line, fault.column, fault.text);
@@ -347,11 +349,13 @@ static void encode_rest(const char *data, size_t size, struct buffer *out)
             continue;
         }
         buffer_add(out, data + start, i - start);
+        bool unfinished;
+        size_t bad = length ? 0 : utf8_bad_length(data + i, size - i, &unfinished);
         if (length == 1)
             encode_escape((unsigned char)data[i], out);
         else
             buffer_add_string(out, "\xEF\xBF\xBD"); // U+FFFD
-        start = ++i;
+        start = i += bad ? bad : 1;
     }
     buffer_add(out, data + start, i - start);
 }

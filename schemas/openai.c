@@ -3,8 +3,11 @@
 // where our own job_id, dataset, index and created may stand beside "body". Out, when the job is done:
 //   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
 //    "body": {a chat.completion or text_completion}}, "error": null}
-// and when it failed: "response": null, "error": {"code": …, "message": …}. "warnings" follows when there are
-// some.
+// A request that is refused has the status and body of OpenAI's HTTP error:
+//   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
+//    "body": {"error": {"message", "type": "invalid_request_error", "param": null, "code"}}}, "error": null}
+// one that failed for another reason status 500 and type "server_error"; and one that was not computed, because it was
+// cancelled or its deadline passed, "response": null and "error": {"code", "message"}. "warnings" follows when there are some.
 #include "schemas/request.h"
 
 #include <math.h>
@@ -65,7 +68,13 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
         status = request_collect(decoding, body, COLLECT_REQUEST);
     if (status == STATUS_OK)
         status = check_url(decoding, line, request_given(decoding, "messages") != NULL);
-    return status == STATUS_OK ? request_decode(decoding) : status;
+    if (status == STATUS_OK)
+        status = request_decode(decoding);
+    const struct value *url = value_get(line, "url");
+    if (status == STATUS_OK && url && url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH) &&
+        decoding->job->request.max_tokens < 0)
+        decoding->job->request.max_tokens = JOB_COMPLETION_TOKENS_DEFAULT;
+    return status;
 }
 
 static void add_key(struct buffer *out, const char *key)
@@ -111,7 +120,7 @@ static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
         }
         buffer_add_string(out, "]}");
     }
-    buffer_add_string(out, "]}");
+    buffer_add_string(out, "],\"refusal\":null}");
 }
 
 // Plain completions have the tokens as object keys. Bytes that make no key (half a character, a NUL, or what
@@ -139,8 +148,10 @@ static bool stands_before(const struct logprob_entry *entry, int32_t index)
     return false;
 }
 
+// OpenAI always returns the logprob of the drawn token too: up to n + 1 members.
 static void add_top_logprobs(struct buffer *out, const struct logprob_entry *entry)
 {
+    bool is_drawn_given = false;
     buffer_add_byte(out, '{');
     for (int32_t i = 0; i < entry->n_top; i++) {
         if (stands_before(entry, i))
@@ -150,16 +161,15 @@ static void add_top_logprobs(struct buffer *out, const struct logprob_entry *ent
         add_token_name(out, entry->top_bytes[i]);
         buffer_add_byte(out, ':');
         add_logprob(out, entry->top[i].logprob);
+        is_drawn_given |= text_equal(entry->top_bytes[i], entry->chosen_bytes);
+    }
+    if (!is_drawn_given) {
+        buffer_add_string(out, entry->n_top ? "," : "");
+        add_token_name(out, entry->chosen_bytes);
+        buffer_add_byte(out, ':');
+        add_logprob(out, entry->chosen.logprob);
     }
     buffer_add_byte(out, '}');
-}
-
-static size_t count_characters(struct text bytes)
-{
-    size_t n_characters = 0;
-    for (size_t i = 0; i < bytes.size; i++)
-        n_characters += ((unsigned char)bytes.data[i] & 0xC0) != 0x80;
-    return n_characters;
 }
 
 static void add_completion_logprobs(struct buffer *out, const struct choice *choice)
@@ -183,11 +193,8 @@ static void add_completion_logprobs(struct buffer *out, const struct choice *cho
         add_top_logprobs(out, &choice->logprobs[i]);
     }
     buffer_add_string(out, "],\"text_offset\":[");
-    size_t offset = 0; // characters of the answer
-    for (int32_t i = 0; i < choice->n_tokens; i++) {
-        buffer_add_format(out, i ? ",%zu" : "%zu", offset);
-        offset += count_characters(choice->logprobs[i].chosen_bytes);
-    }
+    for (int32_t i = 0; i < choice->n_tokens; i++)
+        buffer_add_format(out, i ? ",%d" : "%d", choice->logprobs[i].text_offset);
     buffer_add_string(out, "]}");
 }
 
@@ -197,7 +204,7 @@ static void add_choice(struct buffer *out, const struct choice *choice, int32_t 
     if (chat) {
         buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
         json_encode_string(choice->text, out);
-        buffer_add_byte(out, '}');
+        buffer_add_string(out, ",\"refusal\":null}");
     } else {
         add_key(out, "text");
         json_encode_string(choice->text, out);
@@ -241,9 +248,60 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
         add_choice(out, &result->choices[i], i, chat);
     }
     buffer_add_format(out,
-                      "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld}}",
+                      "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld",
                       result->prompt_tokens, result->completion_tokens,
                       (long long)result->prompt_tokens + result->completion_tokens);
+    if (result->reports_cached_tokens)
+        buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%d}", job->figures.cached_tokens);
+    buffer_add_byte(out, '}');
+    if (result->system_fingerprint.size) {
+        buffer_add_string(out, ",\"system_fingerprint\":");
+        json_encode_string(result->system_fingerprint, out);
+    }
+    buffer_add_byte(out, '}');
+}
+
+// As OpenAI's servers would answer the request over HTTP; 0: not at all.
+static int status_code_of(enum error_code code)
+{
+    switch (code) {
+    case ERROR_CANCELLED:
+    case ERROR_DEADLINE:
+        return 0;
+    case ERROR_LOGITS_NAN:
+    case ERROR_CRASHED:
+    case ERROR_OUT_OF_MEMORY:
+    case ERROR_DEVICE:
+    case ERROR_BROKER:
+    case ERROR_STORE:
+    case ERROR_FILE:
+    case ERROR_MODEL_FILE:
+        return 500;
+    default:
+        return 400;
+    }
+}
+
+static void add_error(struct buffer *out, const struct job *job)
+{
+    const struct error *error = &job->result.error;
+    int status_code = status_code_of(error->code);
+    if (status_code) {
+        buffer_add_format(out, ",\"response\":{\"status_code\":%d,\"request_id\":", status_code);
+        json_encode_string(job->job_id, out);
+        buffer_add_string(out, ",\"body\":{\"error\":{\"message\":");
+        json_encode_string(text_from_string(error->text), out);
+        buffer_add_format(out, ",\"type\":\"%s\",\"param\":null,\"code\":",
+                          status_code == 400 ? "invalid_request_error" : "server_error");
+        json_encode_string(text_from_string(error_code_name(error->code)), out);
+        buffer_add_string(out, "}}},\"error\":null");
+        return;
+    }
+    buffer_add_string(out, ",\"response\":null,\"error\":{\"code\":");
+    json_encode_string(text_from_string(error_code_name(error->code)), out);
+    buffer_add_string(out, ",\"message\":");
+    json_encode_string(text_from_string(error->text), out);
+    buffer_add_byte(out, '}');
 }
 
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
@@ -260,11 +318,7 @@ void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
         add_body(out, job, chat);
         buffer_add_string(out, "},\"error\":null");
     } else {
-        buffer_add_string(out, ",\"response\":null,\"error\":{\"code\":");
-        json_encode_string(text_from_string(error_code_name(result->error.code)), out);
-        buffer_add_string(out, ",\"message\":");
-        json_encode_string(text_from_string(result->error.text), out);
-        buffer_add_byte(out, '}');
+        add_error(out, job);
     }
     for (int32_t i = 0; i < result->n_warnings; i++) {
         buffer_add_string(out, i ? "," : ",\"warnings\":[");

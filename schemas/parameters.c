@@ -34,7 +34,7 @@ enum status parameters_decode_seed(struct decoding *decoding, struct value *valu
 {
     int64_t seed;
     enum status status = request_integer(decoding, "seed", value, INT64_MIN, INT64_MAX, false, &seed);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && seed != -1) { // -1: as if not given, as in vLLM and llama.cpp
         decoding->job->request.sampling.seed = (uint64_t)seed;
         decoding->job->request.sampling.seed_given = true;
     }
@@ -179,14 +179,22 @@ enum status parameters_decode_warnings(struct decoding *decoding, struct value *
 enum status parameters_finish(struct decoding *decoding)
 {
     struct job *job = decoding->job;
-    struct sampling *sampling = &job->request.sampling;
+    struct request *request = &job->request;
+    struct sampling *sampling = &request->sampling;
     if (sampling->top_logprobs && !sampling->logprobs)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "top_logprobs: needs \"logprobs\": true");
+    if (request->best_of && request->best_of < request->n)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "best_of: expected at least n, which is %d, got %d",
+                         request->n, request->best_of);
+    if (request->best_of == request->n)
+        request->best_of = 0;
+    if (request->best_of && !sampling->logprobs)
+        sampling->logprobs = request->hides_logprobs = true;
     if (sampling->top_k < 0)
         sampling->top_k = 0; // -1 and 0 both mean off
-    if (!sampling->seed_given && job->job_id.size)
-        sampling->seed = job_default_seed(job->job_id);
+    if (!sampling->seed_given)
+        sampling->seed = job_default_seed(job);
     return STATUS_OK;
 }
 
@@ -223,6 +231,13 @@ bool parameters_encode_stop(const struct job *job, struct arena *arena, struct v
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value)
 {
     return encode_texts(job->result.warnings, job->result.n_warnings, arena, value);
+}
+
+bool parameters_encode_logprobs(const struct job *job, struct arena *arena, struct value *value)
+{
+    if (job->request.sampling.logprobs && !job->request.hides_logprobs)
+        *value = value_bool(true);
+    return true;
 }
 
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value)

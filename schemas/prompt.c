@@ -72,11 +72,30 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
     return STATUS_OK;
 }
 
-// A message that only calls tools has no content.
-static bool may_lack_content(const struct value *message)
+static bool calls_tools(const struct value *message)
 {
     const struct value *calls = value_get(message, "tool_calls");
     return calls && calls->kind == VALUE_ARRAY && calls->array.n_items > 0;
+}
+
+// Templates print the content of a message, and would print a null as "None": it becomes an empty text, as in vLLM. They ask
+// whether a message that calls tools has one, so there it stays null or missing.
+static enum status put_empty_content(struct decoding *decoding, struct value *message, struct value *content)
+{
+    if (calls_tools(message))
+        return STATUS_OK;
+    if (content) {
+        *content = value_string(TEXT(""));
+        return STATUS_OK;
+    }
+    struct value copy;
+    if (!value_object_create(&decoding->job->arena, message->object.n_members + 1, &copy))
+        return request_out_of_memory(decoding);
+    for (size_t i = 0; i < message->object.n_members; i++)
+        copy.object.members[copy.object.n_members++] = message->object.members[i];
+    value_put(&copy, "content", value_string(TEXT("")));
+    *message = copy;
+    return STATUS_OK;
 }
 
 static enum status decode_message(struct decoding *decoding, size_t index, struct value *message)
@@ -90,15 +109,18 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
     snprintf(path, sizeof path, "messages[%zu].role", index);
     if (!role || role->kind != VALUE_STRING || role->text.size == 0)
         return request_expected(decoding, path, "a role such as \"user\"", role ? role : &missing);
+    enum status status = tool_calls_decode(decoding, index, message);
+    if (status != STATUS_OK)
+        return status;
     struct value *content = (struct value *)value_get(message, "content"); // ours to change while decoding
     snprintf(path, sizeof path, "messages[%zu].content", index);
     if (content && content->kind == VALUE_STRING)
         return STATUS_OK;
     if (content && content->kind == VALUE_ARRAY)
         return join_parts(decoding, path, content);
-    if ((!content || content->kind == VALUE_NULL) && may_lack_content(message))
-        return STATUS_OK;
-    return request_expected(decoding, path, "a string or a list of text parts", content ? content : &missing);
+    if (!content || content->kind == VALUE_NULL)
+        return put_empty_content(decoding, message, content);
+    return request_expected(decoding, path, "a string or a list of text parts", content);
 }
 
 enum status prompt_decode_messages(struct decoding *decoding, struct value *value)
@@ -210,6 +232,13 @@ enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struc
     return STATUS_OK;
 }
 
+enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_BOOL)
+        return request_expected(decoding, "add_special_tokens", "true or false", value);
+    return STATUS_OK;
+}
+
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_OBJECT)
@@ -222,6 +251,20 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
     return refuse_bytes(decoding, "chat_template_kwargs", value);
 }
 
+// Beside the messages, as Qwen's and other servers take it: a member of chat_template_kwargs.
+enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
+{
+    const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
+    const struct value *inside = kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, "enable_thinking") : NULL;
+    if (value->kind != VALUE_BOOL)
+        return request_expected(decoding, "enable_thinking", "true or false", value);
+    if (inside && !value_equal(inside, value))
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "enable_thinking: given as %s beside another value in chat_template_kwargs; one of them is enough",
+                         value->boolean ? "true" : "false");
+    return STATUS_OK;
+}
+
 static enum status make_variables(struct decoding *decoding)
 {
     struct request *request = &decoding->job->request;
@@ -230,18 +273,22 @@ static enum status make_variables(struct decoding *decoding)
     const struct value *documents = request_given(decoding, "documents");
     const struct value *add = request_given(decoding, "add_generation_prompt");
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
+    const struct value *thinking = request_given(decoding, "enable_thinking");
     size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
     struct value *variables = &request->variables;
-    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED, variables))
+    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 1, variables))
         return request_out_of_memory(decoding);
+    // transformers passes tools and documents always: none where there are none, so that "is defined" is true.
+    static const struct value none = {.kind = VALUE_NULL};
+    bool shown = tools && !(choice && text_equals_string(choice->text, "none"));
     value_put(variables, "messages", request->messages);
-    if (tools && !(choice && text_equals_string(choice->text, "none")))
-        value_put(variables, "tools", *tools);
-    if (documents)
-        value_put(variables, "documents", *documents);
+    value_put(variables, "tools", shown ? *tools : none);
+    value_put(variables, "documents", documents ? *documents : none);
     value_put(variables, "add_generation_prompt", add ? *add : value_bool(true));
     for (size_t i = 0; i < n_kwargs; i++)
         variables->object.members[variables->object.n_members++] = kwargs->object.members[i];
+    if (thinking && !value_get(variables, "enable_thinking"))
+        value_put(variables, "enable_thinking", *thinking);
     return STATUS_OK;
 }
 
@@ -249,7 +296,7 @@ enum status prompt_finish(struct decoding *decoding)
 {
     static const char *const kinds[] = {"messages", "prompt", "tokens"};
     static const char *const chat_only[] = {"tools", "tool_choice", "documents", "add_generation_prompt",
-                                            "chat_template_kwargs"};
+                                            "chat_template_kwargs", "enable_thinking"};
     const char *given = NULL;
     for (int i = 0; i < 3; i++) {
         if (!request_given(decoding, kinds[i]))
@@ -264,6 +311,8 @@ enum status prompt_finish(struct decoding *decoding)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD,
                          "messages: missing; one of messages, prompt and tokens is wanted");
     struct request *request = &decoding->job->request;
+    const struct value *add_special = request_given(decoding, "add_special_tokens");
+    request->add_special_tokens = add_special ? add_special->boolean : !request_given(decoding, "messages");
     if (request_given(decoding, "messages")) {
         request->prompt_kind = PROMPT_MESSAGES;
         return make_variables(decoding);
@@ -325,6 +374,14 @@ bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *ar
     encode_variable(job, "add_generation_prompt", value);
     if (value->kind == VALUE_BOOL && value->boolean)
         *value = (struct value){.kind = VALUE_NULL}; // the default
+    return true;
+}
+
+bool prompt_encode_add_special_tokens(const struct job *job, struct arena *arena, struct value *value)
+{
+    bool otherwise = job->request.prompt_kind != PROMPT_MESSAGES;
+    if (job->request.add_special_tokens != otherwise)
+        *value = value_bool(job->request.add_special_tokens);
     return true;
 }
 

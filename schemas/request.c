@@ -44,22 +44,25 @@ static const struct field fields[] = {
     {TEXT("documents"), FIELD_OTHER, OWN(prompt, documents)},
     {TEXT("add_generation_prompt"), FIELD_OTHER, OWN(prompt, add_generation_prompt)},
     {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
+    {TEXT("enable_thinking"), FIELD_OTHER, .decode = prompt_decode_enable_thinking},
+    {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
 
     {TEXT("max_tokens"), FIELD_OTHER, OWN(parameters, max_tokens)},
     {TEXT("max_completion_tokens"), FIELD_OTHER, .decode = parameters_decode_max_completion_tokens},
     {TEXT("n"), FIELD_INTEGER32, REQUEST(n), LIMIT(1, JOB_N_MAX), .fallback = 1},
-    {TEXT("temperature"), FIELD_NUMBER, SAMPLING(temperature), RANGE(0, 2), .fallback = 1},
-    {TEXT("top_p"), FIELD_NUMBER, SAMPLING(top_p), ABOVE(0, 1), .fallback = 1},
-    {TEXT("top_k"), FIELD_INTEGER32, SAMPLING(top_k), LIMIT(-1, JOB_TOP_K_MAX)},
-    {TEXT("min_p"), FIELD_NUMBER, SAMPLING(min_p), RANGE(0, 1)},
+    {TEXT("best_of"), FIELD_INTEGER32, REQUEST(best_of), LIMIT(1, JOB_N_MAX)},
+    {TEXT("temperature"), FIELD_NUMBER, SAMPLING(temperature), .given = SAMPLING_TEMPERATURE, RANGE(0, JOB_TEMPERATURE_MAX), .fallback = 1},
+    {TEXT("top_p"), FIELD_NUMBER, SAMPLING(top_p), .given = SAMPLING_TOP_P, RANGE(0, 1), .fallback = 1},
+    {TEXT("top_k"), FIELD_INTEGER32, SAMPLING(top_k), .given = SAMPLING_TOP_K, LIMIT(-1, JOB_TOP_K_MAX)},
+    {TEXT("min_p"), FIELD_NUMBER, SAMPLING(min_p), .given = SAMPLING_MIN_P, RANGE(0, 1)},
     {TEXT("seed"), FIELD_OTHER, OWN(parameters, seed)},
     {TEXT("stop"), FIELD_OTHER, OWN(parameters, stop)},
     {TEXT("ignore_eos"), FIELD_BOOL, REQUEST(ignore_eos)},
-    {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), RANGE(-2, 2)},
-    {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty), RANGE(-2, 2)},
-    {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty), ABOVE(0, 10), .fallback = 1},
+    {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY, RANGE(-2, 2)},
+    {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty), .given = SAMPLING_FREQUENCY_PENALTY, RANGE(-2, 2)},
+    {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty), .given = SAMPLING_REPETITION_PENALTY, ABOVE(0, 10), .fallback = 1},
     {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
-    {TEXT("logprobs"), FIELD_BOOL, SAMPLING(logprobs), .decode = parameters_decode_logprobs},
+    {TEXT("logprobs"), FIELD_OTHER, OWN(parameters, logprobs)},
     {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
     {TEXT("priority"), FIELD_INTEGER32, .offset = offsetof(struct job, priority),
      LIMIT(-JOB_PRIORITY_MAX, JOB_PRIORITY_MAX)},
@@ -69,7 +72,6 @@ static const struct field fields[] = {
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
     {TEXT("stream_options"), FIELD_ONLY},
     {TEXT("response_format"), FIELD_ONLY, .only = "{\"type\":\"text\"}"},
-    {TEXT("best_of"), FIELD_ONLY, .only = "1"},
     {TEXT("echo"), FIELD_ONLY, .only = "false"},
     {TEXT("suffix"), FIELD_ONLY},
     {TEXT("functions"), FIELD_ONLY},
@@ -92,7 +94,6 @@ static const struct field fields[] = {
     {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
     {TEXT("skip_special_tokens"), FIELD_ONLY, .only = "true"},
     {TEXT("spaces_between_special_tokens"), FIELD_ONLY, .only = "true"},
-    {TEXT("add_special_tokens"), FIELD_ONLY},
     {TEXT("truncate_prompt_tokens"), FIELD_ONLY},
     {TEXT("continue_final_message"), FIELD_ONLY, .only = "false"},
     {TEXT("chat_template"), FIELD_ONLY},
@@ -103,6 +104,49 @@ static const struct field fields[] = {
     {TEXT("guided_choice"), FIELD_ONLY},
     {TEXT("guided_grammar"), FIELD_ONLY},
     {TEXT("structured_outputs"), FIELD_ONLY},
+    {TEXT("detokenize"), FIELD_ONLY, .only = "true"},
+    {TEXT("include_reasoning"), FIELD_ONLY, .only = "true"},
+    {TEXT("return_token_ids"), FIELD_ONLY, .only = "false"},
+    {TEXT("return_tokens_as_token_ids"), FIELD_ONLY, .only = "false"},
+    // Those of transformers:
+    {TEXT("do_sample"), FIELD_ONLY, .only = "true"},
+    {TEXT("num_beams"), FIELD_ONLY, .only = "1"},
+    {TEXT("num_return_sequences"), FIELD_ALIAS, .only = "n"},
+    {TEXT("max_new_tokens"), FIELD_ALIAS, .only = "max_tokens"},
+    {TEXT("no_repeat_ngram_size"), FIELD_ONLY, .only = "0"},
+    {TEXT("encoder_no_repeat_ngram_size"), FIELD_ONLY, .only = "0"},
+    {TEXT("typical_p"), FIELD_ONLY, .only = "1"},
+    {TEXT("epsilon_cutoff"), FIELD_ONLY, .only = "0"},
+    {TEXT("eta_cutoff"), FIELD_ONLY, .only = "0"},
+    {TEXT("penalty_alpha"), FIELD_ONLY, .only = "0"},
+    {TEXT("bad_words_ids"), FIELD_ONLY},
+    {TEXT("sequence_bias"), FIELD_ONLY},
+    {TEXT("stop_strings"), FIELD_ALIAS, .only = "stop"},
+    // Those of llama.cpp. A parameter of a method that is off by its main field has no effect.
+    {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
+    {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
+    {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},
+    {TEXT("grammar"), FIELD_ONLY},
+    {TEXT("json_schema"), FIELD_ONLY},
+    {TEXT("mirostat"), FIELD_ONLY, .only = "0"},
+    {TEXT("dry_multiplier"), FIELD_ONLY, .only = "0"},
+    {TEXT("xtc_probability"), FIELD_ONLY, .only = "0"},
+    {TEXT("dynatemp_range"), FIELD_ONLY, .only = "0"},
+    {TEXT("top_n_sigma"), FIELD_ONLY, .only = "-1"},
+    {TEXT("tfs_z"), FIELD_ONLY, .only = "1"},
+    {TEXT("samplers"), FIELD_ONLY},
+    {TEXT("min_keep"), FIELD_ONLY, .only = "0"},
+    {TEXT("n_probs"), FIELD_ONLY, .only = "0"},
+    {TEXT("mirostat_tau"), FIELD_NO_EFFECT},
+    {TEXT("mirostat_eta"), FIELD_NO_EFFECT},
+    {TEXT("dry_base"), FIELD_NO_EFFECT},
+    {TEXT("dry_allowed_length"), FIELD_NO_EFFECT},
+    {TEXT("dry_penalty_last_n"), FIELD_NO_EFFECT},
+    {TEXT("dry_sequence_breakers"), FIELD_NO_EFFECT},
+    {TEXT("xtc_threshold"), FIELD_NO_EFFECT},
+    {TEXT("dynatemp_exponent"), FIELD_NO_EFFECT},
+    {TEXT("cache_prompt"), FIELD_NO_EFFECT},
+    {TEXT("id_slot"), FIELD_NO_EFFECT},
 
     {TEXT("user"), FIELD_NO_EFFECT},
     {TEXT("metadata"), FIELD_NO_EFFECT},
@@ -245,7 +289,7 @@ static enum status decode_only(struct decoding *decoding, const struct field *fi
                      "%s: only %s is supported, got %s", field->name.data, field->only, description);
 }
 
-static enum status decode_field(struct decoding *decoding, const struct field *field, struct value *value)
+static enum status decode_plain(struct decoding *decoding, const struct field *field, struct value *value)
 {
     if (field->decode)
         return field->decode(decoding, value);
@@ -275,9 +319,44 @@ static enum status decode_field(struct decoding *decoding, const struct field *f
         return decode_only(decoding, field, value);
     case FIELD_OTHER:
     case FIELD_NO_EFFECT:
+    case FIELD_ALIAS:
         break;
     }
     return STATUS_OK;
+}
+
+static enum status decode_field(struct decoding *decoding, const struct field *field, struct value *value)
+{
+    enum status status = decode_plain(decoding, field, value);
+    if (status == STATUS_OK)
+        decoding->job->request.sampling.given |= field->given;
+    return status;
+}
+
+enum status sampling_set(struct sampling *sampling, const char *name, double number, struct error *error)
+{
+    struct job job = {.request.sampling = *sampling};
+    struct decoding decoding = {.job = &job, .error = error};
+    struct value value = value_float(number);
+    int row = find_field(text_from_string(name));
+    assert(row >= 0 && fields[row].given);
+    if (decode_field(&decoding, &fields[row], &value) != STATUS_OK)
+        return error->status = STATUS_REFUSE;
+    if (job.request.sampling.top_k < 0)
+        job.request.sampling.top_k = 0;
+    *sampling = job.request.sampling;
+    return STATUS_OK;
+}
+
+void sampling_complete(struct sampling *sampling, const struct sampling *defaults)
+{
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (!(fields[i].given & defaults->given & ~sampling->given))
+            continue;
+        size_t offset = fields[i].offset - offsetof(struct job, request.sampling);
+        size_t size = fields[i].kind == FIELD_NUMBER ? sizeof(float) : sizeof(int32_t);
+        memcpy((char *)sampling + offset, (const char *)defaults + offset, size);
+    }
 }
 
 // "method", "url" and "body" are openai.c's.
@@ -330,9 +409,28 @@ enum status request_decode_identity(struct decoding *decoding)
     return first.status;
 }
 
+// The value of another server's name for a field becomes the field's, unless both are given with two values.
+static enum status resolve_alias(struct decoding *decoding, int row)
+{
+    const char *name = fields[row].only;
+    struct value *value = decoding->values[row], **target = &decoding->values[find_field(text_from_string(name))];
+    if (!*target || value_equal(*target, value)) {
+        *target = value;
+        return STATUS_OK;
+    }
+    char descriptions[2][VALUE_DESCRIPTION_BYTES];
+    value_describe(value, descriptions[0]);
+    value_describe(*target, descriptions[1]);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: given as %s beside %s %s; one of them is enough",
+                     fields[row].name.data, descriptions[0], name, descriptions[1]);
+}
+
 enum status request_decode(struct decoding *decoding)
 {
     enum status status = STATUS_OK;
+    for (int i = 0; i < N_FIELDS && status == STATUS_OK; i++)
+        if (fields[i].kind == FIELD_ALIAS && decoding->values[i])
+            status = resolve_alias(decoding, i);
     for (int i = 0; i < N_FIELDS && status == STATUS_OK; i++)
         if (!fields[i].identity && decoding->values[i])
             status = decode_field(decoding, &fields[i], decoding->values[i]);
@@ -350,13 +448,14 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     if (field->encode)
         return field->encode(job, arena, value);
     const char *source = (const char *)job + field->offset;
+    bool given = field->given & job->request.sampling.given;
     switch (field->kind) {
     case FIELD_TEXT:
         if (((const struct text *)(const void *)source)->size)
             *value = value_string(*(const struct text *)(const void *)source);
         break;
     case FIELD_INTEGER32:
-        if (*(const int32_t *)(const void *)source != field->fallback)
+        if (given || *(const int32_t *)(const void *)source != field->fallback)
             *value = value_integer(*(const int32_t *)(const void *)source);
         break;
     case FIELD_INTEGER64:
@@ -364,7 +463,7 @@ static bool encode_field(const struct job *job, const struct field *field, struc
             *value = value_integer(*(const int64_t *)(const void *)source);
         break;
     case FIELD_NUMBER:
-        if (*(const float *)(const void *)source != (float)field->fallback)
+        if (given || *(const float *)(const void *)source != (float)field->fallback)
             *value = value_single(*(const float *)(const void *)source);
         break;
     case FIELD_BOOL:
@@ -374,6 +473,7 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     case FIELD_OTHER:
     case FIELD_ONLY:
     case FIELD_NO_EFFECT:
+    case FIELD_ALIAS:
         break;
     }
     return true;

@@ -18,6 +18,7 @@ enum field_kind {
     FIELD_OTHER,     // has functions of its own
     FIELD_ONLY,      // known, but one value is all that is supported: `only`, or none but null
     FIELD_NO_EFFECT, // known to change nothing of the answer: kept out with a warning
+    FIELD_ALIAS,     // another server's name for the field `only`
 };
 
 struct decoding;
@@ -31,20 +32,22 @@ struct field {
     size_t offset;      // in struct job
     int64_t minimum;
     int64_t maximum;
-    int64_t fallback; // the default; written only when different
-    const char *only; // FIELD_ONLY: JSON text
+    int64_t fallback; // the default; written only when different, or when `given`
+    unsigned given;   // enum sampling_parameter: marked in the job's sampling when the record names it
+    const char *only; // FIELD_ONLY: JSON text; FIELD_ALIAS: the other field's name
     enum status (*decode)(struct decoding *decoding, struct value *value);
     // Leaves `value` null when there is nothing to say. False when memory ran out.
     bool (*encode)(const struct job *job, struct arena *arena, struct value *value);
 };
 
-enum { REQUEST_FIELDS_MAX = 96 };
+enum { REQUEST_FIELDS_MAX = 160 };
 
 // One job_decode under way.
 struct decoding {
     struct job *job;
     struct error *error;
     struct value *values[REQUEST_FIELDS_MAX]; // what was given, by row of the table; NULL: nothing, or null
+    size_t n_arguments;                       // values parsed out of tool_calls' arguments so far
 };
 
 // The table, in the order in which job_encode writes.
@@ -80,7 +83,9 @@ enum status prompt_decode_tools(struct decoding *decoding, struct value *value);
 enum status prompt_decode_documents(struct decoding *decoding, struct value *value);
 enum status prompt_decode_tool_choice(struct decoding *decoding, struct value *value);
 enum status prompt_decode_add_generation_prompt(struct decoding *decoding, struct value *value);
+enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct value *value);
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value);
+enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value);
 // Exactly one of messages, prompt and tokens; makes the template's variables.
 enum status prompt_finish(struct decoding *decoding) WARN_UNUSED;
 bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value);
@@ -89,7 +94,12 @@ bool prompt_encode_tokens(const struct job *job, struct arena *arena, struct val
 bool prompt_encode_tools(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_documents(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_add_generation_prompt(const struct job *job, struct arena *arena, struct value *value);
+bool prompt_encode_add_special_tokens(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct value *value);
+
+// tool_calls.c
+// Makes the arguments of an assistant's tool_calls objects, as vLLM does. `index`: of the message.
+enum status tool_calls_decode(struct decoding *decoding, size_t index, struct value *message) WARN_UNUSED;
 
 // parameters.c
 enum status parameters_decode_max_tokens(struct decoding *decoding, struct value *value);
@@ -103,6 +113,7 @@ enum status parameters_finish(struct decoding *decoding) WARN_UNUSED;
 bool parameters_encode_max_tokens(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_seed(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_logprobs(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
 

@@ -2,12 +2,16 @@
 //   job_id, dataset, custom_id, index       which job; dataset and custom_id are always there
 //   status                                  "done", "failed", "cancelled"
 //   object                                  "chat.completion" or "text_completion": what the job asked for
-//   model, created                          the worker's name for its model; the job's time of submission
-//   choices                                 done: [{"text", "finish_reason", "completion_tokens",
-//   "logprobs"}] usage                                   done: {"prompt_tokens", "completion_tokens",
-//   "total_tokens"} error                                   else: {"code", "message"} warnings [string]
+//   model                                   the worker's name for its model
+//   system_fingerprint                      name of the arithmetic: model's content, backend, options
+//   created                                 the job's time of submission
+//   choices                                 done: [{"text", "finish_reason", "completion_tokens", "logprobs", "text_offset"}]
+//   usage                                   done: {"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"}
+//   error                                   else: {"code", "message"}
+//   warnings                                [string]
 // "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
-// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first.
+// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first. "text_offset", of plain
+// completions with logprobs, has the characters of the text before each token.
 #include "schemas/base64.h"
 #include "schemas/job.h"
 
@@ -16,7 +20,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 12, FIRST_BYTES = 2048 /* one choice's tree */ };
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 13, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
 
@@ -58,11 +62,12 @@ enum status result_check(const struct job *job, struct error *error)
 {
     // A dozen members with their keys, the usage, the error; eight for a choice.
     size_t n_values = 64 + JOB_WARNINGS_MAX;
+    bool chat = job->request.prompt_kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
         const struct choice *choice = &job->result.choices[i];
-        n_values += 9;
+        n_values += 11;
         for (int32_t j = 0; choice->logprobs && j < choice->n_tokens; j++)
-            n_values += 1 + ITEMS_PER_ALTERNATIVE * (1 + (size_t)choice->logprobs[j].n_top);
+            n_values += (chat ? 1 : 2) + ITEMS_PER_ALTERNATIVE * (1 + (size_t)choice->logprobs[j].n_top);
     }
     if (n_values <= VALUE_COUNT_MAX)
         return STATUS_OK;
@@ -95,14 +100,23 @@ static bool build_logprobs(struct arena *arena, const struct choice *choice, str
     return true;
 }
 
-static bool build_choices(struct arena *arena, const struct result *result, struct value *choices)
+static bool build_offsets(struct arena *arena, const struct choice *choice, struct value *offsets)
+{
+    if (!value_array_create(arena, (size_t)choice->n_tokens, offsets))
+        return false;
+    for (int32_t i = 0; i < choice->n_tokens; i++)
+        offsets->array.items[i] = value_integer(choice->logprobs[i].text_offset);
+    return true;
+}
+
+static bool build_choices(struct arena *arena, const struct result *result, bool chat, struct value *choices)
 {
     if (!value_array_create(arena, (size_t)result->n_choices, choices))
         return false;
     for (int32_t i = 0; i < result->n_choices; i++) {
         const struct choice *choice = &result->choices[i];
-        struct value *object = &choices->array.items[i], logprobs;
-        if (!value_object_create(arena, 4, object))
+        struct value *object = &choices->array.items[i], logprobs, offsets;
+        if (!value_object_create(arena, 5, object))
             return false;
         value_put(object, "text", value_string(choice->text));
         value_put(object, "finish_reason",
@@ -113,19 +127,27 @@ static bool build_choices(struct arena *arena, const struct result *result, stru
         if (!build_logprobs(arena, choice, &logprobs))
             return false;
         value_put(object, "logprobs", logprobs);
+        if (chat)
+            continue;
+        if (!build_offsets(arena, choice, &offsets))
+            return false;
+        value_put(object, "text_offset", offsets);
     }
     return true;
 }
 
-static bool build_done(struct arena *arena, const struct result *result, struct value *object)
+static bool build_done(struct arena *arena, const struct job *job, bool chat, struct value *object)
 {
+    const struct result *result = &job->result;
     struct value choices, usage;
-    if (!build_choices(arena, result, &choices) || !value_object_create(arena, 3, &usage))
+    if (!build_choices(arena, result, chat, &choices) || !value_object_create(arena, 4, &usage))
         return false;
     value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
     value_put(&usage, "completion_tokens", value_integer(result->completion_tokens));
     value_put(&usage, "total_tokens",
               value_integer((int64_t)result->prompt_tokens + result->completion_tokens));
+    if (result->reports_cached_tokens)
+        value_put(&usage, "cached_tokens", value_integer(job->figures.cached_tokens));
     value_put(object, "choices", choices);
     value_put(object, "usage", usage);
     return true;
@@ -171,9 +193,11 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
     value_put(object, "object", value_string(chat ? TEXT("chat.completion") : TEXT("text_completion")));
     if (model.size)
         value_put(object, "model", value_string(model));
+    if (result->system_fingerprint.size)
+        value_put(object, "system_fingerprint", value_string(result->system_fingerprint));
     if (job->created > 0)
         value_put(object, "created", value_integer(job->created));
-    bool built = result->status == RESULT_DONE ? build_done(arena, result, object)
+    bool built = result->status == RESULT_DONE ? build_done(arena, job, chat, object)
                                                : build_error(arena, result, object);
     return built && build_warnings(arena, result, object);
 }
@@ -259,6 +283,9 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     if (status == STATUS_OK)
         status = read_text(root, "model", false, JOB_MODEL_BYTES_MAX, &job->result.model, error);
     if (status == STATUS_OK)
+        status = read_text(root, "system_fingerprint", false, JOB_FINGERPRINT_BYTES_MAX, &job->result.system_fingerprint,
+                           error);
+    if (status == STATUS_OK)
         status = read_text(root, "object", true, 32, &object, error);
     if (status != STATUS_OK)
         return status;
@@ -339,6 +366,22 @@ static enum status read_logprobs(struct job *job, const struct value *object, st
     return status;
 }
 
+static enum status read_offsets(const struct value *object, struct choice *choice, struct error *error)
+{
+    const struct value *offsets = value_get(object, "text_offset");
+    if (!offsets || !choice->logprobs)
+        return STATUS_OK;
+    if (offsets->kind != VALUE_ARRAY || offsets->array.n_items != (size_t)choice->n_tokens)
+        return unexpected(error, "text_offset", "a whole number for each token", offsets);
+    for (size_t i = 0; i < offsets->array.n_items; i++) {
+        const struct value *item = &offsets->array.items[i];
+        if (item->kind != VALUE_INTEGER || item->integer < 0 || item->integer > INT32_MAX)
+            return unexpected(error, "text_offset", "a whole number for each token", item);
+        choice->logprobs[i].text_offset = (int32_t)item->integer;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_finish_reason(const struct value *object, enum finish_reason *out,
                                       struct error *error)
 {
@@ -364,7 +407,9 @@ static enum status read_choice(struct job *job, const struct value *object, stru
         status = read_finish_reason(object, &choice->finish_reason, error);
     if (status == STATUS_OK)
         status = read_int32(object, "completion_tokens", &choice->n_tokens, error);
-    return status == STATUS_OK ? read_logprobs(job, object, choice, error) : status;
+    if (status == STATUS_OK)
+        status = read_logprobs(job, object, choice, error);
+    return status == STATUS_OK ? read_offsets(object, choice, error) : status;
 }
 
 static enum status read_done(struct job *job, const struct value *root, struct error *error)
@@ -382,6 +427,9 @@ static enum status read_done(struct job *job, const struct value *root, struct e
     enum status status = read_int32(usage, "prompt_tokens", &result->prompt_tokens, error);
     if (status == STATUS_OK)
         status = read_int32(usage, "completion_tokens", &result->completion_tokens, error);
+    result->reports_cached_tokens = value_get(usage, "cached_tokens") != NULL;
+    if (status == STATUS_OK && result->reports_cached_tokens)
+        status = read_int32(usage, "cached_tokens", &job->figures.cached_tokens, error);
     for (size_t i = 0; i < choices->array.n_items && status == STATUS_OK; i++)
         status = read_choice(job, &choices->array.items[i], &result->choices[i], error);
     if (status == STATUS_OK)

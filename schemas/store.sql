@@ -29,7 +29,7 @@ CREATE TABLE jobs (
   dataset           TEXT NOT NULL,
   job_id            TEXT NOT NULL,
   custom_id         TEXT NOT NULL,
-  position          INTEGER,                       -- line of the submitted file, from 0
+  position          INTEGER,                       -- line of the submitted file, from 1 (before version 5: non-blank lines, from 0)
   status            TEXT NOT NULL CHECK (status IN ('queued', 'running', 'done', 'failed', 'cancelled')),
   error_code        TEXT,
   error             TEXT,

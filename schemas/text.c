@@ -158,6 +158,18 @@ size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint)
     return length;
 }
 
+size_t utf8_bad_length(const char *data, size_t size, bool *unfinished)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+    unsigned char low, high;
+    size_t expected = sequence_length(bytes[0], &low, &high), length = 1;
+    while (length < expected && length < size && bytes[length] >= (length == 1 ? low : 0x80) &&
+           bytes[length] <= (length == 1 ? high : 0xBF))
+        length++;
+    *unfinished = length == size && length < expected;
+    return length;
+}
+
 bool utf8_valid(const char *data, size_t size)
 {
     for (size_t i = 0; i < size;) {

@@ -59,6 +59,9 @@ void buffer_finish(struct buffer *buffer);
 bool utf8_valid(const char *data, size_t size);
 // Decodes one character; returns its length in bytes, or 0 when the bytes are not valid UTF-8 (or size is 0).
 size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
+// Length of the maximal subpart at the start of bytes that utf8_decode refuses: the part that one U+FFFD replaces (Unicode 15,
+// section 3.9, "U+FFFD Substitution of Maximal Subparts"). At least 1. *unfinished: the bytes end before the character does.
+size_t utf8_bad_length(const char *data, size_t size, bool *unfinished);
 // Makes a C string one line of valid UTF-8, for texts that quote outside bytes: control characters become spaces, bad
 // bytes question marks, and half a character at the end goes.
 void utf8_make_printable(char *string);

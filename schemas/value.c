@@ -1,5 +1,7 @@
 #include "schemas/value.h"
 
+#include "schemas/hash.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +174,36 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
             if (text_equal(members[i].key, members[j].key))
                 *duplicate = &members[i].key;
     return true;
+}
+
+uint64_t value_hash(const struct value *value, uint64_t seed)
+{
+    uint64_t hash = hash_bytes(&value->kind, sizeof value->kind, seed);
+    float number = value->kind == VALUE_FLOAT ? (float)value->number + 0.0f : 0; // as value_equal: of any width; zero has one sign
+    switch (value->kind) {
+    case VALUE_NULL:
+        break;
+    case VALUE_BOOL:
+        return hash_bytes(&value->boolean, sizeof value->boolean, hash);
+    case VALUE_INTEGER:
+        return hash_bytes(&value->integer, sizeof value->integer, hash);
+    case VALUE_FLOAT:
+        return hash_bytes(&number, sizeof number, hash);
+    case VALUE_STRING:
+    case VALUE_BYTES:
+        return hash_bytes(value->text.data, value->text.size, hash);
+    case VALUE_ARRAY:
+        for (size_t i = 0; i < value->array.n_items; i++)
+            hash = value_hash(&value->array.items[i], hash);
+        break;
+    case VALUE_OBJECT:
+        for (size_t i = 0; i < value->object.n_members; i++) {
+            const struct value_member *member = &value->object.members[i];
+            hash = value_hash(&member->value, hash_bytes(member->key.data, member->key.size, hash));
+        }
+        break;
+    }
+    return hash;
 }
 
 struct value value_string(struct text text)

@@ -64,6 +64,8 @@ void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]
 
 // Same kinds, same contents, members in the same order. Floats compare as numbers, whatever their width.
 bool value_equal(const struct value *a, const struct value *b);
+// Equal values have equal hashes, also when one is the JSON and the other the msgpack of a job.
+uint64_t value_hash(const struct value *value, uint64_t seed);
 // Bytes somewhere in it (JSON has none)?
 bool value_has_bytes(const struct value *value);
 // Finds a key that stands twice (NULL: there is none). False when memory ran out. For the decoders.

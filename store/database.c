@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,56 @@ static enum status configure(struct database *database, enum store_mode mode, st
     return status;
 }
 
+// In WAL mode even a reader wants to create PATH-shm. Where it can't, the file is opened as one that nobody changes
+// (https://sqlite.org/wal.html#readonly), if all that was written is in it: a log that holds something would be passed over.
+static enum status reopen_immutable(struct database *database, struct error *error)
+{
+    struct buffer uri = {0};
+    struct stat about;
+    char wal[PATH_MAX];
+    int length = snprintf(wal, sizeof wal, "%s-wal", database->path);
+    if (length < 0 || (size_t)length >= sizeof wal)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: the path is too long", database->path);
+    if (stat(wal, &about) == 0 && about.st_size > 0)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: reading it needs its folder to be writable, because %s-wal holds what is not in the file yet: copy both "
+                         "to another folder",
+                         database->path, database->path);
+    buffer_add_string(&uri, "file:");
+    for (const char *at = database->path; *at; at++)
+        buffer_add_format(&uri, strchr("%?#", *at) ? "%%%02X" : "%c", (unsigned char)*at);
+    buffer_add_string(&uri, "?immutable=1");
+    buffer_add_byte(&uri, '\0');
+    sqlite3_close(database->sqlite);
+    database->sqlite = NULL;
+    enum status status = STATUS_OK;
+    if (uri.failed)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory", database->path);
+    else if (sqlite3_open_v2(uri.data, &database->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL) !=
+             SQLITE_OK)
+        status = database_error(database, "opening the store", error);
+    buffer_finish(&uri);
+    return status == STATUS_OK ? configure(database, STORE_READ_ONLY, error) : status;
+}
+
+// Whether the last error is SQLite's for a log that it can't share.
+static bool lacks_log(const struct database *database)
+{
+    int code = sqlite3_errcode(database->sqlite) & 0xFF;
+    return code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_IOERR;
+}
+
+static enum status open_version(struct database *database, enum store_mode mode, int *version, struct error *error)
+{
+    enum status status = configure(database, mode, error);
+    if (status == STATUS_OK)
+        status = read_version(database, version, error);
+    if (status == STATUS_OK || mode != STORE_READ_ONLY || !lacks_log(database))
+        return status;
+    status = reopen_immutable(database, error);
+    return status == STATUS_OK ? read_version(database, version, error) : status;
+}
+
 enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)
 {
     *database = (struct database){0};
@@ -173,11 +224,9 @@ enum status database_open(struct database *database, const char *path, enum stor
     int flags = (mode == STORE_READ_ONLY ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &database->sqlite, flags, NULL) != SQLITE_OK)
         status = database_error(database, "opening the store", error);
-    if (status == STATUS_OK)
-        status = configure(database, mode, error);
     int version = STORE_VERSION;
     if (status == STATUS_OK)
-        status = read_version(database, &version, error);
+        status = open_version(database, mode, &version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: expected a sheaf store of version %d, got %d", path,
                            STORE_VERSION, version);

@@ -5,8 +5,9 @@
 #include "store/store.h"
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
-enum { DATABASE_STATEMENTS_MAX = 64 };
+enum { DATABASE_STATEMENTS_MAX = 128 };
 
 struct database {
     sqlite3 *sqlite;
@@ -18,13 +19,26 @@ struct database {
     int n_statements;
 };
 
+struct file_identity {
+    dev_t device;
+    ino_t inode; // 0: not known
+};
+
+enum { STORE_FILES = 3 }; // the store, its log, its log's index
+
 struct store {
     struct database database;
+    bool read_only;
     int64_t worker;       // 0: none started
+    char *arithmetic;     // of the worker's answers; NULL: not known
     int lock_fd;          // the workers' lock file, -1: not open
+    struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
     int64_t data_version; // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at;
     int64_t n_claimed;    // since the store was opened
+    int32_t n_batch;      // the worker's sequences in one step
+    int32_t n_sharing;    // workers that share the jobs, when they were counted last; 0: not yet
+    int64_t shared_looked_us;
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)

@@ -100,21 +100,23 @@ static enum status fold_chosen_jobs(struct store *store, struct error *error)
         " completion_tokens = completion_tokens + excluded.completion_tokens,"
         " cached_tokens = cached_tokens + excluded.cached_tokens";
     static const char *const failures =
-        "INSERT INTO folded_failures SELECT dataset, error_code, count(*), min(custom_id), min(error) FROM jobs"
+        "INSERT INTO folded_failures SELECT dataset, error_code, count(*), min(custom_id), error FROM jobs"
         " WHERE id IN (SELECT id FROM temp.folding) AND error_code IS NOT NULL GROUP BY 1, 2"
         " ON CONFLICT (dataset, error_code) DO UPDATE SET jobs = jobs + excluded.jobs,"
-        " example = min(example, excluded.example), message = min(message, excluded.message)";
+        " example = min(example, excluded.example),"
+        " message = iif(excluded.example < example, excluded.message, message)";
     static const char *const marks =
         "UPDATE datasets SET folded_at = coalesce(folded_at, ?) WHERE dataset IN"
         " (SELECT dataset FROM jobs WHERE id IN (SELECT id FROM temp.folding))";
-    static const char *const deletions[] = {"DELETE FROM results WHERE job IN (SELECT id FROM temp.folding)",
+    static const char *const deletions[] = {"DELETE FROM records WHERE job IN (SELECT id FROM temp.folding)",
+                                            "DELETE FROM results WHERE job IN (SELECT id FROM temp.folding)",
                                             "DELETE FROM jobs WHERE id IN (SELECT id FROM temp.folding)"};
     enum status status = database_execute(database, sums, error);
     if (status == STATUS_OK)
         status = database_execute(database, failures, error);
     if (status == STATUS_OK)
         status = run(store, database_statement(database, marks, error), store_now_us(), 0, error);
-    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+    for (int i = 0; i < 3 && status == STATUS_OK; i++)
         status = database_execute(database, deletions[i], error);
     return status;
 }

@@ -106,6 +106,28 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
     return database_end(&store->database, status, error);
 }
 
+enum status store_mirror_start(struct store *store, struct text jobs, struct text results, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT min(topic) FROM mirrored WHERE topic NOT IN (?, ?)", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, jobs);
+    bind_text(select, 2, results);
+    int code = sqlite3_step(select);
+    enum status status = STATUS_OK;
+    if (code == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL) {
+        struct text other = column_text(select, 0);
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
+                           "%s: mirrors topic %.*s, not only %.*s and %.*s: mirror these into another store, or build this one"
+                           " again (sheaf status --rebuild)",
+                           store->database.path, (int)other.size, other.data, (int)jobs.size, jobs.data, (int)results.size,
+                           results.data);
+    }
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? status : database_error(&store->database, "reading which topics were mirrored", error);
+}
+
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error)
 {

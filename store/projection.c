@@ -139,10 +139,10 @@ enum status projection_set_partition(struct store *store, const struct partition
     sqlite3_stmt *upsert = database_statement(
         &store->database,
         "INSERT INTO partitions (topic, partition, worker, owner, position, committed, log_end, in_flight, map_covered,"
-        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
+        " updated_at, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET"
         " worker = excluded.worker, owner = excluded.owner, position = excluded.position, committed = excluded.committed,"
         " log_end = excluded.log_end, in_flight = excluded.in_flight, map_covered = excluded.map_covered,"
-        " updated_at = excluded.updated_at",
+        " updated_at = excluded.updated_at, deleted = max(deleted, excluded.deleted)",
         error);
     if (!upsert)
         return error->status;
@@ -151,8 +151,8 @@ enum status projection_set_partition(struct store *store, const struct partition
     if (store->worker)
         sqlite3_bind_int64(upsert, 3, store->worker);
     bind_text(upsert, 4, row->owner);
-    const int64_t values[] = {row->position, row->committed, row->log_end, row->in_flight, row->map_covered, now};
-    for (int i = 0; i < 6; i++)
+    const int64_t values[] = {row->position, row->committed, row->log_end, row->in_flight, row->map_covered, now, row->deleted};
+    for (int i = 0; i < 7; i++)
         sqlite3_bind_int64(upsert, i + 5, values[i]);
     return database_run(&store->database, upsert, error);
 }

@@ -1,5 +1,7 @@
 // The embedded queue: submit, claim, finish, cancel, collect.
+#include "store/arithmetic.h"
 #include "store/finish.h"
+#include "store/share.h"
 #include "store/workers.h"
 
 #include <stdlib.h>
@@ -35,20 +37,34 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     return STATUS_OK;
 }
 
+// Of the first job that is added: 0, the next one, unless the last ids were deleted jobs'.
+static enum status first_id(struct store *store, int64_t *id, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0) FROM jobs), last + 1, 0) FROM deleted_jobs), 0)", error);
+    if (!select)
+        return error->status;
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading the last job's id", error);
+}
+
 static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
-                              int64_t now, size_t *n_added, struct error *error)
+                              int64_t first, int64_t now, size_t *n_added, struct error *error)
 {
     struct database *database = &store->database;
     sqlite3_stmt *job = database_statement(database,
                                            "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at,"
-                                           " priority, deadline) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?)"
+                                           " priority, deadline, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
                                            " ON CONFLICT (dataset, job_id) DO NOTHING",
                                            error);
     sqlite3_stmt *queue =
-        job ? database_statement(
-                  database, "INSERT INTO queue (job, record, encoding, priority, deadline) VALUES (?, ?, ?, ?, ?)", error)
-            : NULL;
-    if (!queue)
+        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline) VALUES (?, ?, ?)", error) : NULL;
+    sqlite3_stmt *record =
+        queue ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)", error) : NULL;
+    if (!record)
         return error->status;
     bind_text(job, 1, dataset);
     bind_text(job, 2, submission->job_id);
@@ -59,16 +75,41 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     sqlite3_bind_int(job, 6, submission->priority);
     if (submission->deadline)
         sqlite3_bind_int64(job, 7, submission->deadline * 1000000);
+    if (first && *n_added == 0)
+        sqlite3_bind_int64(job, 8, first);
     enum status status = database_run(database, job, error);
     if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
         return status;
-    sqlite3_bind_int64(queue, 1, sqlite3_last_insert_rowid(database->sqlite));
-    bind_blob(queue, 2, submission->record);
-    sqlite3_bind_int(queue, 3, submission->encoding);
-    sqlite3_bind_int(queue, 4, submission->priority);
-    sqlite3_bind_int64(queue, 5, submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
+    int64_t id = sqlite3_last_insert_rowid(database->sqlite);
+    sqlite3_bind_int64(queue, 1, id);
+    sqlite3_bind_int(queue, 2, submission->priority);
+    sqlite3_bind_int64(queue, 3, submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
+    sqlite3_bind_int64(record, 1, id);
+    bind_blob(record, 2, submission->record);
+    sqlite3_bind_int(record, 3, submission->encoding);
     *n_added += 1;
-    return database_run(database, queue, error);
+    status = database_run(database, queue, error);
+    return status == STATUS_OK ? database_run(database, record, error) : status;
+}
+
+static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
+                              size_t *n_added, struct error *error)
+{
+    int64_t now = store_now_us(), first = 0;
+    enum status status = ensure_dataset(store, dataset, error);
+    if (status == STATUS_OK)
+        status = first_id(store, &first, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        status = submit_one(store, dataset, &submissions[i], first, now, n_added, error);
+    if (status != STATUS_OK || !*n_added)
+        return status;
+    sqlite3_stmt *update = database_statement(
+        &store->database, "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, (int64_t)*n_added);
+    bind_text(update, 2, dataset);
+    return database_run(&store->database, update, error);
 }
 
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
@@ -78,59 +119,82 @@ enum status store_submit(struct store *store, struct text dataset, const struct 
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = ensure_dataset(store, dataset, error);
-    int64_t now = store_now_us();
-    for (size_t i = 0; status == STATUS_OK && i < n; i++)
-        status = submit_one(store, dataset, &submissions[i], now, n_added, error);
-    if (status == STATUS_OK && *n_added) {
-        sqlite3_stmt *update = database_statement(
-            &store->database, "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
-        status = update ? STATUS_OK : error->status;
-        if (update) {
-            sqlite3_bind_int64(update, 1, (int64_t)*n_added);
-            bind_text(update, 2, dataset);
-            status = database_run(&store->database, update, error);
-        }
-    }
+    status = submit_all(store, dataset, submissions, n, n_added, error);
     return database_end(&store->database, status, error);
 }
 
-static enum status check_fingerprint(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
-                                     struct error *error)
+// ---- how far a dataset's file was submitted ----
+
+static enum status read_mark(struct store *store, struct text dataset, struct dataset_mark *mark, bool *complete,
+                             struct error *error)
 {
-    sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT fingerprint, complete FROM datasets WHERE dataset = ?", error);
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT fingerprint, n_lines, complete FROM datasets WHERE dataset = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    bool found = sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER;
-    bool same = found && (uint64_t)sqlite3_column_int64(select, 0) == fingerprint;
-    *complete = found && sqlite3_column_int(select, 1);
+    *mark = (struct dataset_mark){0};
+    *complete = false;
+    if (sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) == SQLITE_INTEGER) {
+        bool by_lines = sqlite3_column_type(select, 1) == SQLITE_INTEGER;
+        *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
+                                      (uint64_t)sqlite3_column_int64(select, 0)};
+        *complete = sqlite3_column_int(select, 2);
+    }
     sqlite3_reset(select);
-    if (found && !same)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                         "%s: dataset %.*s was made from another input; give this one another name, or start with a new store",
+    return STATUS_OK;
+}
+
+static enum status move_mark(struct store *store, struct text dataset, const struct dataset_mark *from,
+                             const struct dataset_mark *upto, struct error *error)
+{
+    struct dataset_mark now;
+    bool complete;
+    enum status status = read_mark(store, dataset, &now, &complete, error);
+    if (status != STATUS_OK)
+        return status;
+    if (now.n_lines != from->n_lines || now.hash != from->hash)
+        return error_set(error, STATUS_RETRY, ERROR_STORE,
+                         "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
                          store->database.path, (int)dataset.size, dataset.data);
-    if (found)
-        return STATUS_OK;
-    sqlite3_stmt *update =
-        database_statement(&store->database, "UPDATE datasets SET fingerprint = ? WHERE dataset = ?", error);
+    sqlite3_stmt *update = database_statement(
+        &store->database, "UPDATE datasets SET fingerprint = ?, n_lines = ? WHERE dataset = ?", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, (int64_t)fingerprint);
-    bind_text(update, 2, dataset);
+    sqlite3_bind_int64(update, 1, (int64_t)upto->hash);
+    sqlite3_bind_int64(update, 2, upto->n_lines);
+    bind_text(update, 3, dataset);
     return database_run(&store->database, update, error);
 }
 
-enum status store_dataset_begin(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
-                                struct error *error)
+enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
+                               const struct dataset_mark *from, const struct dataset_mark *upto, size_t *n_added,
+                               struct error *error)
 {
+    *n_added = 0;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = submit_all(store, dataset, submissions, n, n_added, error);
+    if (status == STATUS_OK)
+        status = move_mark(store, dataset, from, upto, error);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark, struct error *error)
+{
+    bool complete = false;
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
     status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
-        status = check_fingerprint(store, dataset, fingerprint, complete, error);
+        status = read_mark(store, dataset, mark, &complete, error);
+    if (status == STATUS_OK && mark->n_lines == STORE_WHOLE_FILE && !complete)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
+                           "%s: dataset %.*s: an older version of sheaf began to submit it and did not end: submit under"
+                           " another name, or start with a new store",
+                           store->database.path, (int)dataset.size, dataset.data);
     return database_end(&store->database, status, error);
 }
 
@@ -199,14 +263,20 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
 static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
 {
     bool any = false;
+    enum status status = store_keep_lock(store, error);
+    if (status != STATUS_OK)
+        return status;
     for (int64_t worker = 0;;) {
-        enum status status = next_claiming_worker(store, worker, &worker, error);
+        status = next_claiming_worker(store, worker, &worker, error);
         if (status != STATUS_OK || worker < 0)
             return status == STATUS_OK && any ? finish_cancelled_datasets(store, error) : status;
-        if (worker_is_alive(store, worker))
+        enum worker_state state = worker_state(store, worker);
+        if (state == WORKER_ALIVE)
             continue;
         any = true;
-        status = blame_jobs_of(store, worker, error);
+        store->n_sharing = 0; // one less: count again
+        if (state == WORKER_DEAD)
+            status = blame_jobs_of(store, worker, error);
         if (status == STATUS_OK)
             status = free_jobs_of(store, worker, error);
         if (status != STATUS_OK)
@@ -286,7 +356,7 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     sqlite3_stmt *select =
         database_statement(&store->database,
                            "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at, crashes"
-                           " FROM queue JOIN jobs ON jobs.id = queue.job WHERE job = ?",
+                           " FROM queue JOIN records USING (job) JOIN jobs ON jobs.id = queue.job WHERE job = ?",
                            error);
     if (!select)
         return error->status;
@@ -336,6 +406,10 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
     if (status == STATUS_OK) {
         status = free_jobs_of_the_dead(store, error);
         if (status == STATUS_OK)
+            status = arithmetic_bind(store, dataset, false, error);
+        if (status == STATUS_OK)
+            status = share_limit(store, dataset, &n_max, error);
+        if (status == STATUS_OK)
             status = claim_free(store, dataset, n_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);
     }
@@ -352,6 +426,17 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
         status = give_back_unread(store, ids + n_read, *n_claimed - n_read, status, error);
     free(ids);
     return status;
+}
+
+enum status store_check_arithmetic(struct store *store, struct text dataset, bool force_new, struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = free_jobs_of_the_dead(store, error);
+    if (status == STATUS_OK)
+        status = arithmetic_bind(store, dataset, force_new, error);
+    return database_end(&store->database, status, error);
 }
 
 enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error)
@@ -464,6 +549,8 @@ enum status store_collect(struct store *store, struct text dataset,
 
 enum status store_collected(struct store *store, struct text dataset, struct error *error)
 {
+    if (store->read_only)
+        return STATUS_OK;
     sqlite3_stmt *update = database_statement(
         &store->database,
         "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled", error);

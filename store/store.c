@@ -1,6 +1,8 @@
 #include "store/database.h"
 
+#include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum status store_open(struct store **store, const char *path, enum store_mode mode, struct error *error)
@@ -9,6 +11,7 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
     if (!s)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory", path);
     s->lock_fd = -1;
+    s->read_only = mode == STORE_READ_ONLY;
     enum status status = database_open(&s->database, path, mode, error);
     if (status != STATUS_OK) {
         free(s);
@@ -18,6 +21,20 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
     return STATUS_OK;
 }
 
+// Whether SQLite may write the file and its log beside it.
+static bool is_writable(const char *path)
+{
+    char *copy = strdup(path);
+    bool writable = copy && access(path, W_OK) == 0 && access(dirname(copy), W_OK) == 0;
+    free(copy);
+    return writable;
+}
+
+enum status store_open_to_read(struct store **store, const char *path, struct error *error)
+{
+    return store_open(store, path, is_writable(path) ? STORE_EXISTING : STORE_READ_ONLY, error);
+}
+
 void store_close(struct store *store)
 {
     if (!store)
@@ -25,6 +42,7 @@ void store_close(struct store *store)
     if (store->lock_fd >= 0)
         close(store->lock_fd);
     database_close(&store->database);
+    free(store->arithmetic);
     free(store);
 }
 

@@ -15,17 +15,22 @@
 struct store;
 
 enum {
-    STORE_VERSION = 4,
+    STORE_VERSION = 5,
     STORE_BUSY_MS = 10000,
     STORE_BATCHES_KEPT = 100000,   // the newest; older steps are folded
     STORE_JOBS_KEPT = 2000000,     // of those from Kafka, likewise
     STORE_FOLD_ROWS = 5000,        // of one call
     STORE_SHARE = 8,               // every eighth claim is the oldest job's, whatever is more urgent
+    STORE_SHARING_MAX = 64,        // workers that claims are shared among; the newest count
+    STORE_SHARING_LOOK_US = 100000, // how often they are counted
 };
 
 enum store_mode { STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY };
 
 enum status store_open(struct store **store, const char *path, enum store_mode mode, struct error *error) WARN_UNUSED;
+// An existing store, of which only reading is asked: where file or folder can't be written it is opened STORE_READ_ONLY, else
+// STORE_EXISTING, which migrates older ones.
+enum status store_open_to_read(struct store **store, const char *path, struct error *error) WARN_UNUSED;
 void store_close(struct store *store);
 const char *store_path(const struct store *store);
 
@@ -33,6 +38,11 @@ const char *store_path(const struct store *store);
 
 struct worker_description {
     const char *transport, *model, *backend;
+    // Everything that answers depend on besides the jobs: parts "name=value" separated by spaces, as "model=f00d arithmetic=cpu
+    // kv=f16" (the model's fingerprint, the backend's arithmetic, options that change answers; not threads, window or memory).
+    // NULL: not known, and nothing is compared.
+    const char *arithmetic;
+    struct text dataset; // embedded queue: the only one it takes jobs of; size 0: any
     int32_t n_sequences_max, n_rows_max, n_pages, page_positions;
 };
 
@@ -41,6 +51,17 @@ struct worker_description {
 enum status store_worker_start(struct store *store, const struct worker_description *description,
                                int64_t *worker, struct error *error) WARN_UNUSED;
 enum status store_worker_stop(struct store *store, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE: a file of the store was deleted or replaced since store_worker_start; it names the file.
+enum status store_check_files(struct store *store, struct error *error) WARN_UNUSED;
+// Where the workers' lock file was deleted or replaced, locks this worker's byte in the new one. Called at least once in
+// STORE_LOCK_GRACE_S seconds, or other workers take this one's jobs, without blaming them for its death.
+enum { STORE_LOCK_GRACE_S = 3 };
+enum status store_keep_lock(struct store *store, struct error *error) WARN_UNUSED;
+
+// A dataset's answers are of one arithmetic: that of the first worker that claims its jobs. Checks the named dataset, else all
+// that are unfinished, as each claim does. STATUS_REFUSE names the parts that differ; with `force_new` all jobs of such a dataset are
+// queued again instead.
+enum status store_check_arithmetic(struct store *store, struct text dataset, bool force_new, struct error *error) WARN_UNUSED;
 
 // ---- the embedded queue ----
 
@@ -56,9 +77,20 @@ struct submission {
 };
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
                          size_t *n_added, struct error *error) WARN_UNUSED;
-// Says which file a dataset is made from: the first call sets it, a later one with another fingerprint is STATUS_REFUSE.
-enum status store_dataset_begin(struct store *store, struct text dataset, uint64_t fingerprint, bool *complete,
-                                struct error *error) WARN_UNUSED;
+// How far the file of a dataset was submitted: its first lines, and their hash (consumer/input_lines.h).
+struct dataset_mark {
+    int64_t n_lines; // STORE_WHOLE_FILE: all that there were, by version 4, and the hash is of the file's bytes
+    uint64_t hash;   // 63 bits
+};
+enum { STORE_WHOLE_FILE = -1 };
+// Creates the dataset where it is missing, and returns its mark: zero where nothing was submitted from a file. Such a dataset of
+// version 4 that is incomplete is STATUS_REFUSE: its jobs were named otherwise.
+enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark, struct error *error)
+    WARN_UNUSED;
+// store_submit, which moves the mark in the same transaction. STATUS_RETRY: another process has moved it meanwhile.
+enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
+                               const struct dataset_mark *from, const struct dataset_mark *upto, size_t *n_added,
+                               struct error *error) WARN_UNUSED;
 enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
 // A job as it stands in the queue; texts are valid during the call.
@@ -75,7 +107,7 @@ struct claimed_job {
 
 // Claims up to n_max free jobs for this worker, those of dead workers first made free, and counts the attempt. The highest
 // priority comes first, then the earliest deadline, then the order of submission; but every eighth place goes to the
-// oldest. `dataset` with size 0: any.
+// oldest. `dataset` with size 0: any. Where other workers live it claims no more than this one's share (store/share.h).
 enum status store_claim(struct store *store, struct text dataset, size_t n_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
@@ -107,8 +139,36 @@ enum status store_collect(struct store *store, struct text dataset,
                           enum status (*receive)(void *context, struct text record, struct error *error),
                           void *context, int64_t *n_missing, struct error *error) WARN_UNUSED;
 
-// All results of the dataset were written out: from now on they may be folded. STATUS_OK also when some are missing.
+// All results of the dataset were written out: from now on they may be folded. STATUS_OK also when some are missing, or the store is
+// read only.
 enum status store_collected(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
+
+// ---- upkeep of datasets ----
+
+enum dataset_state { DATASET_WAITING, DATASET_RUNNING, DATASET_FINISHED, DATASET_CANCELLED, DATASET_FOLDED };
+const char *dataset_state_name(enum dataset_state state);
+
+struct dataset_row { // texts are valid during the call
+    struct text dataset;
+    struct text model, arithmetic; // empty: no job was computed, or on Kafka
+    enum dataset_state state;
+    int64_t submitted, done, failed, cancelled, running;
+    int64_t submitted_at, last_finished_at; // microseconds since 1970 UTC; 0: none
+};
+// In order of submission.
+enum status store_datasets(struct store *store, void (*receive)(void *context, const struct dataset_row *row), void *context,
+                           struct error *error) WARN_UNUSED;
+
+// Queues finished jobs again; their results are forgotten. A dataset with cancelled jobs among them is not cancelled any more.
+enum { REOPEN_FAILED = 1, REOPEN_CANCELLED = 2, REOPEN_DONE = 4 };
+enum status store_dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
+                                 struct error *error) WARN_UNUSED;
+// The failed jobs of the dataset; size 0: of all of the embedded queue's.
+enum status store_retry_failed(struct store *store, struct text dataset, int64_t *n_reopened, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE while a living worker computes its jobs, unless `force`: what that worker computes is dropped then.
+enum status store_dataset_delete(struct store *store, struct text dataset, bool force, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE while a living worker computes its jobs, or when the name is taken.
+enum status store_dataset_rename(struct store *store, struct text dataset, struct text name, struct error *error) WARN_UNUSED;
 
 // ---- old rows ----
 
@@ -123,6 +183,7 @@ struct partition_row {
     int32_t partition;
     int64_t position, committed, log_end, in_flight, map_covered;
     struct text owner; // the group member's name, from a mirror; data NULL: this store's worker
+    int64_t deleted;   // records, before they were read
 };
 
 // Everything one commit brought, in one transaction. Any part may be empty. Jobs of the embedded queue are already there.
@@ -173,6 +234,8 @@ struct mirror_record {
     size_t n_partitions;
 };
 enum status store_mirror(struct store *store, const struct mirror_record *record, struct error *error) WARN_UNUSED;
+// Before the first store_mirror. STATUS_REFUSE: the store mirrors other topics; two datasets of one name would be mixed in it.
+enum status store_mirror_start(struct store *store, struct text jobs, struct text results, struct error *error) WARN_UNUSED;
 // The next offset to be read of a partition; -1: it was never read.
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error) WARN_UNUSED;

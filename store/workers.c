@@ -1,24 +1,43 @@
 #include "store/workers.h"
 
+#include "store/files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum status workers_open_locks(struct store *store, struct error *error)
+enum { LOCK_PATH_BYTES = 4096 };
+
+static enum status lock_path(const struct store *store, char path[LOCK_PATH_BYTES], struct error *error)
 {
-    if (store->lock_fd >= 0)
-        return STATUS_OK;
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s-workers", store->database.path);
-    if (length < 0 || (size_t)length >= sizeof path)
+    int length = snprintf(path, LOCK_PATH_BYTES, "%s-workers", store->database.path);
+    if (length < 0 || length >= LOCK_PATH_BYTES)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: the path is too long", store->database.path);
-    store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (store->lock_fd < 0)
+    return STATUS_OK;
+}
+
+static enum status open_lock_file(const struct store *store, int *fd, struct error *error)
+{
+    char path[LOCK_PATH_BYTES];
+    enum status status = lock_path(store, path, error);
+    if (status != STATUS_OK)
+        return status;
+    *fd = open(path, store->read_only ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (*fd < 0 && store->read_only && errno == ENOENT)
+        return STATUS_OK; // no worker lives
+    if (*fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the workers' lock file: %s", path,
                          strerror(errno));
     return STATUS_OK;
+}
+
+enum status workers_open_locks(struct store *store, struct error *error)
+{
+    return store->lock_fd >= 0 ? STATUS_OK : open_lock_file(store, &store->lock_fd, error);
 }
 
 // Locks of the open file description: they belong to this store's descriptor, not to the process, so that two stores in
@@ -28,12 +47,52 @@ static struct flock lock_of(int64_t worker, short type)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
 }
 
-bool worker_is_alive(struct store *store, int64_t worker)
+static int64_t inode_of(int fd)
+{
+    struct stat about;
+    return fd >= 0 && fstat(fd, &about) == 0 ? (int64_t)about.st_ino : 0;
+}
+
+// Of the file that the worker locked its byte in. 0: not known, it was written by an older version.
+static int64_t inode_of_worker(struct store *store, int64_t worker)
+{
+    struct error error;
+    sqlite3_stmt *select = database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", &error);
+    if (!select)
+        return 0;
+    sqlite3_bind_int64(select, 1, worker);
+    int64_t inode = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return inode;
+}
+
+// Workers that live lock their bytes in a new lock file within this time of its creation. Nothing is written to it, so its time of
+// modification is that of its creation.
+static bool is_new(int fd)
+{
+    struct stat about;
+    time_t now = time(NULL);
+    return fstat(fd, &about) == 0 && now >= about.st_mtime && now - about.st_mtime <= STORE_LOCK_GRACE_S;
+}
+
+enum worker_state worker_state(struct store *store, int64_t worker)
 {
     if (worker == store->worker)
-        return true;
+        return WORKER_ALIVE;
+    if (store->lock_fd < 0 && store->read_only)
+        return WORKER_DEAD;
     struct flock lock = lock_of(worker, F_WRLCK);
-    return fcntl(store->lock_fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    if (fcntl(store->lock_fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
+        return WORKER_ALIVE;
+    int64_t inode = inode_of_worker(store, worker);
+    if (inode == 0 || inode == inode_of(store->lock_fd))
+        return WORKER_DEAD;
+    return is_new(store->lock_fd) ? WORKER_ALIVE : WORKER_LOST;
+}
+
+bool worker_is_alive(struct store *store, int64_t worker)
+{
+    return worker_state(store, worker) == WORKER_ALIVE;
 }
 
 static enum status insert_worker(struct store *store, const struct worker_description *description,
@@ -42,7 +101,7 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     sqlite3_stmt *insert = database_statement(
         &store->database,
         "INSERT INTO workers (host, pid, transport, model, backend, started_at, seen_at, n_sequences_max, n_rows_max,"
-        " n_pages, page_positions) VALUES (?, ?, ?, ?, ?, ?6, ?6, ?, ?, ?, ?)",
+        " n_pages, page_positions, arithmetic, dataset, lock_inode) VALUES (?, ?, ?, ?, ?, ?6, ?6, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
         return error->status;
@@ -58,6 +117,9 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     sqlite3_bind_int(insert, 8, description->n_rows_max);
     sqlite3_bind_int(insert, 9, description->n_pages);
     sqlite3_bind_int(insert, 10, description->page_positions);
+    bind_text(insert, 11, text_from_string(store->arithmetic));
+    bind_text(insert, 12, description->dataset.size ? description->dataset : (struct text){0});
+    sqlite3_bind_int64(insert, 13, inode_of(store->lock_fd));
     enum status status = database_run(&store->database, insert, error);
     if (status == STATUS_OK)
         store->worker = sqlite3_last_insert_rowid(store->database.sqlite);
@@ -79,32 +141,76 @@ static enum status take_next_id(struct store *store, struct error *error)
 }
 
 // False, with errno: the byte is locked by another, or can't be.
-static bool lock_id(const struct store *store)
+static bool lock_id(const struct store *store, int fd)
 {
     struct flock lock = lock_of(store->worker, F_WRLCK);
-    return fcntl(store->lock_fd, F_OFD_SETLK, &lock) == 0;
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+static enum status refuse_lock(const struct store *store, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s-workers: locking byte %lld for this worker: %s",
+                     store->database.path, (long long)store->worker, strerror(errno));
 }
 
 enum status store_worker_start(struct store *store, const struct worker_description *description, int64_t *worker,
                                struct error *error)
 {
     enum status status = workers_open_locks(store, error);
+    store->n_batch = description->n_sequences_max;
+    if (status == STATUS_OK && description->arithmetic && !(store->arithmetic = strdup(description->arithmetic)))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", store->database.path);
     if (status == STATUS_OK)
         status = insert_worker(store, description, error);
     if (status != STATUS_OK)
         return status;
-    bool locked = lock_id(store);
+    bool locked = lock_id(store, store->lock_fd);
     for (int i = 0; i < NEXT_IDS_MAX && !locked && (errno == EAGAIN || errno == EACCES); i++) {
         status = take_next_id(store, error);
         if (status != STATUS_OK)
             return status;
-        locked = lock_id(store);
+        locked = lock_id(store, store->lock_fd);
     }
     if (!locked)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s-workers: locking byte %lld for this worker: %s",
-                         store->database.path, (long long)store->worker, strerror(errno));
+        return refuse_lock(store, error);
+    files_note(store);
     *worker = store->worker;
     return STATUS_OK;
+}
+
+static enum status note_lock_file(struct store *store, int fd, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET lock_inode = ? WHERE id = ?", error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, inode_of(fd));
+    sqlite3_bind_int64(update, 2, store->worker);
+    return database_run(&store->database, update, error);
+}
+
+enum status store_keep_lock(struct store *store, struct error *error)
+{
+    char path[LOCK_PATH_BYTES];
+    struct stat named, held;
+    int fd = -1;
+    enum status status = lock_path(store, path, error);
+    if (status != STATUS_OK || !store->worker || store->lock_fd < 0 || fstat(store->lock_fd, &held) != 0)
+        return status;
+    bool found = stat(path, &named) == 0;
+    if (found ? named.st_ino == held.st_ino && named.st_dev == held.st_dev : errno != ENOENT)
+        return STATUS_OK;
+    status = open_lock_file(store, &fd, error);
+    if (status == STATUS_OK && !lock_id(store, fd))
+        status = refuse_lock(store, error);
+    if (status == STATUS_OK)
+        status = note_lock_file(store, fd, error);
+    if (status == STATUS_OK) {
+        close(store->lock_fd);
+        store->lock_fd = fd;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return status;
 }
 
 enum status store_worker_stop(struct store *store, struct error *error)

@@ -265,11 +265,17 @@ void fake_model_text(const int32_t *tokens, int32_t n, char *text)
 
 void token_array_add(struct token_array *array, int32_t id)
 {
-    if (array->n_ids == array->capacity) {
-        array->capacity = array->capacity ? array->capacity * 2 : 16;
-        array->ids = realloc(array->ids, array->capacity * sizeof *array->ids);
+    if (array->n_ids == array->capacity && !array->failed) {
+        size_t capacity = array->capacity ? 2 * array->capacity : 64;
+        int32_t *ids = realloc(array->ids, capacity * sizeof *ids);
+        array->failed = !ids;
+        if (ids) {
+            array->ids = ids;
+            array->capacity = capacity;
+        }
     }
-    array->ids[array->n_ids++] = id;
+    if (!array->failed)
+        array->ids[array->n_ids++] = id;
 }
 
 void token_array_finish(struct token_array *array)
@@ -287,10 +293,53 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
     return STATUS_OK;
 }
 
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
+                                    unsigned flags, struct token_array *ids, struct error *error)
+{
+    (void)plain;
+    return tokenizer_encode(tokenizer, text, flags, ids, error);
+}
+
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
     (void)tokenizer, (void)special;
     buffer_add_byte(out, (char)('a' + id % 26));
+}
+
+struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
+{
+    (void)tokenizer, (void)id;
+    return (struct text){0};
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return -1;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return FAKE_EOS;
+}
+
+int32_t tokenizer_padding(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return -1;
+}
+
+int32_t tokenizer_unknown(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return -1;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return false;
 }
 
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)

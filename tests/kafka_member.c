@@ -25,6 +25,9 @@ static void keep_log(void *context, int level, const char *line)
 {
     struct member *member = context;
     snprintf(member->last_log, sizeof member->last_log, "%s", line);
+    size_t used = strlen(member->warnings);
+    if (level == 4)
+        snprintf(member->warnings + used, sizeof member->warnings - used, "%s\n", line);
     if (getenv("SHEAF_TEST_LOG"))
         fprintf(stderr, "%s: %s\n", member->names[4], line);
 }
@@ -45,6 +48,9 @@ static void set_config(struct member *member, const char *brokers)
         .log = keep_log,
         .log_context = member,
     };
+    const char *protocol = getenv("SHEAF_TEST_GROUP_PROTOCOL"); // the same tests with another one, where librdkafka has it
+    if (protocol && !kafka_find_protocol(protocol, &member->config.protocol))
+        fail_msg("SHEAF_TEST_GROUP_PROTOCOL: expected eager, cooperative or consumer, got \"%s\"", protocol);
 }
 
 void member_init(struct member *member, const char *brokers, const char *name)
@@ -69,9 +75,24 @@ void member_join(struct member *member, const struct member *first)
     set_config(member, first->config.brokers);
 }
 
+// With KIP-848 these are the broker's.
+static void drop_session(struct member *member)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < member->config.n_properties && n_kept < 8; i++) {
+        const char *name = member->config.properties[i].name;
+        if (strcmp(name, "session.timeout.ms") != 0 && strcmp(name, "heartbeat.interval.ms") != 0)
+            member->properties[n_kept++] = member->config.properties[i];
+    }
+    member->config.properties = member->properties;
+    member->config.n_properties = n_kept;
+}
+
 void member_open(struct member *member)
 {
     struct error error;
+    if (member->config.protocol == GROUP_PROTOCOL_CONSUMER)
+        drop_session(member);
     if (kafka_transport_open(&member->transport, &member->config, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
@@ -134,6 +155,7 @@ static void receive(void *context, const struct record *record)
         job_fail(job, &error);
         assert_true(job_set_text(job, &job->source.record, record->value));
     }
+    member->last_attempts = record->attempts;
     member->jobs[member->n_jobs++] = job;
     member->n_received++;
 }
@@ -244,6 +266,25 @@ enum status member_commit_once(struct member *member, bool (*choose)(const struc
         job_destroy(chosen[i]);
     }
     return STATUS_OK;
+}
+
+static const struct job *only_job;
+
+static bool is_only_job(const struct job *job)
+{
+    return job == only_job;
+}
+
+enum status member_commit_first(struct member *member, struct error *error)
+{
+    struct job *first = member->jobs[0];
+    only_job = first;
+    enum status status = member_commit_once(member, is_only_job, error);
+    if (status != STATUS_OK) {
+        memmove(member->jobs, member->jobs + 1, (member->n_jobs - 1) * sizeof *member->jobs);
+        member->jobs[member->n_jobs - 1] = first;
+    }
+    return status;
 }
 
 void member_commit(struct member *member, bool (*choose)(const struct job *job))

@@ -10,6 +10,7 @@ enum { MEMBER_JOBS_MAX = 20000 };
 struct member {
     struct transport *transport;
     struct kafka_config config;
+    struct kafka_property properties[8]; // those of the config that the group's protocol knows
     char prefix[64];
     char names[5][96]; // jobs, results, dead, control, group
     char folder[96];   // of the slots
@@ -25,6 +26,8 @@ struct member {
     bool commit_on_revoke; // everything it holds is finished
     size_t n_revokes;
     char last_log[512];
+    char warnings[4096]; // log lines of syslog's level 4, one behind the other
+    int32_t last_attempts; // of the record that came last
 };
 
 // Names that no other test uses, and a folder for the slots; nothing is opened. `name` is part of them.
@@ -49,5 +52,8 @@ void member_commit(struct member *member, bool (*choose)(const struct job *job))
 // One call of commit; on STATUS_OK the jobs are let go of.
 enum status member_commit_once(struct member *member, bool (*choose)(const struct job *job),
                                struct error *error);
+
+// The same of the first job alone. On another status than STATUS_OK it becomes the last one.
+enum status member_commit_first(struct member *member, struct error *error);
 
 int member_job_number(const struct job *job); // of "job-7": 7

@@ -83,6 +83,45 @@ void probe_create_topic(const char *brokers, const char *name, int n_partitions,
     rd_kafka_destroy(client);
 }
 
+void probe_configure_topic(const char *brokers, const char *name, const char *setting, const char *value)
+{
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, NULL);
+    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name);
+    require_ok(rd_kafka_ConfigResource_set_config(resource, setting, value), name);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_AlterConfigs(client, &resource, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "not configured");
+    size_t n_results;
+    const rd_kafka_ConfigResource_t **results =
+        rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(event), &n_results);
+    require_ok(rd_kafka_ConfigResource_error(results[0]), name);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_ConfigResource_destroy(resource);
+    rd_kafka_destroy(client);
+}
+
+void probe_delete_records(const char *brokers, const char *name, int partition, int64_t offset)
+{
+    rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, NULL);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, name, partition)->offset = offset;
+    rd_kafka_DeleteRecords_t *records = rd_kafka_DeleteRecords_new(list);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_DeleteRecords(client, &records, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);
+    require(event && !rd_kafka_event_error(event), name, "no records were deleted");
+    const rd_kafka_topic_partition_list_t *done =
+        rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(event));
+    require_ok(done->elems[0].err, name);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_DeleteRecords_destroy(records);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(client);
+}
+
 static bool is_there(rd_kafka_t *client, const char *name)
 {
     const rd_kafka_metadata_t *metadata;
@@ -175,6 +214,34 @@ void probe_produce_transaction(const char *brokers, const char *topic, int first
     else
         require_done(rd_kafka_abort_transaction(client, TIMEOUT_MS), "abort_transaction");
     rd_kafka_destroy(client);
+}
+
+struct probe_transaction {
+    rd_kafka_t *client;
+};
+
+struct probe_transaction *probe_hold_offsets(const char *brokers, const char *group, const char *topic, int n_partitions)
+{
+    const char *const settings[] = {"transactional.id", group, NULL};
+    struct probe_transaction *transaction = malloc(sizeof *transaction);
+    rd_kafka_t *client = transaction->client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
+    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
+    for (int i = 0; i < n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, topic, i)->offset = 0;
+    rd_kafka_consumer_group_metadata_t *nobody = rd_kafka_consumer_group_metadata_new(group);
+    require_done(rd_kafka_send_offsets_to_transaction(client, list, nobody, TIMEOUT_MS), "send_offsets_to_transaction");
+    rd_kafka_consumer_group_metadata_destroy(nobody);
+    rd_kafka_topic_partition_list_destroy(list);
+    return transaction;
+}
+
+void probe_abort(struct probe_transaction *transaction)
+{
+    require_done(rd_kafka_abort_transaction(transaction->client, TIMEOUT_MS), "abort_transaction");
+    rd_kafka_destroy(transaction->client);
+    free(transaction);
 }
 
 static char *copy(const void *data, size_t size)
@@ -335,15 +402,20 @@ static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *
     return made;
 }
 
+static rd_kafka_AclOperation_t operation_of(const char *name)
+{
+    return strcmp(name, "read") == 0               ? RD_KAFKA_ACL_OPERATION_READ
+           : strcmp(name, "describe-configs") == 0 ? RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS
+                                                   : RD_KAFKA_ACL_OPERATION_WRITE;
+}
+
 void probe_deny(const char *brokers, enum probe_resource resource, const char *name, const char *operation)
 {
     static const char *const settings[] = {NULL};
     rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
     rd_kafka_AclBinding_t *bindings[] = {
         binding(resource, name, RD_KAFKA_ACL_OPERATION_ALL, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW),
-        binding(resource, name,
-                strcmp(operation, "read") == 0 ? RD_KAFKA_ACL_OPERATION_READ : RD_KAFKA_ACL_OPERATION_WRITE,
-                RD_KAFKA_ACL_PERMISSION_TYPE_DENY)};
+        binding(resource, name, operation_of(operation), RD_KAFKA_ACL_PERMISSION_TYPE_DENY)};
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateAcls(client, bindings, 2, NULL, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TIMEOUT_MS);

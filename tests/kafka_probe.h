@@ -10,6 +10,10 @@
 // `setting` may be NULL.
 void probe_create_topic(const char *brokers, const char *topic, int n_partitions, const char *setting,
                         const char *value);
+// Changes one of its settings; all others go back to the broker's defaults.
+void probe_configure_topic(const char *brokers, const char *topic, const char *setting, const char *value);
+// Moves the start of the log to `offset`, as retention does.
+void probe_delete_records(const char *brokers, const char *topic, int partition, int64_t offset);
 // With its records, and what groups committed of it. The brokers need a moment to do it after they said yes.
 void probe_delete_topic(const char *brokers, const char *topic);
 // One record; partition -1: any. data NULL: none. `header` may be NULL.
@@ -17,6 +21,12 @@ void probe_produce(const char *brokers, const char *topic, int partition, const 
                    size_t size, const char *header, const char *header_value);
 // Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
+
+// A transaction that holds offset 0 of a group's first partitions and stays open, as that of a worker killed in mid-commit:
+// until it ends nobody reads the group's offsets of them.
+struct probe_transaction;
+struct probe_transaction *probe_hold_offsets(const char *brokers, const char *group, const char *topic, int n_partitions);
+void probe_abort(struct probe_transaction *transaction); // and frees
 // A job as JSON: {"job_id":"ID","prompt":"p"}. N of them with ids FIRST.., keyed by id.
 void probe_produce_jobs(const char *brokers, const char *topic, int partition, int first, int n);
 
@@ -38,7 +48,8 @@ void probe_assert_one_each(const char *brokers, const char *topic, const char *p
 
 enum probe_resource { PROBE_TOPIC, PROBE_GROUP };
 
-// From now on clients without a name may do all with what is called so but `operation`: "read" or "write".
+// From now on clients without a name may do all with what is called so but `operation`: "read", "write" or
+// "describe-configs".
 void probe_deny(const char *brokers, enum probe_resource resource, const char *name, const char *operation);
 
 void probe_commit(const char *brokers, const char *group, const char *topic, int partition, int64_t offset,

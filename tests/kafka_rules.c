@@ -507,5 +507,6 @@ int main(void)
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_join_its_group_says_so_and_ends),
     };
+    cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -4,6 +4,7 @@
 #include "tests/kafka_member.h"
 #include "tests/kafka_probe.h"
 
+#include <librdkafka/rdkafka.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +113,17 @@ static void properties_are_passed_on_and_checked(void **state)
     refuse(&member.config, "sheaf sets this property itself");
     member.config.properties =
         &(struct kafka_property){"partition.assignment.strategy", "cooperative-sticky"};
-    refuse(&member.config, "2.6.1");
+    if (rd_kafka_version() < 0x020601ff)
+        refuse(&member.config, "2.6.1");
+    member.config.n_properties = 0;
+    for (enum group_protocol i = GROUP_PROTOCOL_COOPERATIVE; i <= GROUP_PROTOCOL_CONSUMER; i++) {
+        member.config.protocol = i;
+        if (rd_kafka_version() < (i == GROUP_PROTOCOL_CONSUMER ? 0x020c00ff : 0x020601ff))
+            refuse(&member.config, i == GROUP_PROTOCOL_CONSUMER ? "needs librdkafka 2.12.0 or newer, this is 2."
+                                                                : "needs librdkafka 2.6.1 or newer, this is 2.");
+    }
+    member.config.protocol = GROUP_PROTOCOL_EAGER;
+    member.config.n_properties = 1;
     member.config.properties = &(struct kafka_property){"fetch.wait.max.ms", "20"};
     member_open(&member);
     member_finish(&member);
@@ -563,15 +574,15 @@ static void a_topic_is_filled_with_back_pressure_and_read_to_its_end(void **stat
     kafka_producer_close(producer);
 
     probe_produce_transaction(brokers, member.config.jobs, 0, 5, false); // is not read
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, count_record, &n_records, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, count_record, &n_records, &error),
                      STATUS_OK);
     assert_int_equal(n_records, 3000);
     n_records = 0;
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, stop_at_third, &n_records, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, stop_at_third, &n_records, &error),
                      STATUS_REJECT);
     assert_int_equal(n_records, 3);
     assert_int_equal(
-        kafka_read_topic(&member.config, member.config.results, count_record, &n_records, &error),
+        kafka_read_topic(&member.config, member.config.results, KAFKA_READ_COMMITTED, count_record, &n_records, &error),
         STATUS_REFUSE); // never created by reading
     assert_part(error.text, member.config.results);
     member_finish(&member);

@@ -459,7 +459,7 @@ static void norms_softmax_and_rotations_are_near_double_arithmetic(void **state)
         for (int32_t i = 0; i < n; i++)
             assert_true(fabs(((double)rows.x[i] - mean) / sqrt(variance + 1e-5) * (double)rows.weight[i] +
                              (double)rows.bias[i] - (double)rows.out[i]) < 3e-6);
-        memcpy(rows.out, rows.x, (size_t)n * sizeof *rows.x);
+        memcpy(rows.out, rows.x, sizeof rows.x);
         plain.rows.softmax(rows.out, n);
         for (int32_t i = 0; i < n; i++)
             assert_true(fabs(exp((double)rows.x[i] - largest) / sum - (double)rows.out[i]) < 5e-7);

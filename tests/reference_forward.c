@@ -19,6 +19,7 @@ struct reference {
     double yarn_factor;
     int n_dense; // first layers without experts
     int n;       // positions
+    bool half_gelu;
 };
 
 static void give_up(const char *what)
@@ -216,10 +217,24 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
             }
 }
 
+// To 11 significant bits, fewer below 2^-14.
+static double round_to_half(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    double step = ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
+    return nearbyint(x / step) * step;
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
 static double activate(const struct reference *r, double x)
 {
     if (is(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
-        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+        return r->half_gelu && fabs(x) < 10.0 ? round_to_half(gelu(round_to_half(x))) : gelu(x);
     return x / (1.0 + exp(-x));
 }
 
@@ -550,9 +565,9 @@ static void open_reference(struct reference *r, const char *path)
     r->logit_cap = key(r, "final_logit_softcapping", 0.0);
 }
 
-void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+static void run_model(const char *path, bool half_gelu, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids};
+    struct reference r = {.n = n_ids, .half_gelu = half_gelu};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -577,4 +592,14 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
     free(positions);
     free(x);
     gguf_close(r.gguf);
+}
+
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    run_model(path, false, ids, n_ids, logits);
+}
+
+void reference_logits_half_gelu(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    run_model(path, true, ids, n_ids, logits);
 }

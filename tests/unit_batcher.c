@@ -1,6 +1,6 @@
 // The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h): step by step, and
 // with an engine that computes while the next step is planned.
-#include "tests/fake_model.h"
+#include "tests/batcher_bench.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,95 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static bool ahead;           // how the tests run now
-static int64_t n_rows_ahead; // of all tests
-
-struct bench {
-    struct fake_model *model;
-    struct pool *pool;
-    struct batcher *batcher;
-    struct job_list finished;
-    int64_t prefill, decode, preempted;
-};
-
-static struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clock_us)(void))
-{
-    struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
-    struct error error;
-    assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
-    struct batcher_config config = {.engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
-                                    .pool = bench.pool,
-                                    .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
-                                    .limits = limits,
-                                    .wall_clock_us = wall_clock_us};
-    assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
-    return bench;
-}
-
-static struct bench bench_open(struct batch_limits limits)
-{
-    return bench_open_at(limits, NULL);
-}
-
-static void bench_close(struct bench *bench)
-{
-    for (struct job *job; (job = job_list_take(&bench->finished));)
-        job_destroy(job);
-    batcher_destroy(bench->batcher);
-    pool_destroy(bench->pool);
-    n_rows_ahead += fake_model_rows_ahead(bench->model);
-    fake_model_destroy(bench->model);
-}
-
-static struct job *job_of(const int32_t *tokens, int32_t n, int32_t max_tokens, const char *id)
-{
-    struct job *job = job_create();
-    assert_non_null(job);
-    assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
-    assert_true(job_set_text(job, &job->dataset, TEXT("test")));
-    job->request.prompt_kind = PROMPT_TOKENS;
-    job->request.tokens = arena_allocate_array(&job->arena, (size_t)n + 1, sizeof *tokens);
-    memcpy(job->request.tokens, tokens, (size_t)n * sizeof *tokens);
-    job->request.n_tokens = n;
-    job->request.max_tokens = max_tokens;
-    job->request.sampling.seed = 5;
-    return job;
-}
-
-static void run_to_end(struct bench *bench)
-{
-    struct error error;
-    for (int round = 0; !batcher_is_empty(bench->batcher); round++) {
-        struct step_figures figures;
-        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
-        bench->prefill += figures.prefill_tokens;
-        bench->decode += figures.decode_tokens;
-        bench->preempted += figures.n_preempted;
-        assert_true(round < 200000);
-    }
-}
-
-static void check_answer(const struct job *job)
-{
-    const struct request *request = &job->request;
-    assert_int_equal(job->result.status, RESULT_DONE);
-    assert_int_equal(job->result.n_choices, request->n);
-    int32_t *answer = malloc(((size_t)request->max_tokens + 1) * sizeof *answer);
-    char *text = malloc((size_t)request->max_tokens + 1);
-    for (int32_t i = 0; i < request->n; i++) {
-        int32_t n = fake_model_answer(request->tokens, request->n_tokens, request->sampling.seed, (uint32_t)i,
-                                      request->max_tokens, request->ignore_eos, answer);
-        const struct choice *choice = &job->result.choices[i];
-        fake_model_text(answer, n, text);
-        assert_int_equal(choice->n_tokens, n);
-        assert_int_equal(choice->text.size, n);
-        assert_memory_equal(choice->text.data, text, (size_t)n);
-        assert_int_equal(choice->finish_reason, n < request->max_tokens ? FINISH_STOP : FINISH_LENGTH);
-    }
-    free(answer);
-    free(text);
-}
 
 static uint64_t random_state;
 
@@ -289,7 +200,8 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
         tokens[i] = 20 + i % 100;
     batcher_take(bench.batcher, job_of(tokens, 20, 10, "good"));
     batcher_take(bench.batcher, job_of(tokens, 0, 10, "empty"));
-    batcher_take(bench.batcher, job_of(tokens, 310, 11, "long"));
+    batcher_take(bench.batcher, job_of(tokens, 310, 4096 - 309, "long"));
+    batcher_take(bench.batcher, job_of(tokens, 310, 11, "large")); // one more than the pages hold
     batcher_take(bench.batcher, job_of(tokens, 310, 10, "fits"));
     batcher_take(bench.batcher, job_of((int32_t[]){3, FAKE_VOCAB}, 2, 10, "range"));
     batcher_take(bench.batcher, job_of((int32_t[]){3, FAKE_POISON, 4}, 3, 10, "nan"));
@@ -302,11 +214,11 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
     batcher_take(bench.batcher, choices);
     run_to_end(&bench);
     const struct { const char *id; enum error_code code; } expected[] = {
-        {"good", ERROR_NONE}, {"empty", ERROR_EMPTY_PROMPT}, {"long", ERROR_CONTEXT_LENGTH}, {"fits", ERROR_NONE},
+        {"good", ERROR_NONE}, {"empty", ERROR_EMPTY_PROMPT}, {"long", ERROR_CONTEXT_LENGTH}, {"large", ERROR_OUT_OF_MEMORY}, {"fits", ERROR_NONE},
         {"range", ERROR_TOKEN_RANGE}, {"nan", ERROR_LOGITS_NAN}, {"zero", ERROR_NONE}, {"messages", ERROR_TEMPLATE},
         {"nan choices", ERROR_LOGITS_NAN}};
-    assert_int_equal(bench.finished.n_jobs, 9);
-    for (size_t e = 0; e < 9; e++) {
+    assert_int_equal(bench.finished.n_jobs, 10);
+    for (size_t e = 0; e < 10; e++) {
         const struct job *job = bench.finished.first;
         while (!text_equals_string(job->job_id, expected[e].id))
             job = job->next;
@@ -592,6 +504,45 @@ static void rows_have_tokens_that_nobody_knew(void **state)
     assert_true(ahead ? n_rows_ahead > 10000 : n_rows_ahead == 0);
 }
 
+// Equal bytes or a refusal: an answer without max_tokens is bounded by the context, whatever the pages hold.
+static void page_memory_never_shortens_an_answer(void **state)
+{
+    enum { CONTEXT = 4096, JOBS = 48, PAGE = 4 };
+    static const int32_t pages[] = {2, 3, 5, 8, 40, CONTEXT / PAGE};
+    for (size_t m = 0; m < sizeof pages / sizeof *pages; m++) {
+        struct bench bench = bench_open((struct batch_limits){8, 32, JOBS, pages[m], PAGE});
+        for (int32_t j = 0; j < JOBS; j++) {
+            int32_t tokens[] = {20 + j, 30, 31, 32, 33, 34};
+            char id[16];
+            snprintf(id, sizeof id, "j%d", j);
+            struct job *job = job_of(tokens, 2 + j % 5, -1, id);
+            job->request.ignore_eos = j == 7;
+            batcher_take(bench.batcher, job);
+        }
+        run_to_end(&bench);
+        int n_refused = 0;
+        int32_t *answer = malloc(CONTEXT * sizeof *answer);
+        for (struct job *job = bench.finished.first; job; job = job->next) {
+            const struct request *request = &job->request;
+            int32_t most = CONTEXT - request->n_tokens;
+            int32_t n = fake_model_answer(request->tokens, request->n_tokens, 5, 0, most, request->ignore_eos, answer);
+            job->request.max_tokens = most;
+            if (request->n_tokens + n <= pages[m] * PAGE) {
+                check_answer(job);
+                continue;
+            }
+            n_refused++;
+            assert_int_equal(job->result.status, RESULT_FAILED);
+            assert_int_equal(job->result.error.code, ERROR_OUT_OF_MEMORY);
+            assert_non_null(strstr(job->result.error.text, "--kv-memory"));
+        }
+        free(answer);
+        assert_int_equal(bench.finished.n_jobs, JOBS);
+        assert_true(pages[m] == CONTEXT / PAGE ? n_refused == 0 : n_refused > 0);
+        bench_close(&bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),
         cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
+        cmocka_unit_test(page_memory_never_shortens_an_answer),
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
         cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
         cmocka_unit_test(a_cancellation_spares_what_was_submitted_after_it),

@@ -237,6 +237,50 @@ static void a_poisoned_sequence_gets_no_token_and_harms_no_other(void **state)
     }
 }
 
+// Two sequences of the same ids in one step; which of them have long_context.
+static void run_contexts(struct bench *bench, const bool lengthened[2], float logits[2 * N_VOCAB])
+{
+    struct error error = {0};
+    int32_t tokens[16], positions[16], rows[] = {7, 15};
+    struct step_sequence sequences[2];
+    for (int i = 0; i < 16; i++) {
+        tokens[i] = pair_ids[0][i % 8];
+        positions[i] = i % 8;
+    }
+    for (int s = 0; s < 2; s++)
+        sequences[s] = (struct step_sequence){
+            .first_row = 8 * s, .n_rows = 8, .pages = bench->pages + s, .long_context = lengthened[s]};
+    struct step step = {.n_rows = 16,
+                        .tokens = tokens,
+                        .positions = positions,
+                        .n_sequences = 2,
+                        .sequences = sequences,
+                        .n_outputs = 2,
+                        .output_rows = rows};
+    if (forward_step(bench->forward, &step, NULL, logits, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void rope_factors_of_a_long_context_are_those_of_its_sequence_alone(void **state)
+{
+    (void)state;
+    struct bench bench;
+    static float logits[2][2][2 * N_VOCAB];
+    size_t bytes = N_VOCAB * sizeof(float);
+    bench_init(&bench, &(struct model_recipe){.family = "phi3", .seed = 3, .larger = true});
+    bench_load(&bench);
+    for (int first = 0; first < 2; first++)
+        for (int second = 0; second < 2; second++)
+            run_contexts(&bench, (bool[]){first, second}, logits[first][second]);
+    assert_memory_not_equal(logits[0][0], logits[1][1], bytes);
+    for (int other = 0; other < 2; other++)
+        for (int own = 0; own < 2; own++) {
+            assert_memory_equal(logits[own][other], logits[own][own], bytes);
+            assert_memory_equal(logits[other][own] + N_VOCAB, logits[own][own], bytes);
+        }
+    bench_finish(&bench);
+}
+
 static void evaluate_cuts_long_texts_without_a_trace(void **state)
 {
     (void)state;
@@ -296,6 +340,7 @@ int main(void)
         cmocka_unit_test(memory_is_foretold),
         cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),
         cmocka_unit_test(a_poisoned_sequence_gets_no_token_and_harms_no_other),
+        cmocka_unit_test(rope_factors_of_a_long_context_are_those_of_its_sequence_alone),
         cmocka_unit_test(evaluate_cuts_long_texts_without_a_trace),
         cmocka_unit_test(evaluate_rejects_what_does_not_fit_the_model),
     };

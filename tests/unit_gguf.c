@@ -165,6 +165,27 @@ static void a_missing_key_keeps_the_default_and_a_wrong_type_is_refused(void **s
     gguf_close(gguf);
 }
 
+static void tensors_that_overlap_are_refused(void **state)
+{
+    static const struct {
+        uint64_t first, second; // offsets of 40 bytes each
+        const char *refused;    // NULL: opens
+    } cases[] = {{0, 64, NULL}, {64, 0, NULL}, {0, 32, "tensor b: overlaps tensor a"}, {32, 0, "tensor a: overlaps tensor b"},
+                 {32, 32, "overlaps tensor"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer file = {0};
+        put_header(&file, 3, 2, 0);
+        put_tensor(&file, "a", 1, (uint64_t[]){10}, TENSOR_F32, cases[i].first);
+        put_tensor(&file, "b", 1, (uint64_t[]){10}, TENSOR_F32, cases[i].second);
+        put_padding(&file, 32);
+        put_zeros(&file, 128);
+        if (cases[i].refused)
+            assert_refused(&file, ERROR_MODEL_FILE, cases[i].refused);
+        else
+            assert_opens(&file);
+    }
+}
+
 static void tensors_are_found_by_name_with_shape_and_data(void **state)
 {
     struct buffer file = {0};
@@ -299,10 +320,10 @@ static void counts_beyond_their_limits_are_refused(void **state)
     for (int i = 0; i < GGUF_TENSORS_MAX; i++) {
         char name[16];
         snprintf(name, sizeof name, "t%d", i);
-        put_tensor(&file, name, 1, (uint64_t[]){1}, TENSOR_I8, 0); // overlapping data is allowed
+        put_tensor(&file, name, 1, (uint64_t[]){1}, TENSOR_I8, (uint64_t)i * 32);
     }
     put_padding(&file, 32);
-    put_zeros(&file, 1);
+    put_zeros(&file, (size_t)GGUF_TENSORS_MAX * 32);
     assert_opens(&file);
     put_header(&file, 3, 0, UINT64_MAX);
     assert_refused(&file, ERROR_LIMIT_EXCEEDED, "keys");
@@ -504,9 +525,9 @@ static void tensor_names_are_unique_and_bounded(void **state)
     assert_refused(&file, ERROR_MODEL_FILE, "empty tensor name");
     put_header(&file, 3, 2, 0);
     put_tensor(&file, "same", 1, (uint64_t[]){1}, TENSOR_F32, 0);
-    put_tensor(&file, "same", 1, (uint64_t[]){1}, TENSOR_F32, 0);
+    put_tensor(&file, "same", 1, (uint64_t[]){1}, TENSOR_F32, 32);
     put_padding(&file, 32);
-    put_zeros(&file, 4);
+    put_zeros(&file, 36);
     assert_refused(&file, ERROR_MODEL_FILE, "tensor same stands twice");
 }
 
@@ -616,6 +637,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_with_every_kind_of_value_reads_back),
         cmocka_unit_test(a_missing_key_keeps_the_default_and_a_wrong_type_is_refused),
+        cmocka_unit_test(tensors_that_overlap_are_refused),
         cmocka_unit_test(tensors_are_found_by_name_with_shape_and_data),
         cmocka_unit_test(a_long_shape_text_stays_in_its_buffer),
         cmocka_unit_test(what_is_no_gguf_file_of_a_known_version_is_refused),

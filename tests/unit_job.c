@@ -42,7 +42,7 @@ static void numbers_may_be_whole_floats_and_floats_whole_numbers(void **state)
 {
     assert_recodes(
         "{'job_id':'a','prompt':'p','n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,"
-        "'top_k':5.0,'best_of':1.0}",
+        "'top_k':5.0,'best_of':2.0}",
         "{'job_id':'a','index':7,'prompt':'p','max_tokens':100,'n':2,'temperature':0.0,'top_k':5,'seed':-3}");
     assert_recodes("{'job_id':'a','tokens':[1,2.0]}", "{'job_id':'a','tokens':[1,2]}");
 }
@@ -52,18 +52,24 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
     static const struct {
         const char *field, *text;
     } cases[] = {
-        {"'temperature':'hot'", "temperature: expected a number from 0 to 2, got 'hot'"},
-        {"'temperature':2.1", "temperature: expected a number from 0 to 2, got 2.1"},
-        {"'temperature':-0.5", "temperature: expected a number from 0 to 2, got -0.5"},
-        {"'temperature':true", "temperature: expected a number from 0 to 2, got true"},
-        {"'top_p':0", "top_p: expected a number above 0 and up to 1, got 0"},
-        {"'top_p':1e-60", "top_p: expected a number above 0 and up to 1, got 1e-60"},
-        {"'top_p':1.5", "top_p: expected a number above 0 and up to 1, got 1.5"},
+        {"'temperature':'hot'", "temperature: expected a number from 0 to 100, got 'hot'"},
+        {"'temperature':100.5", "temperature: expected a number from 0 to 100, got 100.5"},
+        {"'temperature':-0.5", "temperature: expected a number from 0 to 100, got -0.5"},
+        {"'temperature':true", "temperature: expected a number from 0 to 100, got true"},
+        {"'top_p':-0.1", "top_p: expected a number from 0 to 1, got -0.1"},
+        {"'top_p':1.5", "top_p: expected a number from 0 to 1, got 1.5"},
         {"'min_p':-1", "min_p: expected a number from 0 to 1, got -1"},
         {"'repetition_penalty':0.0", "repetition_penalty: expected a number above 0 and up to 10, got 0.0"},
         {"'presence_penalty':3", "presence_penalty: expected a number from -2 to 2, got 3"},
         {"'frequency_penalty':[1]", "frequency_penalty: expected a number from -2 to 2, got [1]"},
         {"'top_k':-2", "top_k: expected an integer from -1 to 1048576, got -2"},
+        {"'n':3,'best_of':2", "best_of: expected at least n, which is 3, got 2"},
+        {"'best_of':0", "best_of: expected an integer from 1 to 64, got 0"},
+        {"'repeat_penalty':0", "repetition_penalty: expected a number above 0 and up to 10, got 0"},
+        {"'repeat_penalty':1.1,'repetition_penalty':1.2",
+         "repeat_penalty: given as 1.1 beside repetition_penalty 1.2; one of them is enough"},
+        {"'max_new_tokens':5,'max_tokens':6", "max_new_tokens: given as 5 beside max_tokens 6; one of them is enough"},
+        {"'enable_thinking':false", "enable_thinking: needs messages, but prompt is given"},
         {"'n':0", "n: expected an integer from 1 to 64, got 0"},
         {"'n':1.5", "n: expected an integer from 1 to 64, got 1.5"},
         {"'n':'1'", "n: expected an integer from 1 to 64, got '1'"},
@@ -126,7 +132,6 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':{'type':'object','"
          "properties':{}}}}",
          "response_format: only {'type':'text'} is supported, got an object of 2 members"},
-        {"'best_of':2", "best_of: only 1 is supported, got 2"},
         {"'echo':true", "echo: only false is supported, got true"},
         {"'suffix':'s'", "suffix: not supported, got 's'"},
         {"'functions':[]", "functions: not supported, got []"},
@@ -141,6 +146,17 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'guided_json':{}", "guided_json: not supported, got {}"},
         {"'prompt_logprobs':1", "prompt_logprobs: not supported, got 1"},
         {"'chat_template':'{{x}}'", "chat_template: not supported, got '{{x}}'"},
+        {"'typical_p':0.9", "typical_p: only 1 is supported, got 0.9"},
+        {"'mirostat':2", "mirostat: only 0 is supported, got 2"},
+        {"'dry_multiplier':0.8", "dry_multiplier: only 0 is supported, got 0.8"},
+        {"'xtc_probability':0.5", "xtc_probability: only 0 is supported, got 0.5"},
+        {"'no_repeat_ngram_size':3", "no_repeat_ngram_size: only 0 is supported, got 3"},
+        {"'grammar':'root ::= x'", "grammar: not supported, got 'root ::= x'"},
+        {"'json_schema':{}", "json_schema: not supported, got {}"},
+        {"'do_sample':false", "do_sample: only true is supported, got false"},
+        {"'num_beams':4", "num_beams: only 1 is supported, got 4"},
+        {"'repeat_last_n':64", "repeat_last_n: only -1 is supported, got 64"},
+        {"'samplers':['top_k']", "samplers: not supported, got ['top_k']"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256];
@@ -160,6 +176,36 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
                    "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
                    "'skip_special_tokens':true,'length_penalty':1.0}",
                    "{'job_id':'a','prompt':'p'}");
+}
+
+static void names_of_other_servers_are_the_same_fields(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':'p','max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
+                   "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
+    assert_recodes("{'job_id':'a','prompt':'p','n_predict':7,'max_tokens':7}", "{'job_id':'a','prompt':'p','max_tokens':7}");
+}
+
+static void values_at_the_edge_of_what_servers_take_are_taken(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':'p','top_p':0,'temperature':100,'seed':-1}",
+                   "{'job_id':'a','prompt':'p','temperature':100.0,'top_p':0.0}");
+    struct job *random = decode_good("{'job_id':'a','prompt':'p','seed':-1}"), *none = decode_good("{'job_id':'a','prompt':'p'}");
+    assert_true(random->request.sampling.seed == none->request.sampling.seed && !random->request.sampling.seed_given);
+    job_destroy(random);
+    job_destroy(none);
+}
+
+static void best_of_generates_more_than_it_returns(void **state)
+{
+    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5}", "{'job_id':'a','prompt':'p','n':2,'best_of':5}");
+    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}",
+                   "{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}");
+    struct job *job = decode_good("{'prompt':'p','n':2,'best_of':5}"), *asked = decode_good("{'prompt':'p','best_of':2,'logprobs':1}");
+    assert_int_equal(request_n_sequences(&job->request), 5);
+    assert_true(job->request.sampling.logprobs && job->request.hides_logprobs); // they decide which are best
+    assert_true(asked->request.sampling.logprobs && !asked->request.hides_logprobs);
+    job_destroy(job);
+    job_destroy(asked);
 }
 
 static void unknown_fields_and_fields_without_effect_become_warnings(void **state)
@@ -212,7 +258,12 @@ static void parameters_are_read_under_openais_names(void **state)
 {
     assert_recodes(
         "{'job_id':'a','prompt':'p','max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3}",
-        "{'job_id':'a','prompt':'p','max_tokens':9,'stop':['END'],'logprobs':true,'top_logprobs':3}");
+        "{'job_id':'a','prompt':'p','max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3}");
+    // A default that is named stays named: the worker's own does not replace it.
+    assert_recodes("{'job_id':'a','prompt':'p','temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,"
+                   "'frequency_penalty':0,'repetition_penalty':1}",
+                   "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
+                   "'frequency_penalty':0.0,'repetition_penalty':1.0}");
     assert_recodes(
         "{'job_id':'a','prompt':'p','max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,"
         "'logit_bias':{}}",
@@ -220,32 +271,71 @@ static void parameters_are_read_under_openais_names(void **state)
     assert_recodes(
         "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false}",
         "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}}");
-    // -0 is 0, and 0 the default.
+    // -0 is 0.
     assert_recodes("{'job_id':'a','prompt':'p','min_p':-0.0,'presence_penalty':-0.0}",
-                   "{'job_id':'a','prompt':'p'}");
+                   "{'job_id':'a','prompt':'p','min_p':0.0,'presence_penalty':0.0}");
 }
 
-static void a_seed_is_any_int64_and_else_comes_from_the_job_id(void **state)
+static void a_seed_is_any_int64(void **state)
 {
     assert_recodes("{'job_id':'a','prompt':'p','seed':-9223372036854775808}",
                    "{'job_id':'a','prompt':'p','seed':-9223372036854775808}");
     assert_recodes("{'job_id':'a','prompt':'p','seed':0}", "{'job_id':'a','prompt':'p','seed':0}");
-    struct job *named = decode_good("{'job_id':'a','prompt':'p'}"), *later = decode_good("{'prompt':'p'}"),
-               *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
-    assert_int_equal(named->request.sampling.seed, job_default_seed(TEXT("a")));
-    assert_int_not_equal(job_default_seed(TEXT("a")), job_default_seed(TEXT("b")));
-    assert_true(job_default_seed(TEXT("a")) == hash_bytes("a", 1, 0));
+    struct job *later = decode_good("{'prompt':'p'}"), *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
     assert_int_equal(later->job_id.size, 0);
     char id[] = "a";
     assert_true(job_set_id(later, text_from_string(id)) && job_set_id(given, text_from_string(id)));
     id[0] = 'x'; // it was copied
-    assert_int_equal(later->request.sampling.seed, named->request.sampling.seed);
     assert_true(text_equals_string(later->custom_id, "a"));
     assert_int_equal(given->request.sampling.seed, 42);
     assert_true(text_equals_string(given->custom_id, "c") && text_equals_string(given->job_id, "a"));
-    job_destroy(named);
     job_destroy(later);
     job_destroy(given);
+}
+
+static uint64_t seed_of(const char *record)
+{
+    struct job *job = decode_good(record);
+    uint64_t seed = job_default_seed(job);
+    job_destroy(job);
+    return seed;
+}
+
+// Dataset, job id and settings are no part of it; prompt and custom_id, else the index, are.
+static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
+{
+    static const char *const same[][2] = {
+        {"{'prompt':'p','custom_id':'c','job_id':'a','dataset':'d','index':1}",
+         "{'prompt':'p','custom_id':'c','job_id':'b','dataset':'e','index':2}"},
+        {"{'prompt':'p','job_id':'d-7','dataset':'d','index':7}", "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
+        {"{'messages':[{'role':'user','content':'x'}],'index':7}", "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
+        {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
+    static const char *const others[] = {
+        "{'prompt':'p','index':1}",   "{'prompt':'p','index':2}",     "{'prompt':'q','index':1}",
+        "{'prompt':'p','index':1,'custom_id':'1'}", "{'prompt':'p','custom_id':'c'}", "{'prompt':'p','job_id':'x'}",
+        "{'prompt':[1,2],'index':1}", "{'prompt':[1,3],'index':1}",   "{'messages':[{'role':'user','content':'p'}],'index':1}",
+        "{'messages':[{'role':'user','content':'q'}],'index':1}",     "{'messages':[{'role':'system','content':'p'}],'index':1}"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        assert_true(seed_of(same[i][0]) == seed_of(same[i][1]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_true(seed_of(others[i]) != seed_of(others[j]));
+}
+
+// As JSON and as msgpack.
+static void a_seed_is_the_same_in_both_encodings(void **state)
+{
+    struct job *json = decode_good("{'messages':[{'role':'user','content':'x'}],'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
+    struct buffer record = {0};
+    struct job *msgpack = job_create();
+    struct error error;
+    assert_true(job_set_id(json, TEXT("j")));
+    job_encode(json, ENCODING_MSGPACK, &record);
+    assert_int_equal(job_decode(msgpack, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), STATUS_OK);
+    assert_true(job_default_seed(msgpack) == job_default_seed(json));
+    buffer_finish(&record);
+    job_destroy(json);
+    job_destroy(msgpack);
 }
 
 static void the_identity_is_read_even_from_a_bad_record(void **state)
@@ -407,7 +497,7 @@ static void a_record_is_read_to_its_size_limit(void **state)
             assert_int_equal(decoded.status, STATUS_OK);
         } else {
             assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
-            assert_string_equal(decoded.error.text, "record: expected at most 16777216 bytes, got 16777217");
+            assert_string_equal(decoded.error.text, "record: expected at most 16777216 bytes, got 16777217 or more");
         }
         job_destroy(decoded.job);
         free(record);
@@ -472,6 +562,12 @@ static void the_encoding_is_told_by_the_content_type_else_by_the_first_byte(void
         {"", TEXT(" \n{}"), ENCODING_JSON},
         {"", TEXT("\t{}"), ENCODING_JSON},
         {";", TEXT("\r{}"), ENCODING_JSON},
+        {"", TEXT("\xEF\xBB\xBF{}"), ENCODING_JSON},
+        {"", {"\0\0\0\0\7{}", 7}, ENCODING_JSON}, // a schema's id
+        {"", {"\0\0\0\0\7\xEF\xBB\xBF{}", 10}, ENCODING_JSON},
+        {"", {"\0\0\0\0\7", 5}, -1},
+        {"", {"\0\0\0\0\7x", 6}, -1},
+        {"", TEXT("\xEF\xBB\xBF"), -1},
         {"", TEXT("\x80"), ENCODING_MSGPACK},
         {"", TEXT("\x8F"), ENCODING_MSGPACK},
         {"", TEXT("\xDE"), ENCODING_MSGPACK},
@@ -489,6 +585,20 @@ static void the_encoding_is_told_by_the_content_type_else_by_the_first_byte(void
     }
     enum encoding encoding;
     assert_true(encoding_detect((struct text){0}, TEXT("{}"), &encoding));
+}
+
+static void framing_and_a_byte_order_mark_before_json_are_passed_over(void **state)
+{
+    static const struct text records[] = {TEXT("\xEF\xBB\xBF{\"job_id\":\"a\",\"prompt\":\"p\"}"),
+                                          {"\0\0\0\1\0{\"job_id\":\"a\",\"prompt\":\"p\"}", 32}};
+    for (size_t i = 0; i < 2; i++) {
+        struct job *job = job_create();
+        struct error error;
+        if (job_decode(job, records[i], ENCODING_JSON, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_true(text_equals_string(job->job_id, "a") && text_equals_string(job->request.prompt, "p"));
+        job_destroy(job);
+    }
 }
 
 static void a_failed_job_keeps_its_identity_and_warnings_only(void **state)
@@ -548,9 +658,31 @@ static void a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first(
     job_destroy(job_reserve_take(&reserve));
 }
 
+// The fields that say which job it is are read as far as they can be, so that its error result is the job's.
+static void the_first_bad_field_of_an_identity_is_named_and_the_others_are_read(void **state)
+{
+    static const struct {
+        const char *record, *words;
+    } cases[] = {
+        {"{'prompt':'p','job_id':'j','dataset':7,'custom_id':'c','index':-2,'created':'x'}", "dataset"},
+        {"{'created':'x','index':-2,'prompt':'p','job_id':'j','custom_id':'c'}", "index"},
+        {"{'prompt':'p','created':'x','job_id':'j','custom_id':'c'}", "created"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct decoded decoded = decode("%s", cases[i].record);
+        assert_int_equal(decoded.status, STATUS_REJECT);
+        if (strncmp(decoded.error.text, cases[i].words, strlen(cases[i].words)) != 0)
+            fail_msg("case %zu: %s", i, decoded.error.text);
+        assert_true(text_equals_string(decoded.job->job_id, "j"));
+        assert_true(text_equals_string(decoded.job->custom_id, "c"));
+        job_destroy(decoded.job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_bad_field_of_an_identity_is_named_and_the_others_are_read),
         cmocka_unit_test(a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first),
         cmocka_unit_test(what_is_not_given_has_openais_defaults),
         cmocka_unit_test(a_null_counts_as_not_given),
@@ -558,10 +690,15 @@ int main(void)
         cmocka_unit_test(fields_of_a_wrong_type_or_range_are_named),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
         cmocka_unit_test(unsupported_fields_may_ask_for_what_happens_anyway),
+        cmocka_unit_test(names_of_other_servers_are_the_same_fields),
+        cmocka_unit_test(values_at_the_edge_of_what_servers_take_are_taken),
+        cmocka_unit_test(best_of_generates_more_than_it_returns),
         cmocka_unit_test(unknown_fields_and_fields_without_effect_become_warnings),
         cmocka_unit_test(warnings_are_kept_to_the_limit_and_then_said_to_be_more),
         cmocka_unit_test(parameters_are_read_under_openais_names),
-        cmocka_unit_test(a_seed_is_any_int64_and_else_comes_from_the_job_id),
+        cmocka_unit_test(a_seed_is_any_int64),
+        cmocka_unit_test(a_seed_that_is_not_given_is_of_the_request_alone),
+        cmocka_unit_test(a_seed_is_the_same_in_both_encodings),
         cmocka_unit_test(the_identity_is_read_even_from_a_bad_record),
         cmocka_unit_test(a_record_that_is_no_object_is_refused),
         cmocka_unit_test(every_limit_is_reached_and_not_passed),
@@ -570,6 +707,7 @@ int main(void)
         cmocka_unit_test(logit_bias_is_read_to_its_limit),
         cmocka_unit_test(a_record_is_read_to_its_size_limit),
         cmocka_unit_test(the_bytes_of_a_job_do_not_change),
+        cmocka_unit_test(framing_and_a_byte_order_mark_before_json_are_passed_over),
         cmocka_unit_test(the_encoding_is_told_by_the_content_type_else_by_the_first_byte),
         cmocka_unit_test(a_failed_job_keeps_its_identity_and_warnings_only),
     };

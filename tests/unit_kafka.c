@@ -2,6 +2,7 @@
 // partitions.
 #include "consumer/cancel.h"
 #include "consumer/headers.h"
+#include "consumer/marker.h"
 #include "consumer/partition.h"
 #include "consumer/slot.h"
 
@@ -84,6 +85,47 @@ static void a_slot_file_cut_short_gets_a_new_id(void **state)
     slot_close(&slot);
 }
 
+static void a_member_s_name_is_held_by_one_worker(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    char longest[SLOT_NAME_BYTES_MAX + 2];
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_named(&second, folder, "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_USAGE);
+    assert_non_null(strstr(error.text, "pod-7"));
+    assert_int_equal(slot_open_named(&second, folder, "another", "pod-7", &error), STATUS_OK);
+    slot_close(&second);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "../pod", &error), STATUS_REFUSE);
+    assert_int_equal(slot_open_named(&first, folder, "g", "", &error), STATUS_REFUSE);
+    memset(longest, 'n', sizeof longest);
+    longest[SLOT_NAME_BYTES_MAX] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_OK);
+    slot_close(&first);
+    longest[SLOT_NAME_BYTES_MAX] = 'n';
+    longest[SLOT_NAME_BYTES_MAX + 1] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_REFUSE);
+}
+
+static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    assert_int_equal(slot_open_named(&first, "/no/such/folder", "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_FILE);
+    assert_int_equal(slot_open_without_file(&first, "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_without_file(&first, "no name", &error), STATUS_REFUSE);
+    assert_int_equal(slot_open_without_file(&first, NULL, &error), STATUS_OK);
+    assert_int_equal(slot_open_without_file(&second, NULL, &error), STATUS_OK);
+    assert_string_not_equal(first.id, second.id);
+    slot_close(&first); // nothing to close
+}
+
 static void any_group_name_makes_a_file_name(void **state)
 {
     char longest[SLOT_GROUP_BYTES_MAX + 2], path[512];
@@ -138,11 +180,11 @@ static void a_result_has_the_headers_of_a_cloud_event(void **state)
     job->source.n_headers = 2;
     job->figures = (struct job_figures){
         .cached_tokens = 7, .queued_us = 8, .prefill_us = 9, .decode_us = 10, .attempts = 2};
-    headers_of_result(&headers, job, ENCODING_MSGPACK, "w", INT64_C(1700000000123456));
+    headers_of_result(&headers, job, ENCODING_MSGPACK, "a group/ä", "w", INT64_C(1700000000123456));
     assert_header(&headers, "content-type", "application/msgpack");
     assert_header(&headers, "ce_specversion", "1.0");
     assert_header(&headers, "ce_id", "3-1099511627776");
-    assert_header(&headers, "ce_source", "/sheaf/jobs");
+    assert_header(&headers, "ce_source", "/sheaf/a%20group%2F%C3%A4/jobs");
     assert_header(&headers, "ce_type", "sheaf.result");
     assert_header(&headers, "ce_subject", "id-1");
     assert_header(&headers, "ce_time", "2023-11-14T22:13:20.123Z");
@@ -168,7 +210,7 @@ static void long_names_are_cut_and_never_run_over(void **state)
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     assert_true(job_set_text(job, &job->source.topic, text_from_string(name)));
-    headers_of_result(&headers, job, ENCODING_JSON, name, 0);
+    headers_of_result(&headers, job, ENCODING_JSON, name, name, 0);
     assert_true(headers.used_bytes <= sizeof headers.text);
     for (int32_t i = 0; i < headers.n_items; i++) {
         const char *data = headers.items[i].value.data;
@@ -303,6 +345,41 @@ static void a_cancellation_covers_what_was_created_before_it(void **state)
     cancel_set_finish(&set);
 }
 
+static void a_cancellation_that_was_taken_back_covers_nothing(void **state)
+{
+    struct cancel_set set = {0};
+    put(&set, TEXT("d"), TEXT("j"), 100);
+    put(&set, TEXT("e"), TEXT(""), 100);
+    put(&set, TEXT("d"), TEXT("j"), CANCEL_NEVER);
+    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER);
+    static const int64_t created[] = {INT64_MIN, -1, 0, 100};
+    for (size_t i = 0; i < sizeof created / sizeof *created; i++) {
+        assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), created[i]));
+        assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), created[i]));
+    }
+    put(&set, TEXT("d"), TEXT("j"), 50); // and again
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 50));
+    cancel_set_finish(&set);
+}
+
+static void a_set_that_grows_loses_no_cancellation(void **state)
+{
+    enum { N = 1000 };
+    struct cancel_set set = {0};
+    char name[32];
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        put(&set, i % 2 ? TEXT("d") : text_from_string(name), i % 2 ? text_from_string(name) : TEXT(""), i);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        struct text dataset = i % 2 ? TEXT("d") : text_from_string(name), job_id = text_from_string(name);
+        assert_true(cancel_set_has(&set, dataset, job_id, i));
+        assert_false(cancel_set_has(&set, dataset, job_id, i + 1));
+    }
+    cancel_set_finish(&set);
+}
+
 static void the_set_of_cancellations_has_a_limit(void **state)
 {
     struct cancel_set set = {0};
@@ -319,6 +396,44 @@ static void the_set_of_cancellations_has_a_limit(void **state)
     assert_true(cancel_set_has(&set, TEXT("d"), text_from_string(name), 1));
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("more"), 1));
     cancel_set_finish(&set);
+}
+
+// ---- progress markers ----
+
+static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
+{
+    (void)state;
+    struct error error;
+    struct arena arena = {0};
+    struct marker marker = {.topic = TEXT("jobs"), .dataset = TEXT("a \"name\""), .n_lines = 12, .n_jobs = 10,
+                            .fingerprint = INT64_MAX, .complete = true, .created = 1700000000, .partition = -1, .offset = -1};
+    for (int i = 0; i < 2; i++, marker.is_taken_back = true) {
+        struct buffer key = {0}, value = {0};
+        marker_encode(&marker, &key, &value);
+        struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
+        struct marker back;
+        struct cancel cancel;
+        assert_true(marker_is_key(key_text));
+        assert_int_equal(marker_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
+        assert_true(text_equal(back.topic, marker.topic) && text_equal(back.dataset, marker.dataset));
+        assert_int_equal(back.is_taken_back, i == 1);
+        assert_true(back.is_taken_back || (back.n_lines == 12 && back.n_jobs == 10 && back.fingerprint == INT64_MAX &&
+                                           back.complete && back.created == 1700000000 && back.partition == -1));
+        // A worker of an older version reads it so.
+        assert_int_equal(cancel_decode(key_text, value_text, &arena, &cancel, &error), STATUS_REJECT);
+        buffer_finish(&key);
+        buffer_finish(&value);
+    }
+    arena_finish(&arena);
+}
+
+static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
+{
+    (void)state;
+    struct header headers[] = {{TEXT("x"), TEXT("other")}, {TEXT("sheaf-source-topic"), TEXT("jobs")}};
+    assert_true(headers_are_of_topic(headers, 2, "jobs"));
+    assert_false(headers_are_of_topic(headers, 2, "jobs-b"));
+    assert_true(headers_are_of_topic(headers, 1, "jobs")); // it does not say
 }
 
 // ---- partitions ----
@@ -359,6 +474,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
+        cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
         cmocka_unit_test(a_result_has_the_headers_of_a_cloud_event),
         cmocka_unit_test(long_names_are_cut_and_never_run_over),
@@ -366,7 +483,11 @@ int main(void)
         cmocka_unit_test(cancellations_are_read_back_as_written),
         cmocka_unit_test(what_is_no_cancellation_is_rejected),
         cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
+        cmocka_unit_test(a_cancellation_that_was_taken_back_covers_nothing),
+        cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
         cmocka_unit_test(the_set_of_cancellations_has_a_limit),
+        cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
+        cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
         cmocka_unit_test(partitions_are_made_up_to_their_limit),
         cmocka_unit_test(each_running_job_has_its_encoding),
     };

@@ -1,12 +1,14 @@
 // The memory plan (batching/limits.h): where a model's layers and pages go on a device of any size, and what a refusal advises.
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
+#include "engine/machine.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -184,6 +186,93 @@ static void a_cpu_has_no_other_side(void **state)
     assert_null(strstr(error.text, "--placement"));
 }
 
+static void the_limit_of_the_address_space_counts(void **state)
+{
+    (void)state;
+    struct rlimit before, limit = {1 << 30, 1 << 30};
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit.rlim_max = before.rlim_max;
+    if (setrlimit(RLIMIT_AS, &limit) != 0) // under a sanitizer, whose shadow is larger
+        skip();
+    uint64_t available = machine_memory_available();
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_in_range(available, 1, (1 << 30) - 1);
+}
+
+static void counts_are_cut_to_their_limits(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    for (int over = 0; over < 2; over++) {
+        struct limits_wanted wanted = {.backend = &stub,
+                                       .n_sequences_max = LIMITS_SEQUENCES_MAX + over,
+                                       .n_rows_max = LIMITS_ROWS_MAX + over,
+                                       .n_jobs_max = LIMITS_JOBS_MAX + over,
+                                       .page_bytes = 10 * page};
+        assert_true(fits(&plan, model, PLENTY, &wanted));
+        assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX);
+        assert_int_equal(plan.batch.n_rows_max, LIMITS_ROWS_MAX);
+        assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX);
+    }
+    struct limits_wanted below = {.backend = &stub,
+                                  .n_sequences_max = LIMITS_SEQUENCES_MAX - 1,
+                                  .n_rows_max = LIMITS_ROWS_MAX - 1,
+                                  .n_jobs_max = LIMITS_JOBS_MAX - 1,
+                                  .page_bytes = 10 * page};
+    assert_true(fits(&plan, model, PLENTY, &below));
+    assert_int_equal(plan.batch.n_sequences_max, LIMITS_SEQUENCES_MAX - 1);
+    assert_int_equal(plan.batch.n_rows_max, LIMITS_ROWS_MAX - 1);
+    assert_int_equal(plan.batch.n_jobs_max, LIMITS_JOBS_MAX - 1);
+    below.n_rows_max = 7; // each sequence has its row
+    assert_true(fits(&plan, model, PLENTY, &below));
+    assert_int_equal(plan.batch.n_rows_max, LIMITS_SEQUENCES_MAX - 1);
+}
+
+// Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others work.
+static void pages_take_their_share_of_what_is_left(void **state)
+{
+    struct model *model = *state;
+    enum { LEFT = 100 };
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), rest = bytes_for(model, page) - page;
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(0);
+    wanted.placing = PLACING_DEVICE;
+    assert_true(fits(&plan, model, rest + LEFT * page, &wanted));
+    assert_int_equal(plan.batch.n_pages, LEFT / 20 * 19);
+    wanted.device = false;
+    assert_true(fits(&plan, model, rest + LEFT * page, &wanted));
+    assert_int_equal(plan.batch.n_pages, LEFT / 2);
+    wanted = wanted_with(0);
+    wanted.placing = PLACING_ATTENTION;
+    wanted.n_device_layers = N_LAYERS;
+    wanted.host_memory_available = 2 * plan.matrix_bytes + LEFT * page; // rows on their way, and the pages
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_int_equal(plan.batch.n_pages, LEFT / 2);
+    assert_int_equal(plan.host_page_bytes, LEFT / 2 * page);
+}
+
+static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16), bytes;
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(0);
+    struct forward_limits check;
+    struct error error = {0};
+    assert_true(fits(&plan, model, PLENTY, &wanted));
+    assert_int_equal(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), STATUS_OK);
+    assert_int_equal(check.n_pages, plan.batch.n_pages); // no more than are checked
+    uint64_t fixed = bytes - (uint64_t)check.n_pages * page;
+    assert_int_equal(limits_derive_check(&plan, model, fixed + 20 * page, &check, &bytes, &error), STATUS_OK);
+    assert_int_equal(check.n_pages, 10);
+    assert_int_equal(bytes, fixed + 10 * page);
+    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), STATUS_OK);
+    assert_int_equal(check.n_pages, 1);
+    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page - 1, &check, &bytes, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+}
+
 int main(void)
 {
     struct model *model = open_made_model();
@@ -195,6 +284,10 @@ int main(void)
         TEST(a_named_placement_is_kept_or_refused),
         TEST(a_refusal_names_what_would_fit),
         TEST(a_cpu_has_no_other_side),
+        TEST(the_limit_of_the_address_space_counts),
+        TEST(counts_are_cut_to_their_limits),
+        TEST(pages_take_their_share_of_what_is_left),
+        TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     model_close(model);

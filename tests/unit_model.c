@@ -363,9 +363,37 @@ static void a_vocabulary_without_tensors_is_no_model(void **state)
 static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
 {
     struct model *model = open_recipe(state, recipe);
-    uint64_t hash = model_fingerprint(model);
+    uint64_t hash = model_fingerprint(model, NULL);
     model_close(model);
     return hash;
+}
+
+// The fingerprint is of every byte, and of no name.
+static void copies_have_one_fingerprint_and_one_byte_another(void **state)
+{
+    struct folder *folder = *state;
+    struct model_recipe recipe = {.seed = 1, .tokenizer = true};
+    uint64_t first = fingerprint(state, &recipe);
+    struct buffer content = {0};
+    char bytes[65536], other[300];
+    FILE *file = fopen(folder->path, "rb");
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buffer_add(&content, bytes, n);
+    fclose(file);
+    snprintf(other, sizeof other, "%s.copy", folder->path);
+    for (int changed = 0; changed < 4; changed++) {
+        size_t at = changed ? content.size * (size_t)changed / 4 + 1000 : 0; // in the weights
+        content.data[at] ^= changed ? 1 : 0;
+        write_file(other, content.data, content.size);
+        struct model *model;
+        struct error error;
+        assert_int_equal(model_open(&model, other, &error), STATUS_OK);
+        assert_int_equal(model_fingerprint(model, NULL) == first, changed == 0);
+        model_close(model);
+        content.data[at] ^= changed ? 1 : 0;
+    }
+    remove(other);
+    buffer_finish(&content);
 }
 
 static void fingerprints_tell_models_apart(void **state)
@@ -408,6 +436,7 @@ int main(void)
         MODEL_TEST(an_absent_output_matrix_is_the_embedding),
         MODEL_TEST(every_token_needs_a_row),
         MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
+        MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
         MODEL_TEST(fingerprints_tell_models_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

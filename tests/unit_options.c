@@ -150,6 +150,51 @@ static void the_line_stands_over_the_environment_and_that_over_the_file(void **s
     expect_usage_error(line, "No such file");
 }
 
+static void a_file_of_options_is_text_of_bounded_size(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sheaf-options-XXXXXX", line[128];
+    close(mkstemp(path));
+    for (int n = OPTIONS_CONFIG_BYTES_MAX; n <= OPTIONS_CONFIG_BYTES_MAX + 1; n++) {
+        FILE *file = fopen(path, "w");
+        fprintf(file, "window = 9\n%*s", n - 11, "");
+        fclose(file);
+        snprintf(line, sizeof line, "work --config %s", path);
+        if (n == OPTIONS_CONFIG_BYTES_MAX) {
+            assert_int_equal(parse(line), STATUS_OK);
+            assert_int_equal(settings.window, 9);
+            settings_finish(&settings);
+        } else {
+            expect_usage_error(line, "larger than 1048576 bytes");
+        }
+    }
+    FILE *file = fopen(path, "w");
+    fwrite("window = 9\n\0", 1, 12, file);
+    fclose(file);
+    expect_usage_error(line, "got a NUL byte");
+    unlink(path);
+    expect_usage_error("work --config /tmp", "Is a directory");
+    expect_usage_error("work --config /dev/zero", "larger than");
+}
+
+static char unknown[512];
+
+static void note(const char *name, const char *nearest)
+{
+    size_t length = strlen(unknown);
+    snprintf(unknown + length, sizeof unknown - length, "%s %s;", name, nearest ? nearest : "-");
+}
+
+static void variables_that_no_option_has_are_named_with_the_nearest(void **state)
+{
+    (void)state;
+    char *environment[] = {"PATH=/bin", "SHEAF_BROKER=x", "SHEAF_BROKERS=x", "SHEAF_MODLE=m", "SHEAF_KVMEMORY=1", "SHEAF_",
+                           "SHEAF_XYZZY=1", "SHEAF_TEST_SEED=1", "SHEAF_SHARED=/x", "SHEAFX=1", "SHEAF_LOG_JSON=1", NULL};
+    options_find_unknown_variables(environment, note);
+    assert_string_equal(unknown, "SHEAF_BROKER SHEAF_BROKERS;SHEAF_MODLE SHEAF_MODEL;SHEAF_KVMEMORY SHEAF_KV_MEMORY;SHEAF_ -;"
+                                 "SHEAF_XYZZY -;");
+}
+
 static void sizes_are_powers_of_1024(void **state)
 {
     (void)state;
@@ -183,6 +228,7 @@ static void times_have_a_unit_and_an_end(void **state)
     assert_false(options_parse_duration("1dd", &seconds));
     assert_int_equal(parse("work"), STATUS_OK);
     assert_int_equal(settings.retain, 30 * 86400); // what help and store.sql say
+    assert_int_equal(settings.progress, 60);       // what help says
     settings_finish(&settings);
     expect_usage_error("work --retain month", "expected a time as 45s");
 }
@@ -195,6 +241,8 @@ int main(void)
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),
         cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
+        cmocka_unit_test(a_file_of_options_is_text_of_bounded_size),
+        cmocka_unit_test(variables_that_no_option_has_are_named_with_the_nearest),
         cmocka_unit_test(sizes_are_powers_of_1024),
         cmocka_unit_test(times_have_a_unit_and_an_end),
     };

@@ -373,6 +373,43 @@ static void a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it(voi
     assert_int_equal(tree.n_nodes, 0);
 }
 
+static struct waiting *wait_for_number(int32_t number)
+{
+    struct waiting *waiting = calloc(1, sizeof *waiting);
+    for (int i = 0; i <= PAGE; i++)
+        token_array_add(&waiting->prompt.tokens, number);
+    waiting->prompt.job = &waiting->job;
+    waiting->sequence.prompt = &waiting->prompt;
+    assert_true(window_add(&window, &waiting->sequence));
+    return waiting;
+}
+
+static void a_table_that_grows_loses_no_prefix(void **state)
+{
+    (void)state;
+    enum { N = 3000 }; // the table grows twice
+    static struct waiting *first[N], *second[N];
+    size_t n_slots = tree.n_slots;
+    for (int32_t i = 0; i < N; i++) {
+        first[i] = wait_for_number(i);
+        assert_int_equal(tree.n_nodes, i + 1);
+        assert_true(2 * tree.n_nodes <= tree.n_slots);
+    }
+    assert_true(tree.n_slots >= 4 * n_slots);
+    for (int32_t i = 0; i < N; i++) {
+        second[i] = wait_for_number(i);
+        assert_ptr_equal(second[i]->sequence.node, first[i]->sequence.node);
+    }
+    assert_int_equal(tree.n_nodes, N);
+    for (int32_t i = 0; i < N; i++) {
+        window_remove(&window, &first[i]->sequence, false);
+        window_remove(&window, &second[i]->sequence, false);
+        forget(first[i]);
+        forget(second[i]);
+    }
+    assert_int_equal(tree.n_nodes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +421,7 @@ int main(void)
                                         close_tree),
         cmocka_unit_test_setup_teardown(prompts_with_long_context_share_nothing_with_the_others, open_tree, close_tree),
         cmocka_unit_test_setup_teardown(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(a_table_that_grows_loses_no_prefix, open_tree, close_tree),
         cmocka_unit_test_setup_teardown(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books, open_tree, close_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,8 @@ static void tool_choice_decides_whether_the_template_sees_tools(void **state)
     for (int i = 0; i < 3; i++) {
         struct decoded decoded = decode(format, cases[i].choice);
         assert_int_equal(decoded.status, STATUS_OK);
-        assert_int_equal(value_get(&decoded.job->request.variables, "tools") != NULL, cases[i].seen);
+        const struct value *tools = value_get(&decoded.job->request.variables, "tools");
+        assert_int_equal(tools->kind, cases[i].seen ? VALUE_ARRAY : VALUE_NULL);
         job_destroy(decoded.job);
     }
     assert_refused("{'messages':[{'role':'user','content':''}],'tools':[{'x':1}],'tool_choice':'required'}",
@@ -59,8 +60,120 @@ static void a_message_that_calls_tools_needs_no_content(void **state)
 {
     const char *const record =
         "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant','content':null,"
-        "'tool_calls':[{'id':'c'}]},{'role':'assistant','tool_calls':[{'id':'d'}]}]}";
+        "'tool_calls':[{'id':'c','function':{'name':'f','arguments':{}}}]},{'role':'assistant','tool_calls':"
+        "[{'id':'d','type':'function','function':{'name':'f','arguments':{'x':1}}}]}]}";
     assert_recodes(record, record);
+}
+
+static void a_message_without_content_is_an_empty_text(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a','content':null,'tool_calls':[]}]}",
+                   "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
+                   "{'role':'a','content':'','tool_calls':[]}]}");
+}
+
+static void enable_thinking_is_a_variable_of_the_template(void **state)
+{
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':false}}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
+                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
+    assert_refused("{'messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
+                   "'chat_template_kwargs':{'enable_thinking':false}}", ERROR_INVALID_FIELD,
+                   "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
+}
+
+// transformers passes both always, as None.
+static void tools_and_documents_that_are_absent_are_none(void **state)
+{
+    struct job *job = decode_good("{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+    assert_int_equal(value_get(&job->request.variables, "tools")->kind, VALUE_NULL);
+    assert_int_equal(value_get(&job->request.variables, "documents")->kind, VALUE_NULL);
+    assert_encodes(job, "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+    job_destroy(job);
+}
+
+#define CALL(arguments) \
+    "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f'" arguments "}}]}]}"
+
+static void arguments_of_tool_calls_become_objects(void **state)
+{
+    static const char *const cases[][2] = {
+        {CALL(",'arguments':'{\\'city\\':\\'Paris\\',\\'n\\':[1,2.5]}'"), CALL(",'arguments':{'city':'Paris','n':[1,2.5]}")},
+        {CALL(",'arguments':{'x':null}"), CALL(",'arguments':{'x':null}")},
+        {CALL(",'arguments':'{}'"), CALL(",'arguments':{}")},
+        {CALL(",'arguments':''"), CALL(",'arguments':{}")},
+        {CALL(",'arguments':null"), CALL(",'arguments':{}")},
+        {CALL(""), CALL(",'arguments':{}")},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_recodes(cases[i][0], cases[i][1]);
+    // Of an assistant alone; and no calls are as none.
+    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'','tool_calls':[7]}]}",
+                   "{'job_id':'a','messages':[{'role':'user','content':'','tool_calls':[7]}]}");
+    assert_recodes("{'job_id':'a','messages':[{'role':'assistant','content':'','tool_calls':[]}]}",
+                   "{'job_id':'a','messages':[{'role':'assistant','content':''}]}");
+}
+
+static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(void **state)
+{
+    static const char *const cases[][2] = {
+        {"'{\\'city\\''", "got \"{\\\"city\\\"\""}, {"'[1]'", "got \"[1]\""}, {"'42'", "got \"42\""},
+        {"[1]", "got [1]"},                            {"7", "got 7"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256], expected[256];
+        snprintf(record, sizeof record, CALL(",'arguments':%s"), cases[i][0]);
+        struct decoded decoded = decode("%s", record);
+        assert_int_equal(decoded.status, STATUS_OK);
+        assert_int_equal(decoded.job->result.n_warnings, 1);
+        snprintf(expected, sizeof expected,
+                 "messages[0].tool_calls[0].function.arguments: expected a JSON object, %s; the template sees {}",
+                 cases[i][1]);
+        struct text warning = decoded.job->result.warnings[0];
+        if (!text_equals_string(warning, expected))
+            fail_msg("%.*s\nexpected %s", (int)warning.size, warning.data, expected);
+        job_destroy(decoded.job);
+    }
+}
+
+static void tool_calls_of_another_shape_are_refused(void **state)
+{
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':['x']}]}", ERROR_INVALID_FIELD,
+                   "messages[0].tool_calls[0]: expected an object with a function, got 'x'");
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'id':'c'}]}]}", ERROR_INVALID_FIELD,
+                   "messages[0].tool_calls[0].function: expected an object with name and arguments, got null");
+    assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'type':'custom','function':{}}]}]}",
+                   ERROR_INVALID_FIELD, "messages[0].tool_calls[0].type: expected 'function', got 'custom'");
+}
+
+// A record bounds its values, and so do the texts inside it.
+static void arguments_of_all_calls_have_as_many_values_as_a_record(void **state)
+{
+    for (int extra = 0; extra < 2; extra++) {
+        // {"a":[0,...]} has 3 values beside the items; twice half the limit.
+        size_t n_items = VALUE_COUNT_MAX / 2 - 3;
+        struct buffer record = {0};
+        buffer_add_string(&record, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[");
+        for (int call = 0; call < 2; call++) {
+            buffer_add_string(&record, call ? "," : "");
+            buffer_add_string(&record, "{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[");
+            for (size_t i = 0; i < n_items + (size_t)(call ? extra : 0); i++)
+                buffer_add_string(&record, i ? ",0" : "0");
+            buffer_add_string(&record, "]}\"}}");
+        }
+        buffer_add_string(&record, "]}]}");
+        struct decoded decoded = decode_bytes((struct text){record.data, record.size}, ENCODING_JSON);
+        assert_int_equal(decoded.status, extra ? STATUS_REJECT : STATUS_OK);
+        if (extra) {
+            assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
+            assert_string_equal(decoded.error.text, "messages[0].tool_calls[1].function.arguments: the arguments of all "
+                                                    "calls have more than 1048576 values");
+        }
+        job_destroy(decoded.job);
+        buffer_finish(&record);
+    }
 }
 
 static void bad_messages_are_named_by_their_place(void **state)
@@ -74,11 +187,8 @@ static void bad_messages_are_named_by_their_place(void **state)
         {"[{'content':'x'}]", "messages[0].role: expected a role such as 'user', got null"},
         {"[{'role':5,'content':'x'}]", "messages[0].role: expected a role such as 'user', got 5"},
         {"[{'role':'','content':'x'}]", "messages[0].role: expected a role such as 'user', got ''"},
-        {"[{'role':'user'}]", "messages[0].content: expected a string or a list of text parts, got null"},
         {"[{'role':'a','content':'x'},{'role':'user','content':7}]",
          "messages[1].content: expected a string or a list of text parts, got 7"},
-        {"[{'role':'a','content':null,'tool_calls':[]}]",
-         "messages[0].content: expected a string or a list of text parts, got null"},
         {"[{'role':'a','content':[]}]",
          "messages[0].content: expected a string or a list of text parts, got []"},
         {"[{'role':'a','content':['x']}]", "messages[0].content[0]: expected a part with a type, got 'x'"},
@@ -171,7 +281,7 @@ static void an_openai_batch_line_is_a_job(void **state)
     assert_recodes("{'custom_id':'c-1','url':'/v1/"
                    "completions','body':{'prompt':'x','job_id':'inner'},'job_id':'j','dataset':"
                    "'d','index':4,'extra':1}",
-                   "{'job_id':'j','dataset':'d','custom_id':'c-1','index':4,'prompt':'x',"
+                   "{'job_id':'j','dataset':'d','custom_id':'c-1','index':4,'prompt':'x','max_tokens':16,"
                    "'warnings':['unknown field \\'extra\\' ignored','unknown field \\'job_id\\' ignored']}");
     assert_recodes("{'job_id':'j','body':{'tokens':[1]}}", "{'job_id':'j','tokens':[1]}");
 }
@@ -207,6 +317,26 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
     }
 }
 
+static void completions_lines_without_max_tokens_have_sixteen(void **state)
+{
+    static const struct {
+        const char *line;
+        int32_t max_tokens;
+    } cases[] = {
+        {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p'}}", JOB_COMPLETION_TOKENS_DEFAULT},
+        {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':99}}", 99},
+        {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':0}}", 0},
+        {"{'job_id':'a','body':{'prompt':'p'}}", -1},
+        {"{'job_id':'a','prompt':'p'}", -1},
+        {"{'job_id':'a','url':'/v1/chat/completions','body':{'messages':[{'role':'user','content':'p'}]}}", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = decode_good(cases[i].line);
+        assert_int_equal(job->request.max_tokens, cases[i].max_tokens);
+        job_destroy(job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +344,14 @@ int main(void)
         cmocka_unit_test(tool_choice_decides_whether_the_template_sees_tools),
         cmocka_unit_test(the_generation_prompt_can_be_left_out),
         cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
+        cmocka_unit_test(a_message_without_content_is_an_empty_text),
+        cmocka_unit_test(enable_thinking_is_a_variable_of_the_template),
+        cmocka_unit_test(tools_and_documents_that_are_absent_are_none),
+        cmocka_unit_test(arguments_of_tool_calls_become_objects),
+        cmocka_unit_test(arguments_that_are_no_json_object_are_an_empty_one_with_a_warning),
+        cmocka_unit_test(tool_calls_of_another_shape_are_refused),
+        cmocka_unit_test(arguments_of_all_calls_have_as_many_values_as_a_record),
+        cmocka_unit_test(completions_lines_without_max_tokens_have_sixteen),
         cmocka_unit_test(bad_messages_are_named_by_their_place),
         cmocka_unit_test(members_of_a_part_that_are_not_read_become_warnings),
         cmocka_unit_test(bytes_are_refused_wherever_text_belongs),

@@ -14,9 +14,9 @@ static struct job *make_done(void)
     struct job *job =
         decode_good("{'job_id':'reviews-17','dataset':'reviews','custom_id':'line 17','index':17,"
                     "'created':1700000000,'messages':[{'role':'user','content':'x'}],'colour':1}");
-    entries[0] = (struct logprob_entry){{5, -0.25f}, tops, 3, {"{", 1}, top_bytes};
-    entries[1] = (struct logprob_entry){{9, -0.7f}, NULL, 0, {"\xE2\x82", 2}, NULL};
-    entries[2] = (struct logprob_entry){{8, 0.0f}, NULL, 0, {"", 0}, NULL};
+    entries[0] = (struct logprob_entry){{5, -0.25f}, tops, 3, {"{", 1}, top_bytes, 0};
+    entries[1] = (struct logprob_entry){{9, -0.7f}, NULL, 0, {"\xE2\x82", 2}, NULL, 1};
+    entries[2] = (struct logprob_entry){{8, 0.0f}, NULL, 0, {"", 0}, NULL, 2};
     choices[0] = (struct choice){TEXT("{\"a\": \"\xC3\xA9\"}"), FINISH_STOP, 3, entries};
     choices[1] = (struct choice){TEXT("cut"), FINISH_LENGTH, 64, NULL};
     job->result.status = RESULT_DONE;
@@ -25,6 +25,7 @@ static struct job *make_done(void)
     job->result.prompt_tokens = 12;
     job->result.completion_tokens = 67;
     job->result.model = TEXT("annotator-q8");
+    job->result.system_fingerprint = TEXT("sheaf=1 model=9f86d081884c7d65 backend=cpu kv-type=f16");
     return job;
 }
 
@@ -68,7 +69,8 @@ static void assert_result_reads_back(const struct job *job)
 
 static void the_bytes_of_a_result_do_not_change(void **state)
 {
-    struct job *done = make_done(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8");
+    struct job *done = make_done(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
+               *crashed = make_failed(ERROR_CRASHED, "5 workers died"), *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
     struct buffer out = encode(done, ENCODING_JSON);
     golden_check("result.json", (struct text){out.data, out.size});
     buffer_finish(&out);
@@ -78,16 +80,28 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     out = encode(failed, ENCODING_JSON);
     golden_check("result_failed.json", (struct text){out.data, out.size});
     buffer_finish(&out);
+    done->request.prompt_kind = PROMPT_TEXT;
+    done->result.reports_cached_tokens = true;
+    done->figures.cached_tokens = 8;
+    out = encode(done, ENCODING_JSON);
+    golden_check("result_completion.json", (struct text){out.data, out.size});
+    buffer_finish(&out);
     result_encode_openai(done, true, &out);
     buffer_add_byte(&out, '\n');
     result_encode_openai(done, false, &out);
     buffer_add_byte(&out, '\n');
     result_encode_openai(failed, true, &out);
     buffer_add_byte(&out, '\n');
+    result_encode_openai(crashed, true, &out);
+    buffer_add_byte(&out, '\n');
+    result_encode_openai(cancelled, false, &out);
+    buffer_add_byte(&out, '\n');
     golden_check("openai.jsonl", (struct text){out.data, out.size});
     buffer_finish(&out);
     job_destroy(done);
     job_destroy(failed);
+    job_destroy(crashed);
+    job_destroy(cancelled);
 }
 
 static void results_read_back_as_they_were_written(void **state)
@@ -192,11 +206,12 @@ static void a_chat_is_written_as_openai_writes_it(void **state)
     assert_at(&root, "response.body.model", "\"annotator-q8\"");
     assert_at(&root, "response.body.choices.0.index", "0");
     assert_at(&root, "response.body.choices.0.message",
-              "{\"role\":\"assistant\",\"content\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\"}");
+              "{\"role\":\"assistant\",\"content\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\",\"refusal\":null}");
+    assert_at(&root, "response.body.choices.0.logprobs.refusal", "null");
     assert_at(&root, "response.body.choices.0.finish_reason", "\"stop\"");
     assert_at(
         &root, "response.body.choices.0.logprobs.content.1",
-        "{\"token\":\"\xEF\xBF\xBD\xEF\xBF\xBD\",\"logprob\":-0.7,\"bytes\":[226,130],\"top_logprobs\":[]}");
+        "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-0.7,\"bytes\":[226,130],\"top_logprobs\":[]}");
     assert_at(&root, "response.body.choices.0.logprobs.content.0.top_logprobs.0",
               "{\"token\":\"{\",\"logprob\":-0.25,\"bytes\":[123]}");
     assert_at(&root, "response.body.choices.1.index", "1");
@@ -220,10 +235,14 @@ static void a_plain_completion_is_written_as_openai_writes_it(void **state)
               "{\"index\":1,\"text\":\"cut\",\"logprobs\":null,\"finish_reason\":\"length\"}");
     assert_at(&root, "response.body.choices.0.logprobs.tokens", "[\"{\",\"bytes:\\\\xe2\\\\x82\",\"\"]");
     assert_at(&root, "response.body.choices.0.logprobs.token_logprobs", "[-0.25,-0.7,0.0]");
-    // Two tokens of the same bytes: a key stands once.
+    // Two tokens of the same bytes: one key. The drawn token is there also where it is none of the likeliest.
     assert_at(&root, "response.body.choices.0.logprobs.top_logprobs",
-              "[{\"{\":-0.25,\"bytes:\\\\xe2\\\\x82\":-1.5},{},{}]");
+              "[{\"{\":-0.25,\"bytes:\\\\xe2\\\\x82\":-1.5},{\"bytes:\\\\xe2\\\\x82\":-0.7},{\"\":0.0}]");
     assert_at(&root, "response.body.choices.0.logprobs.text_offset", "[0,1,2]");
+    job->result.reports_cached_tokens = true;
+    job->figures.cached_tokens = 8;
+    root = openai(job, false, &arena);
+    assert_at(&root, "response.body.usage.prompt_tokens_details", "{\"cached_tokens\":8}");
     arena_finish(&arena);
     job_destroy(job);
 }
@@ -248,14 +267,43 @@ static void tokens_that_make_no_key_are_written_as_bytes(void **state)
     job_destroy(job);
 }
 
-static void a_failed_job_has_an_error_and_no_response(void **state)
+static void a_failed_job_is_written_as_openai_writes_it(void **state)
 {
-    struct job *job = make_failed(ERROR_TOKEN_RANGE, "tokens[2]: \"99\"");
+    static const struct {
+        enum error_code code;
+        const char *line;
+    } cases[] = {
+        {ERROR_TOKEN_RANGE, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":400,\"request_id\":\"j\","
+                            "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"invalid_request_error\","
+                            "\"param\":null,\"code\":\"token_out_of_range\"}}},\"error\":null}"},
+        {ERROR_LOGITS_NAN, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":500,\"request_id\":\"j\","
+                           "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"server_error\","
+                           "\"param\":null,\"code\":\"logits_nan\"}}},\"error\":null}"},
+        {ERROR_CANCELLED, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":null,\"error\":{\"code\":"
+                          "\"cancelled\",\"message\":\"tokens[2]: \\\"99\\\"\"}}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = make_failed(cases[i].code, "tokens[2]: \"99\"");
+        struct arena arena = {0};
+        struct value root = openai(job, true, &arena);
+        assert_at(&root, "", cases[i].line);
+        arena_finish(&arena);
+        job_destroy(job);
+    }
+}
+
+static void logprobs_of_no_tokens_are_empty_lists(void **state)
+{
+    static struct logprob_entry none;
+    struct job *job = make_done();
     struct arena arena = {0};
-    struct value root = openai(job, true, &arena);
-    assert_at(&root, "",
-              "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":null,\"error\":{\"code\":"
-              "\"token_out_of_range\",\"message\":\"tokens[2]: \\\"99\\\"\"}}");
+    job->result.choices[0].logprobs = &none;
+    job->result.choices[0].n_tokens = 0;
+    struct value chat = openai(job, true, &arena), plain = openai(job, false, &arena);
+    assert_at(&chat, "response.body.choices.0.logprobs", "{\"content\":[],\"refusal\":null}");
+    assert_at(&plain, "response.body.choices.0.logprobs",
+              "{\"tokens\":[],\"token_logprobs\":[],\"top_logprobs\":[],\"text_offset\":[]}");
+    assert_result_reads_back(job);
     arena_finish(&arena);
     job_destroy(job);
 }
@@ -277,6 +325,37 @@ static void a_result_says_nothing_of_how_it_came_to_be(void **state)
     assert_memory_equal(before.data, after.data, after.size);
     buffer_finish(&before);
     buffer_finish(&after);
+    job_destroy(job);
+}
+
+static void values_of_many_choices_count_too(void **state)
+{
+    struct job *job = make_done();
+    job->result.choices = arena_allocate_array(&job->arena, JOB_N_MAX, sizeof *job->result.choices);
+    assert_non_null(job->result.choices);
+    job->result.n_choices = JOB_N_MAX;
+    bool accepted = false, refused = false;
+    for (int32_t around = 0; around <= 1280; around += 160) { // values that are not of the logprobs
+        int32_t n_tokens = (VALUE_COUNT_MAX - around) / 4;
+        struct logprob_entry *entries = calloc((size_t)n_tokens, sizeof *entries);
+        assert_non_null(entries);
+        for (int i = 0; i < JOB_N_MAX; i++)
+            job->result.choices[i] = (struct choice){.text = TEXT("t"), .finish_reason = FINISH_STOP};
+        job->result.choices[0] = (struct choice){TEXT("t"), FINISH_STOP, n_tokens, entries};
+        struct error error;
+        struct buffer out = {0};
+        struct job *read = job_create();
+        result_encode(job, ENCODING_MSGPACK, &out);
+        bool is_good = result_check(job, &error) == STATUS_OK;
+        enum status decoded = result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error);
+        assert_true(!is_good || decoded == STATUS_OK);
+        accepted = accepted || is_good;
+        refused = refused || decoded != STATUS_OK;
+        job_destroy(read);
+        buffer_finish(&out);
+        free(entries);
+    }
+    assert_true(accepted && refused);
     job_destroy(job);
 }
 
@@ -313,6 +392,9 @@ static void more_logprobs_than_can_be_read_back_are_told_of(void **state)
     job_destroy(job);
 }
 
+#define FAILED     "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
+#define SIXTY_FOUR "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 static void bad_results_are_refused(void **state)
 {
     static const struct {
@@ -334,6 +416,11 @@ static void bad_results_are_refused(void **state)
          "code':'x',"
          "'message':'m'}}",
          "result: error.code: expected a known code, got 'x'"},
+        {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
+        {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
+        {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
+         "result: error.code: expected a known code, got '0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
+        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}", "result: code: expected at most 64 bytes, got 65"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"
          ",'usage':{}}",
          "result: prompt_tokens: expected a whole number, got null"},
@@ -420,8 +507,10 @@ int main(void)
         cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
         cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
         cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
-        cmocka_unit_test(a_failed_job_has_an_error_and_no_response),
+        cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
+        cmocka_unit_test(logprobs_of_no_tokens_are_empty_lists),
         cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
+        cmocka_unit_test(values_of_many_choices_count_too),
         cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
         cmocka_unit_test(bad_results_are_refused),
         cmocka_unit_test(bad_logprobs_are_refused),

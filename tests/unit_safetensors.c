@@ -162,8 +162,21 @@ static void a_folder_opens_by_its_index_or_its_single_file(void **state)
     assert_memory_equal(safetensors_at(safetensors, safetensors_find(safetensors, TEXT("y")))->tensor.data,
                         "abcd", 4);
     safetensors_close(safetensors);
-    write_text(place, "model.safetensors.index.json", "{\"weight_map\":{\"x\":\"../part-0.safetensors\"}}");
-    assert_refused(place->directory, "not the name of a file in the folder");
+    static const char *const elsewhere[] = {"../part-0.safetensors", "sub/../../x", "sub/part-0.safetensors", "/etc/passwd",
+                                            "./part-0.safetensors",  ".hidden",     "..",                     "",
+                                            "part-0.safetensors\\u0000"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        char index[256];
+        snprintf(index, sizeof index, "{\"weight_map\":{\"x\":\"%s\"}}", elsewhere[i]);
+        write_text(place, "model.safetensors.index.json", index);
+        assert_refused(place->directory, "not the name of a file in the folder");
+    }
+    for (int over = 0; over < 2; over++) { // the longest name of a file, and one byte more
+        char index[512];
+        snprintf(index, sizeof index, "{\"weight_map\":{\"x\":\"%0*d\"}}", 255 + over, 7);
+        write_text(place, "model.safetensors.index.json", index);
+        assert_refused(place->directory, over ? "not the name of a file in the folder" : "No such file");
+    }
     write_text(place, "model.safetensors.index.json", "{\"weight_map\":{}}");
     assert_refused(place->directory, "weight_map");
     write_text(place, "model.safetensors.index.json", "{");

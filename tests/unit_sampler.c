@@ -263,6 +263,18 @@ static void min_p_drops_what_is_too_far_below_the_best(void **state)
     }
 }
 
+static void min_p_keeps_all_that_are_as_likely_as_the_best(void **state)
+{
+    (void)state;
+    float logits[] = {2.0f, 1.0f, 2.0f, nextafterf(2.0f, 0.0f), 2.0f};
+    int counts[5];
+    struct sampling sampling = plain(0x1p-20f); // the next smaller number is far below
+    sampling.min_p = 1.0f;
+    draw_many(logits, 5, &sampling, 2000, counts);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(counts[i] > 0, logits[i] == 2.0f);
+}
+
 static void top_p_counts_what_top_k_left(void **state)
 {
     (void)state;
@@ -503,6 +515,7 @@ int main(void)
         cmocka_unit_test(of_equals_at_the_edge_of_top_k_the_lower_ids_stay),
         cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
         cmocka_unit_test(min_p_drops_what_is_too_far_below_the_best),
+        cmocka_unit_test(min_p_keeps_all_that_are_as_likely_as_the_best),
         cmocka_unit_test(top_p_counts_what_top_k_left),
         cmocka_unit_test(partial_sorting_draws_what_full_sorting_draws),
         cmocka_unit_test(logit_bias_adds_to_the_logit),

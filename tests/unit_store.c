@@ -1,168 +1,9 @@
 // The store: the embedded queue's transactions, workers that die, the projection, files that are none of ours.
-#include "store/database.h"
+#include "tests/store_jobs.h"
 
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-static char folder[] = "/tmp/sheaf-store-XXXXXX";
-static char path[128];
-static struct error error;
-
-static const struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu/plain",
-                                                      .n_sequences_max = 4, .n_rows_max = 8, .n_pages = 2,
-                                                      .page_positions = 16};
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int fresh_path(void **state)
-{
-    static int n;
-    (void)state;
-    snprintf(path, sizeof path, "%s/%d.db", folder, n++);
-    error = (struct error){0};
-    return 0;
-}
-
-static struct store *open_store(bool worker)
-{
-    struct store *store = NULL;
-    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_OK);
-    int64_t id;
-    if (worker)
-        assert_int_equal(store_worker_start(store, &description, &id, &error), STATUS_OK);
-    return store;
-}
-
-static size_t submit(struct store *store, const char *dataset, int first, int n)
-{
-    struct submission submissions[64];
-    char ids[64][32], records[64][32];
-    size_t n_added = 0;
-    for (int i = 0; i < n; i++) {
-        snprintf(ids[i], sizeof ids[i], "%s-%d", dataset, first + i);
-        snprintf(records[i], sizeof records[i], "{\"prompt\":\"%d\"}", first + i);
-        submissions[i] = (struct submission){.job_id = text_from_string(ids[i]),
-                                             .custom_id = text_from_string(ids[i]),
-                                             .index = first + i,
-                                             .record = text_from_string(records[i]),
-                                             .encoding = ENCODING_JSON};
-    }
-    assert_int_equal(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error), STATUS_OK);
-    return n_added;
-}
-
-// Jobs as a worker would hold them after a claim.
-struct claims {
-    struct job *jobs[64];
-    size_t n;
-};
-
-static void keep_claim(void *context, const struct claimed_job *claimed)
-{
-    struct claims *claims = context;
-    struct job *job = job_create();
-    assert_non_null(job);
-    assert_true(job_set_id(job, claimed->job_id));
-    assert_true(job_set_text(job, &job->dataset, claimed->dataset));
-    job->index = claimed->index;
-    job->source.offset = claimed->id;
-    job->figures.attempts = claimed->attempts + 1;
-    job->result.status = RESULT_DONE;
-    job->result.prompt_tokens = 10;
-    job->result.completion_tokens = 2;
-    claims->jobs[claims->n++] = job;
-}
-
-static struct claims claim(struct store *store, const char *dataset, size_t n_max)
-{
-    struct claims claims = {.n = 0};
-    size_t n;
-    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, keep_claim, &claims, &n, &error), STATUS_OK);
-    assert_int_equal(n, claims.n);
-    return claims;
-}
-
-static size_t finish(struct store *store, struct claims *claims)
-{
-    struct finished_job finished[64];
-    bool committed[64] = {false};
-    char records[64][64];
-    for (size_t i = 0; i < claims->n; i++) {
-        snprintf(records[i], sizeof records[i], "{\"job_id\":\"%.*s\"}", (int)claims->jobs[i]->job_id.size,
-                 claims->jobs[i]->job_id.data);
-        finished[i] = (struct finished_job){claims->jobs[i], text_from_string(records[i])};
-    }
-    assert_int_equal(store_finish(store, finished, claims->n, committed, &error), STATUS_OK);
-    size_t n = 0;
-    for (size_t i = 0; i < claims->n; i++)
-        n += committed[i];
-    return n;
-}
-
-static void drop(struct claims *claims)
-{
-    for (size_t i = 0; i < claims->n; i++)
-        job_destroy(claims->jobs[i]);
-    claims->n = 0;
-}
-
-struct collected {
-    char text[4096];
-    int n;
-};
-
-static enum status keep_record(void *context, struct text record, struct error *unused)
-{
-    struct collected *collected = context;
-    (void)unused;
-    size_t used = strlen(collected->text);
-    snprintf(collected->text + used, sizeof collected->text - used, "%.*s\n", (int)record.size, record.data);
-    collected->n++;
-    return STATUS_OK;
-}
-
-static int64_t collect(struct store *store, const char *dataset, struct collected *collected)
-{
-    int64_t n_missing;
-    *collected = (struct collected){.n = 0};
-    assert_int_equal(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing, &error), STATUS_OK);
-    return n_missing;
-}
-
-static void keep_progress(void *context, const struct dataset_progress *progress)
-{
-    *(struct dataset_progress *)context = *progress;
-}
-
-static struct dataset_progress progress_of(struct store *store, const char *dataset)
-{
-    struct dataset_progress progress = {0};
-    assert_int_equal(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error), STATUS_OK);
-    return progress;
-}
+#include <signal.h>
 
 static void jobs_pass_from_submission_to_result_once(void **state)
 {
@@ -202,19 +43,34 @@ static void a_repeated_submission_adds_only_what_is_missing(void **state)
     store_close(store);
 }
 
-static void a_dataset_takes_one_input_only(void **state)
+static enum status submit_lines(struct store *store, int64_t from, int64_t upto, size_t *n_added)
+{
+    char id[32];
+    snprintf(id, sizeof id, "a-%lld", (long long)upto);
+    struct submission submission = {.job_id = text_from_string(id), .custom_id = text_from_string(id), .index = upto,
+                                    .record = TEXT("{}")};
+    return store_submit_lines(store, TEXT("a"), &submission, 1, &(struct dataset_mark){from, (uint64_t)from * 77},
+                              &(struct dataset_mark){upto, (uint64_t)upto * 77}, n_added, &error);
+}
+
+static void a_dataset_remembers_how_far_its_file_was_submitted(void **state)
 {
     (void)state;
     struct store *store = open_store(false);
-    bool complete = true;
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
-    assert_false(complete);
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
-    assert_int_equal(store_dataset_complete(store, TEXT("a"), &error), STATUS_OK);
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), 77, &complete, &error), STATUS_OK);
-    assert_true(complete);
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), 78, &complete, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "another input"));
+    struct dataset_mark mark = {1, 1};
+    size_t n_added;
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_true(mark.n_lines == 0 && mark.hash == 0);
+    assert_int_equal(submit_lines(store, 0, 3, &n_added), STATUS_OK);
+    assert_int_equal(n_added, 1);
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_true(mark.n_lines == 3 && mark.hash == 3 * 77);
+    assert_int_equal(submit_lines(store, 3, 5, &n_added), STATUS_OK);
+    assert_int_equal(submit_lines(store, 3, 4, &n_added), STATUS_RETRY); // somebody was faster
+    assert_non_null(strstr(error.text, "another process"));
+    assert_int_equal(progress_of(store, "a").submitted, 2);
+    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_true(mark.n_lines == 5 && mark.hash == 5 * 77);
     store_close(store);
 }
 
@@ -296,11 +152,13 @@ static void a_store_that_was_deleted_under_a_worker_takes_another_one(void **sta
 static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void **state)
 {
     (void)state;
-    struct store *store = open_store(true), *second = open_store(true);
+    struct store *store = open_store(true);
     submit(store, "a", 0, 2);
     struct claims claims = claim(store, "", 2);
     int64_t ids[] = {claims.jobs[0]->source.offset, claims.jobs[1]->source.offset};
     assert_int_equal(store_unclaim(store, ids, 2, &error), STATUS_OK);
+    assert_int_equal(store_worker_stop(store, &error), STATUS_OK); // else half of them are kept for it
+    struct store *second = open_store(true);
     struct claims again = claim(second, "", 2);
     assert_int_equal(again.n, 2);
     assert_int_equal(again.jobs[0]->figures.attempts, 1);
@@ -310,6 +168,24 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     drop(&again);
     store_close(second);
     store_close(store);
+}
+
+static void a_job_that_another_worker_holds_is_not_given_back(void **state)
+{
+    (void)state;
+    struct store *first = open_store(true), *second = open_store(true);
+    submit(first, "a", 0, 2);
+    struct claims mine = claim(first, "", 1), other = claim(second, "", 1);
+    assert_int_equal(other.n, 1);
+    assert_int_equal(store_unclaim(first, &other.jobs[0]->source.offset, 1, &error), STATUS_OK);
+    struct claims again = claim(first, "", 2);
+    assert_int_equal(again.n, 0);
+    assert_int_equal(finish(second, &other), 1);
+    assert_int_equal(finish(first, &mine), 1);
+    drop(&mine);
+    drop(&other);
+    store_close(second);
+    store_close(first);
 }
 
 static void submit_urgent(struct store *store, const char *id, int32_t priority, int64_t deadline)
@@ -488,6 +364,30 @@ static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **sta
     assert_int_equal(store_submit(worker, TEXT("a"), &late, 1, &n_added, &error), STATUS_REFUSE);
     assert_int_equal(store_cancel(canceller, TEXT("nosuch"), &n_cancelled, &error), STATUS_REFUSE);
     drop(&claims);
+    store_close(canceller);
+    store_close(worker);
+}
+
+static void count_cancelled(void *context, struct text dataset)
+{
+    (void)dataset;
+    *(int *)context += 1;
+}
+
+static void a_worker_hears_of_each_cancellation_once(void **state)
+{
+    (void)state;
+    struct store *worker = open_store(true), *canceller = open_store(false);
+    static const char *const datasets[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++)
+        submit(worker, datasets[i], 0, 1);
+    for (int i = 0; i < 3; i++) {
+        int n_heard = 0;
+        int64_t n_cancelled;
+        assert_int_equal(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error), STATUS_OK);
+        assert_int_equal(store_poll_cancelled(worker, count_cancelled, &n_heard, &error), STATUS_OK);
+        assert_int_equal(n_heard, 1);
+    }
     store_close(canceller);
     store_close(worker);
 }
@@ -725,20 +625,38 @@ static void the_file_is_readable_by_its_owner_only(void **state)
     assert_int_equal(about.st_mode & 0777, 0600);
 }
 
+static void a_store_mirrors_one_jobs_topic(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct text jobs = TEXT("a-jobs"), results = TEXT("results");
+    struct mirrored_position positions[] = {{jobs, 0, 3}, {results, 0, 2}};
+    assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
+    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2}, &error), STATUS_OK);
+    assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
+    assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "mirrors topic a-jobs, not only b-jobs and results"));
+    assert_int_equal(store_mirror_reset(store, &error), STATUS_OK);
+    assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_OK);
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
         cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
-        cmocka_unit_test_setup(a_dataset_takes_one_input_only, fresh_path),
+        cmocka_unit_test_setup(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path),
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
         cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path),
         cmocka_unit_test_setup(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path),
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
+        cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_given_back, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
         cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects, fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
+        cmocka_unit_test_setup(a_worker_hears_of_each_cancellation_once, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
         cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
@@ -747,6 +665,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_of_a_newer_version_is_refused, fresh_path),
         cmocka_unit_test_setup(a_store_of_version_1_is_carried_over_with_its_jobs, fresh_path),
         cmocka_unit_test_setup(the_file_is_readable_by_its_owner_only, fresh_path),
+        cmocka_unit_test_setup(a_store_mirrors_one_jobs_topic, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -104,7 +104,7 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
     struct store *new = open_store();
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
-    assert_answer(new, "PRAGMA user_version", "4\n");
+    assert_answer(new, "PRAGMA user_version", "5\n");
     store_close(new);
     buffer_finish(&old_columns);
     buffer_finish(&old_others);
@@ -144,7 +144,7 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
     make_version_1("");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 4, got 1"));
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 5, got 1"));
 }
 
 // ---- version 4 ----
@@ -283,7 +283,7 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     add_jobs(store, "collected", "NULL", 0, 12000, 100);
     execute(store->database.sqlite,
             "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('unfinished', 'q', 'q', 'queued');"
-            "INSERT INTO queue (job, record, encoding) SELECT id, X'7B7D', 0 FROM jobs WHERE job_id = 'q';"
+            "INSERT INTO queue (job) SELECT id FROM jobs WHERE job_id = 'q';"
             "UPDATE datasets SET n_submitted = n_submitted + 1 WHERE dataset = 'unfinished'");
     assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
     assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK); // some are missing: nothing is said
@@ -306,6 +306,30 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     assert_non_null(strstr(error.text, "--retain"));
     assert_int_equal(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), STATUS_OK);
     assert_int_equal(n, 20);
+    store_close(store);
+}
+
+// The example and its message are of one job: of those with a code the one whose id sorts first.
+static void an_example_of_a_failure_has_its_own_message_before_and_after_folding(void **state)
+{
+    (void)state;
+    static const char *const example = "SELECT example, message FROM failures";
+    struct store *store = open_store();
+    for (int round = 0; round < 3; round++) { // into folded_failures: a new row, a smaller id, a larger one
+        static const char *const ids[][2] = {{"d", "e"}, {"b", "c"}, {"f", "g"}};
+        static const char *const expected[] = {"d|z of d\n", "b|z of b\n", "b|z of b\n"};
+        char sql[1024];
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, topic, finished_at) VALUES"
+                 " ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), ('k', '%s', '%s', 'failed', 'logits_nan',"
+                 " 'a of %s', 'jobs', 100)", ids[round][0], ids[round][0], ids[round][0], ids[round][1], ids[round][1],
+                 ids[round][1]);
+        execute(store->database.sqlite, sql);
+        assert_answer(store, example, expected[round]);
+        fold_all(store, hour_us);
+        assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
+        assert_answer(store, example, expected[round]);
+    }
     store_close(store);
 }
 
@@ -381,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
         cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),
         cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
+        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_folding, fresh_path),
         cmocka_unit_test_setup(one_fold_takes_many_small_datasets, fresh_path),
         cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
         cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),

@@ -97,6 +97,46 @@ static void one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_
     assert_int_equal(suspects.n_items, 1);
 }
 
+// It is known whose fault it was: nobody else becomes a suspect, however far the worker had read.
+static void a_crash_of_one_alone_makes_no_new_suspects(void **state)
+{
+    (void)state;
+    struct suspects suspects = {.items = {{.offset = 104, .crashes = 2}}, .n_items = 1};
+    struct offset_map map = map_of(100, 10);
+    suspects_compute(&suspects, 104, true);
+    crash(&suspects, &map, false);
+    assert_int_equal(suspects_crashes(&suspects, 104), 3);
+    assert_int_equal(suspects.doubtful, 0);
+    for (int64_t offset = 100; offset < 110; offset++)
+        assert_int_equal(suspects_crashes(&suspects, offset), offset == 104 ? 3 : 0);
+}
+
+static void a_crash_takes_no_blame_off_jobs_of_an_earlier_one(void **state)
+{
+    (void)state;
+    struct suspects suspects = {.doubtful = 9000};
+    struct offset_map map = map_of(100, 10);
+    crash(&suspects, &map, false); // promised less than the worker before
+    assert_int_equal(suspects.doubtful, 9000);
+}
+
+static void a_suspect_there_is_no_room_for_stays_a_suspect(void **state)
+{
+    (void)state;
+    enum { LEAST = 103 };
+    static const int64_t doubtful[][2] = {{0, LEAST + 1}, {LEAST, LEAST + 1}, {LEAST + 1, LEAST + 1}, {9000, 9000}};
+    for (size_t i = 0; i < sizeof doubtful / sizeof *doubtful; i++) {
+        struct suspects suspects = {.n_items = SUSPECTS_MAX, .doubtful = doubtful[i][0]};
+        for (int32_t s = 0; s < SUSPECTS_MAX; s++)
+            suspects.items[s] = (struct suspect){.offset = 100 + s, .crashes = 100 + s == LEAST ? 1 : 2};
+        suspects_compute(&suspects, 10000, false);
+        assert_int_equal(suspects.n_items, SUSPECTS_MAX);
+        assert_int_equal(suspects.doubtful, doubtful[i][1]);
+        assert_int_equal(suspects_crashes(&suspects, LEAST), 1);
+        assert_int_equal(suspects_crashes(&suspects, LEAST + 1), 2);
+    }
+}
+
 static void what_is_finished_is_forgotten(void **state)
 {
     (void)state;
@@ -247,6 +287,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects),
         cmocka_unit_test(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others),
+        cmocka_unit_test(a_crash_of_one_alone_makes_no_new_suspects),
+        cmocka_unit_test(a_crash_takes_no_blame_off_jobs_of_an_earlier_one),
+        cmocka_unit_test(a_suspect_there_is_no_room_for_stays_a_suspect),
         cmocka_unit_test(what_is_finished_is_forgotten),
         cmocka_unit_test(what_the_process_said_itself_is_no_crash),
         cmocka_unit_test(offsets_set_by_hand_have_no_suspects),

@@ -6,7 +6,8 @@
 
 #include <pthread.h>
 
-static const struct template_environment environment = {TEXT("<s>"), TEXT("</s>"), 1721952000}; // 2024-07-26
+static const struct template_environment environment = {
+    .bos_token = TEXT("<s>"), .eos_token = TEXT("</s>"), .now = 1721952000}; // 2024-07-26
 
 static struct value decode(struct text json, struct arena *arena)
 {
@@ -24,6 +25,18 @@ static enum status render(struct text source, const struct value *variables, str
     enum status status = template_parse(&template, source, error);
     if (status == STATUS_OK)
         status = template_render(template, variables, &environment, out, error);
+    if (status == STATUS_OK) { // asked for its content it is the same text
+        struct text_spans content = {0};
+        struct template_environment asking = environment;
+        struct buffer again = {0};
+        asking.content = &content;
+        assert_int_equal(template_render(template, variables, &asking, &again, error), STATUS_OK);
+        assert_int_equal(again.size, out->size);
+        assert_memory_equal(again.data, out->data, again.size);
+        assert_true(content.n_items == 0 || content.items[content.n_items - 1].end <= out->size);
+        text_spans_finish(&content);
+        buffer_finish(&again);
+    }
     template_destroy(template);
     return status;
 }
@@ -215,16 +228,45 @@ static void variables_come_before_the_environment(void **state)
                    "B</s>FalseTrue");
     assert_renders("{{ range is defined }}{{ strftime_now('%d %b %Y') }}", "{\"range\": 1}",
                    "True26 Jul 2024");
-    struct template_environment bare = {.now = 0};
+}
+
+static enum status render_in(const struct template_environment *where, const char *source, struct buffer *out,
+                             struct error *error)
+{
     struct template *template;
+    enum status status = template_parse(&template, text_from_string(source), error);
+    if (status == STATUS_OK)
+        status = template_render(template, NULL, where, out, error);
+    template_destroy(template);
+    return status;
+}
+
+static void special_tokens_are_defined_where_the_tokenizer_has_them(void **state)
+{
+    static const char source[] = "{{ bos_token is defined }} {{ eos_token }} {{ pad_token }} {{ unk_token }}";
+    struct template_environment bare = {.now = 1};
+    struct template_environment full = {TEXT("<s>"), TEXT("</s>"), TEXT("<pad>"), TEXT("<unk>"), 1};
     struct buffer out = {0};
     struct error error;
-    assert_int_equal(
-        template_parse(&template, TEXT("{{ bos_token is defined }}{{ strftime_now('%F') }}"), &error),
-        STATUS_OK);
-    assert_int_equal(template_render(template, NULL, &bare, &out, &error), STATUS_OK);
-    assert_string_equal(out.data, "False1970-01-01");
-    template_destroy(template);
+    assert_int_equal(render_in(&bare, source, &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "False   ");
+    buffer_clear(&out);
+    assert_int_equal(render_in(&full, source, &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "True </s> <pad> <unk>");
+    buffer_finish(&out);
+}
+
+static void without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970(void **state)
+{
+    struct template_environment timeless = {.now = 0};
+    struct buffer out = {0};
+    struct error error;
+    assert_int_equal(render_in(&timeless, "{{ strftime_now is defined }}", &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "True");
+    assert_int_equal(render_in(&timeless, "x\n{{ strftime_now('%F') }}", &out, &error), STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_TEMPLATE);
+    assert_string_equal(error.text,
+                        "line 2: strftime_now: the time of submission is not known; the job needs a \"created\"");
     buffer_finish(&out);
 }
 
@@ -496,6 +538,8 @@ int main(void)
         cmocka_unit_test(nothing_outside_the_sandbox_can_be_reached),
         cmocka_unit_test(an_error_leaves_what_was_in_the_output),
         cmocka_unit_test(variables_come_before_the_environment),
+        cmocka_unit_test(special_tokens_are_defined_where_the_tokenizer_has_them),
+        cmocka_unit_test(without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970),
         cmocka_unit_test(a_variable_that_holds_bytes_is_rejected_when_it_is_read),
         cmocka_unit_test(source_nests_up_to_its_limit),
         cmocka_unit_test(a_chain_of_operators_is_as_long_as_its_limit),

@@ -261,6 +261,25 @@ static void decoding_hides_control_tokens_and_unused_ones(void **state)
     tokenizer_close(tokenizer);
 }
 
+// Output matrices are padded to more rows than there are tokens: such ids are drawn, and logprobs name them.
+static void ids_outside_the_vocabulary_decode_to_nothing(void **state)
+{
+    struct vocabulary_file file = {0};
+    add_spm_start(&file);
+    struct tokenizer *tokenizer = open_or_fail(&file, "llama", NULL);
+    int32_t n_tokens = tokenizer_n_tokens(tokenizer);
+    int32_t outside[] = {n_tokens, n_tokens + 1, INT32_MAX, -1, INT32_MIN};
+    struct token_array ids = {.ids = outside, .n_ids = sizeof outside / sizeof *outside};
+    assert_decodes(tokenizer, &ids, false, TEXT(""));
+    assert_decodes(tokenizer, &ids, true, TEXT(""));
+    for (size_t i = 0; i < ids.n_ids; i++) {
+        assert_int_equal(tokenizer_token_text(tokenizer, outside[i]).size, 0);
+        assert_false(tokenizer_is_control(tokenizer, outside[i]));
+        assert_false(tokenizer_ends_generation(tokenizer, outside[i]));
+    }
+    tokenizer_close(tokenizer);
+}
+
 static void a_byte_level_token_outside_the_alphabet_decodes_to_its_text(void **state)
 {
     struct vocabulary_file file = {0};
@@ -306,6 +325,54 @@ static void tokens_known_to_end_a_turn_end_the_generation(void **state)
     tokenizer = open_with_tokens(harmony, 4);
     assert_true(tokenizer_ends_generation(tokenizer, 0) && tokenizer_ends_generation(tokenizer, 1));
     assert_false(tokenizer_ends_generation(tokenizer, 2) || tokenizer_is_control(tokenizer, 3));
+    tokenizer_close(tokenizer);
+}
+
+static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t type;
+    } tokens[] = {{"<|endoftext|>", TYPE_CONTROL}, {"<|im_end|>", TYPE_CONTROL}, {"<|eom_id|>", TYPE_CONTROL}, {"</s>", TYPE_CONTROL},
+                  {"[EOS]", TYPE_CONTROL},         {"<PAD>", TYPE_CONTROL},      {"<|end|>", TYPE_USER}};
+    enum { N = sizeof tokens / sizeof *tokens };
+    static const struct {
+        const char *key; // of token `id`; NULL: none
+        uint32_t id;
+        const char *ends; // '1': the token at that place ends an answer
+    } cases[] = {
+        {NULL, 0, "1111110"},                              // nothing else decides
+        {"tokenizer.ggml.eos_token_id", 0, "1110000"},     // the text's end: turns and messages are open
+        {"tokenizer.ggml.eos_token_id", 1, "1111100"},     // a turn's end as eos: the text's is open
+        {"tokenizer.ggml.eot_token_id", 6, "1011101"},     // a key's word counts for a user-defined token too
+        {"tokenizer.ggml.eom_token_id", 2, "1111100"},
+        {"tokenizer.ggml.eos_token_id", 999, "1111110"},   // outside the vocabulary: as if absent
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct vocabulary_file file = {0};
+        for (int token = 0; token < N; token++)
+            add_token(&file, tokens[token].text, 0, tokens[token].type);
+        if (cases[i].key)
+            add_key_u32(&file, cases[i].key, cases[i].id);
+        struct tokenizer *tokenizer = open_or_fail(&file, "gpt2", "gpt-2");
+        char ends[N + 1] = {0};
+        for (int token = 0; token < N; token++)
+            ends[token] = tokenizer_ends_generation(tokenizer, token) ? '1' : '0';
+        if (strcmp(ends, cases[i].ends) != 0)
+            fail_msg("case %zu: expected %s, got %s", i, cases[i].ends, ends);
+        tokenizer_close(tokenizer);
+    }
+}
+
+// Gemma's vocabulary has the tags of HTML as user-defined tokens.
+static void a_user_defined_token_ends_nothing_by_its_spelling(void **state)
+{
+    struct vocabulary_file file = {0};
+    int32_t tag = add_token(&file, "</s>", 0, TYPE_USER);
+    int32_t turn = add_token(&file, "<end_of_turn>", 0, TYPE_CONTROL);
+    struct tokenizer *tokenizer = open_or_fail(&file, "gpt2", "gpt-2");
+    assert_false(tokenizer_ends_generation(tokenizer, tag) || tokenizer_is_control(tokenizer, tag));
+    assert_true(tokenizer_ends_generation(tokenizer, turn));
     tokenizer_close(tokenizer);
 }
 
@@ -487,8 +554,11 @@ int main(void)
         cmocka_unit_test(merges_may_name_symbols_that_are_no_tokens),
         cmocka_unit_test(any_bytes_round_trip_through_byte_level_bpe),
         cmocka_unit_test(decoding_hides_control_tokens_and_unused_ones),
+        cmocka_unit_test(ids_outside_the_vocabulary_decode_to_nothing),
         cmocka_unit_test(a_byte_level_token_outside_the_alphabet_decodes_to_its_text),
         cmocka_unit_test(tokens_known_to_end_a_turn_end_the_generation),
+        cmocka_unit_test(spelling_decides_only_the_ends_that_no_key_decides),
+        cmocka_unit_test(a_user_defined_token_ends_nothing_by_its_spelling),
         cmocka_unit_test(keys_name_further_ends_and_additions),
         cmocka_unit_test(vocabularies_that_make_no_sense_are_refused),
         cmocka_unit_test(a_vocabulary_s_sizes_are_limited),

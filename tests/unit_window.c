@@ -130,6 +130,28 @@ static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
     assert_order("hhhhhhhlhhhhhhhmhhhhhhhhhhhhhhhhhhhhhhhhhh");
 }
 
+// One that gives its pages back and returns takes no place twice.
+static void a_preempted_one_that_returns_does_not_count_for_the_share(void **state)
+{
+    (void)state;
+    add('l', 0, 0);
+    struct waiting *returns = add('p', 9, 0);
+    for (int i = 0; i < 20; i++)
+        add('h', 5, 0);
+    for (int i = 0; i < 6; i++) {
+        assert_ptr_equal(next(), returns);
+        struct prefix_node *node = returns->sequence.node;
+        prefix_use(&tree, node);
+        window_remove(&window, &returns->sequence, true);
+        prefix_unuse(&tree, node, returns);
+        returns->sequence.node = NULL;
+        if (i < 5)
+            assert_true(window_add_preempted(&window, &returns->sequence));
+    }
+    forget(returns);
+    assert_order("hhhhhhlhhhhhhhhhhhhhh");
+}
+
 static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
 {
     (void)state;
@@ -244,6 +266,7 @@ int main(void)
                                         close_window),
         cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),
         cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window, close_window),
+        cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share, open_window, close_window),
         cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window, close_window),
         cmocka_unit_test_setup_teardown(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree, open_window,
                                         close_window),

@@ -1,8 +1,10 @@
 #include "engine/cpu/memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -41,8 +43,15 @@ void memory_unmap(void *memory, size_t size)
         munmap(memory, size);
 }
 
-// Addresses only: memory comes with the first touch.
-enum { CHUNK_BYTES = 256 << 20, TAKE_UNIT = 4096 };
+// Addresses only: memory comes with the first touch. Where addresses are limited (ulimit -v) they count like memory.
+enum { CHUNK_BYTES = 256 << 20, CHUNK_BYTES_LIMITED = 2 << 20, TAKE_UNIT = 4096 };
+
+static size_t chunk_bytes(void)
+{
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? CHUNK_BYTES_LIMITED : CHUNK_BYTES;
+}
 
 struct memory_chunk {
     struct memory_chunk *next;
@@ -55,7 +64,8 @@ static struct memory_chunk *chunk_add(struct memory_stack *stack, size_t size)
     struct memory_chunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk)
         return NULL;
-    chunk->size = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+    size_t usual = chunk_bytes();
+    chunk->size = size > usual ? size : usual;
     chunk->memory = memory_map(chunk->size);
     if (!chunk->memory && size < chunk->size) { // addresses may be limited: as few as will do
         chunk->size = size;

@@ -351,6 +351,7 @@ static bool slice_text(struct rendering *rendering, struct text text, const stru
         uint32_t codepoint = down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
         codepoints_add(&rendering->text, codepoint);
     }
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, value);
 }
 

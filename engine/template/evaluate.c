@@ -14,6 +14,28 @@ enum {
     CONCATENATE_BYTES = 256, // from here on appending to the first operand may pay; see rendering.h
 };
 
+// Names that transformers passes besides the request's: the special tokens, where the tokenizer has them. False: undefined.
+static bool load_environment(const struct template_environment *environment, struct text name, struct object *global)
+{
+    const struct {
+        const char *name;
+        struct text token;
+    } tokens[] = {{"bos_token", environment->bos_token},
+                  {"eos_token", environment->eos_token},
+                  {"pad_token", environment->pad_token},
+                  {"unk_token", environment->unk_token}};
+    if (text_equals_string(name, "add_generation_prompt")) {
+        *global = object_bool(true);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        if (text_equals_string(name, tokens[i].name) && tokens[i].token.data) {
+            *global = object_string(tokens[i].token);
+            return true;
+        }
+    return false;
+}
+
 static bool load_global(struct rendering *rendering, uint32_t name, struct object *value)
 {
     const struct template *template = rendering->template;
@@ -33,13 +55,8 @@ static bool load_global(struct rendering *rendering, uint32_t name, struct objec
         if (variable) {
             if (!object_from_value(rendering, variable, global))
                 return false;
-        } else if (text_equals_string(text, "add_generation_prompt")) {
-            *global = object_bool(true);
-        } else if (text_equals_string(text, "bos_token") && rendering->environment->bos_token.data) {
-            *global = object_string(rendering->environment->bos_token);
-        } else if (text_equals_string(text, "eos_token") && rendering->environment->eos_token.data) {
-            *global = object_string(rendering->environment->eos_token);
-        } else if (function && !call_bind(rendering, function, NULL, global)) {
+        } else if (!load_environment(rendering->environment, text, global) && function &&
+                   !call_bind(rendering, function, NULL, global)) {
             return false;
         }
         rendering->globals_known[name] = true;
@@ -261,18 +278,14 @@ static NOINLINE bool evaluate_concatenation(struct rendering *rendering, struct 
     size_t start = rendering->text.size;
     bool append = first.text.size >= CONCATENATE_BYTES;
     if (!append)
-        buffer_add_text(&rendering->text, first.text);
+        rendering_add_text(rendering, first.text);
     for (size_t i = 1; i < operands->n_items; i++)
         if (!evaluate(rendering, activation, operands->items[i], &operand) ||
             !represent_add_str(rendering, &operand))
             return false;
     if (!append)
         return rendering_take(rendering, start, value);
-    if (!rendering_check_text(rendering))
-        return false;
-    struct text rest = {rendering->text.data + start, rendering->text.size - start};
-    rendering->text.size = start;
-    return rendering_concatenate(rendering, first.text, rest, value);
+    return rendering_append_tail(rendering, first.text, start, value);
 }
 
 static NOINLINE bool evaluate_binary(struct rendering *rendering, struct activation *activation,

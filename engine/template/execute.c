@@ -49,7 +49,7 @@ enum flow execute_captured(struct rendering *rendering, struct activation *activ
     if (flow == FLOW_NEXT)
         return rendering_take(rendering, start, string) ? FLOW_NEXT : FLOW_FAILED;
     if (flow != FLOW_FAILED)
-        rendering->text.size = start;
+        rendering_cut(rendering, start);
     return flow;
 }
 

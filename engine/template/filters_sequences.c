@@ -29,7 +29,7 @@ static bool join(struct rendering *rendering, const struct call *call, struct ob
         if (!attribute_path_get(rendering, &item, &call->items[2], NULL, &value))
             return false;
         if (!first)
-            buffer_add_text(&rendering->text, separator.text);
+            rendering_add_text(rendering, separator.text);
         if (!represent_add_str(rendering, &value) || !rendering_check_text(rendering))
             return false;
     }
@@ -200,6 +200,7 @@ static bool reverse_text(struct rendering *rendering, struct text text, struct o
     size_t start = rendering->text.size;
     for (size_t i = text.size; i > 0;)
         codepoints_add(&rendering->text, codepoints_previous(text, &i));
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 

@@ -62,6 +62,7 @@ static bool title(struct rendering *rendering, const struct call *call, struct o
         buffer_add_text(&rendering->text, rest.text);
         i = at;
     }
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 
@@ -116,7 +117,7 @@ static bool indent(struct rendering *rendering, const struct call *call, struct 
         return false;
     bool first = argument_truth(&call->items[2], false), blank = argument_truth(&call->items[3], false);
     size_t start = buffer->size;
-    buffer_add_text(buffer, value->text); // a newline more: the last line is a line too
+    rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
     buffer_add_byte(buffer, '\n');
     struct object terminated;
     if (!rendering_take(rendering, start, &terminated) ||
@@ -127,8 +128,8 @@ static bool indent(struct rendering *rendering, const struct call *call, struct 
         if (i)
             buffer_add_byte(buffer, '\n');
         if (i ? blank || line.size : first)
-            buffer_add_text(buffer, indention.text);
-        buffer_add_text(buffer, line);
+            rendering_add_text(rendering, indention.text);
+        rendering_add_text(rendering, line);
     }
     return rendering_take(rendering, start, result);
 }
@@ -245,6 +246,7 @@ static bool add_quoted(struct rendering *rendering, struct text text, bool in_qu
 {
     static const char digits[] = "0123456789ABCDEF";
     struct buffer *buffer = &rendering->text;
+    size_t start = buffer->size;
     for (size_t i = 0; i < text.size; i++) {
         unsigned char byte = (unsigned char)text.data[i];
         bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
@@ -257,6 +259,7 @@ static bool add_quoted(struct rendering *rendering, struct text text, bool in_qu
         else
             buffer_add(buffer, (char[]){'%', digits[byte >> 4], digits[byte & 0xF]}, 3);
     }
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_check_text(rendering);
 }
 
@@ -326,11 +329,11 @@ static bool xmlattr(struct rendering *rendering, const struct call *call, struct
                 return rendering_fail(rendering, "invalid character in attribute name");
         if (rendering->text.size > start || space)
             buffer_add_byte(&rendering->text, ' ');
-        markup_add_escaped(&rendering->text, entry->key.text);
+        markup_add_escaped(rendering, entry->key.text);
         if (!markup_escape(rendering, &entry->value, &escaped))
             return false;
         buffer_add_string(&rendering->text, "=\"");
-        buffer_add_text(&rendering->text, escaped.text);
+        rendering_add_text(rendering, escaped.text);
         buffer_add_byte(&rendering->text, '"');
     }
     return rendering_take(rendering, start, result);

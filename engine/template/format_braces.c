@@ -286,9 +286,9 @@ static bool add_fields(struct braces *braces, struct text format, int nesting)
         char c = format.data[i];
         bool doubled = i + 1 < format.size && format.data[i + 1] == c;
         if (c != '{' && c != '}') {
-            buffer_add_byte(&rendering->text, c);
+            rendering_add_text(rendering, (struct text){format.data + i, 1});
         } else if (doubled && nesting == 1) {
-            buffer_add_byte(&rendering->text, c);
+            rendering_add_text(rendering, (struct text){format.data + i, 1});
             i++;
         } else if (c == '}') {
             return rendering_fail(rendering, "single '}' encountered in format string");

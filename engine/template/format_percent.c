@@ -232,7 +232,7 @@ bool format_percent(struct rendering *rendering, struct text format, const struc
         const char *rest = format.data + percent.position;
         const char *sign = memchr(rest, '%', format.size - percent.position);
         size_t plain = sign ? (size_t)(sign - rest) : format.size - percent.position;
-        buffer_add(&rendering->text, rest, plain);
+        rendering_add_text(rendering, (struct text){rest, plain});
         percent.position += plain;
         if (!sign)
             break;

@@ -139,6 +139,8 @@ static bool strftime_now(struct rendering *rendering, const struct call *call, s
     struct text format;
     struct tm parts = {0};
     time_t now = (time_t)rendering->environment->now;
+    if (now == 0)
+        return rendering_fail(rendering, "strftime_now: the time of submission is not known; the job needs a \"created\"");
     if (call->items[0].kind != OBJECT_STRING)
         return rendering_fail(rendering, "strftime() argument 1 must be str, not %s",
                               object_type_name(&call->items[0]));

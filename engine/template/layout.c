@@ -30,7 +30,7 @@ static bool add_padded(struct rendering *rendering, struct text prefix, struct t
     buffer_add_text(&rendering->text, prefix);
     if (!add_fill(rendering, layout, inside))
         return false;
-    buffer_add_text(&rendering->text, body);
+    rendering_add_text(rendering, body);
     return add_fill(rendering, layout, padding - before - inside);
 }
 

@@ -2,8 +2,10 @@
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 
-void markup_add_escaped(struct buffer *buffer, struct text text)
+void markup_add_escaped(struct rendering *rendering, struct text text)
 {
+    struct buffer *buffer = &rendering->text;
+    size_t start = buffer->size;
     for (size_t i = 0; i < text.size; i++) {
         switch (text.data[i]) {
         case '&':
@@ -25,6 +27,7 @@ void markup_add_escaped(struct buffer *buffer, struct text text)
             buffer_add_byte(buffer, text.data[i]);
         }
     }
+    rendering_note_source(rendering, start, text);
 }
 
 bool markup_escape(struct rendering *rendering, const struct object *object, struct object *string)
@@ -35,7 +38,7 @@ bool markup_escape(struct rendering *rendering, const struct object *object, str
     *string = printed;
     if (!printed.markup) {
         size_t start = rendering->text.size;
-        markup_add_escaped(&rendering->text, printed.text);
+        markup_add_escaped(rendering, printed.text);
         if (!rendering_spend_bytes(rendering, printed.text.size * 8) ||
             !rendering_take(rendering, start, string))
             return false;

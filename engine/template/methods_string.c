@@ -218,8 +218,8 @@ static bool join(struct rendering *rendering, const struct call *call, struct ob
             return rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
                                   object_type_name(&item));
         if (i)
-            buffer_add_text(&rendering->text, call->items[0].text);
-        buffer_add_text(&rendering->text, item.text);
+            rendering_add_text(rendering, call->items[0].text);
+        rendering_add_text(rendering, item.text);
         if (!rendering_check_text(rendering))
             return false;
     }
@@ -366,6 +366,7 @@ static bool expandtabs(struct rendering *rendering, const struct call *call, str
         if (!rendering_check_text(rendering))
             return false;
     }
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 

@@ -6,6 +6,7 @@
 #include "engine/template/represent.h"
 #include "schemas/hash.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -380,9 +381,21 @@ bool object_fail_undefined(struct rendering *rendering, const struct object *und
 }
 
 // The interpreter's own texts always point somewhere, empty ones too.
-static struct object string_from_text(struct text text)
+static bool string_from_text(struct rendering *rendering, struct text text, struct object *string)
 {
-    return object_string(text.data ? text : TEXT(""));
+    *string = object_string(text.data ? text : TEXT(""));
+    return !rendering->environment->content || provenance_mark(rendering, text.data, text.size);
+}
+
+// "user", "tool_response": nothing that could be, or end, a control token by itself.
+static bool is_plain_role(struct text key, const struct value *value)
+{
+    if (!text_equals_string(key, "role") || value->kind != VALUE_STRING)
+        return false;
+    for (size_t i = 0; i < value->text.size; i++)
+        if (!isalnum((unsigned char)value->text.data[i]) && value->text.data[i] != '_' && value->text.data[i] != '-')
+            return false;
+    return true;
 }
 
 static bool array_from_value(struct rendering *rendering, const struct value *value, struct object *object)
@@ -404,8 +417,11 @@ static bool object_from_object(struct rendering *rendering, const struct value *
     for (size_t i = 0; i < value->object.n_members; i++) {
         const struct value_member *member = &value->object.members[i];
         struct dict_entry *entry = &dict->entries[i];
-        entry->key = string_from_text(member->key); // unique: see value.h
-        if (!object_from_value(rendering, &member->value, &entry->value))
+        if (!string_from_text(rendering, member->key, &entry->key)) // unique: see value.h
+            return false;
+        if (is_plain_role(member->key, &member->value))
+            entry->value = object_string(member->value.text.size ? member->value.text : TEXT(""));
+        else if (!object_from_value(rendering, &member->value, &entry->value))
             return false;
         dict->n_entries++;
     }
@@ -429,8 +445,7 @@ bool object_from_value(struct rendering *rendering, const struct value *value, s
         *object = object_float(value->number);
         return true;
     case VALUE_STRING:
-        *object = string_from_text(value->text);
-        return true;
+        return string_from_text(rendering, value->text, object);
     case VALUE_BYTES:
         return rendering_fail(rendering, "a variable holds bytes; templates read text only");
     case VALUE_ARRAY:

@@ -211,7 +211,7 @@ bool operator_repeat_text(struct rendering *rendering, struct text text, int64_t
     if (n > 0 && text.size > 0 && (size_t)n > TEMPLATE_OUTPUT_BYTES_MAX / text.size)
         return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     for (int64_t i = 0; text.size && i < n; i++)
-        buffer_add_text(&rendering->text, text);
+        rendering_add_text(rendering, text);
     return rendering_spend(rendering, n > 0 && text.size ? (size_t)n / 8 : 0) &&
            rendering_take(rendering, start, result);
 }

@@ -1,5 +1,6 @@
 #include "engine/template/rendering.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,25 +93,69 @@ static bool string_create(struct rendering *rendering, size_t size, char **data,
     return true;
 }
 
-bool rendering_copy(struct rendering *rendering, struct text text, struct object *string)
+void rendering_add_text(struct rendering *rendering, struct text text)
 {
-    char *data;
-    if (!string_create(rendering, text.size, &data, string))
-        return false;
-    if (text.size)
-        memcpy(data, text.data, text.size);
+    size_t start = rendering->text.size;
+    buffer_add_text(&rendering->text, text);
+    if (rendering->text.failed)
+        return;
+    struct text_span run = {0};
+    while (provenance_next(&rendering->provenance, text, run.end, &run))
+        text_spans_add(&rendering->content, start + run.start, start + run.end);
+}
+
+void rendering_note_source(struct rendering *rendering, size_t start, struct text source)
+{
+    struct text_span run;
+    if (rendering->text.failed || !provenance_next(&rendering->provenance, source, 0, &run))
+        return;
+    text_spans_cut(&rendering->content, start);
+    text_spans_add(&rendering->content, start, rendering->text.size);
+}
+
+void rendering_cut(struct rendering *rendering, size_t size)
+{
+    rendering->text.size = size;
+    text_spans_cut(&rendering->content, size);
+}
+
+// The spans of `text` from `start` on, as marks of the memory that it was copied to.
+static bool mark_tail(struct rendering *rendering, size_t start, const char *copy)
+{
+    const struct text_spans *content = &rendering->content;
+    size_t first = content->n_items;
+    while (first > 0 && content->items[first - 1].end > start)
+        first--;
+    for (size_t i = first; i < content->n_items; i++) {
+        size_t from = content->items[i].start > start ? content->items[i].start : start;
+        if (!provenance_mark(rendering, copy + (from - start), content->items[i].end - from))
+            return false;
+    }
+    return true;
+}
+
+// The marks of `text` for a copy of it.
+static bool mark_copy(struct rendering *rendering, struct text text, const char *copy)
+{
+    struct text_span run = {0};
+    while (provenance_next(&rendering->provenance, text, run.end, &run))
+        if (!provenance_mark(rendering, copy + run.start, run.end - run.start))
+            return false;
     return true;
 }
 
 bool rendering_take(struct rendering *rendering, size_t start, struct object *string)
 {
-    struct buffer *buffer = &rendering->text;
-    if (!rendering_check_text(rendering))
+    const struct buffer *buffer = &rendering->text;
+    size_t size = buffer->size - start;
+    char *data;
+    if (!rendering_check_text(rendering) || !string_create(rendering, size, &data, string))
         return false;
-    struct text tail = {buffer->data ? buffer->data + start : NULL, buffer->size - start};
-    if (!rendering_copy(rendering, tail, string))
+    if (size)
+        memcpy(data, buffer->data + start, size);
+    if (!mark_tail(rendering, start, data))
         return false;
-    buffer->size = start;
+    rendering_cut(rendering, start);
     return true;
 }
 
@@ -123,6 +168,8 @@ static bool grow_in_place(struct rendering *rendering, struct text a, struct tex
         memcpy(growing->data + a.size, b.data, b.size);
         growing->size += b.size;
         *string = object_string((struct text){growing->data, growing->size});
+        if (!mark_copy(rendering, b, growing->data + a.size))
+            assert(rendering->failed);
         return true;
     }
     return false;
@@ -140,7 +187,7 @@ bool rendering_concatenate(struct rendering *rendering, struct text a, struct te
     if (!rendering_spend_bytes(rendering, b.size))
         return false;
     if (a.size >= GROWING_BYTES_MIN && grow_in_place(rendering, a, b, string))
-        return true;
+        return !rendering->failed;
     size_t capacity = size >= GROWING_BYTES_MIN ? size * 2 : size;
     char *data;
     if (!string_create(rendering, capacity, &data, string))
@@ -152,5 +199,16 @@ bool rendering_concatenate(struct rendering *rendering, struct text a, struct te
         rendering->growing[rendering->growing_next++ % RENDERING_GROWING_COUNT] =
             (struct growing_text){data, size, capacity};
     }
+    return mark_copy(rendering, a, data) && mark_copy(rendering, b, data + a.size);
+}
+
+bool rendering_append_tail(struct rendering *rendering, struct text a, size_t start, struct object *string)
+{
+    if (!rendering_check_text(rendering))
+        return false;
+    struct text tail = {rendering->text.data + start, rendering->text.size - start};
+    if (!rendering_concatenate(rendering, a, tail, string) || !mark_tail(rendering, start, string->text.data + a.size))
+        return false;
+    rendering_cut(rendering, start);
     return true;
 }

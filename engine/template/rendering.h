@@ -6,6 +6,7 @@
 
 #include "engine/template/container.h"
 #include "engine/template/object.h"
+#include "engine/template/provenance.h"
 #include "engine/template/template.h"
 #include "schemas/arena.h"
 
@@ -25,6 +26,8 @@ struct rendering {
     struct arena arena;
     struct arena large; // strings that would waste the rest of a small chunk
     struct buffer text;
+    struct text_spans content;    // of `text`, from the variables
+    struct provenance provenance; // of all other memory; both empty unless environment->content asks
     struct error *error;
     uint32_t error_line; // 0: no error yet, or none known
     bool failed;
@@ -76,9 +79,16 @@ static inline void rendering_leave(struct rendering *rendering)
     rendering->depth--;
 }
 
+// Adds a string's bytes to `text`, of which it is then known whether they came from the variables. For texts of the interpreter's own,
+// buffer_add does.
+void rendering_add_text(struct rendering *rendering, struct text text);
+// All that was added to `text` since `start` counts as content if any byte of `source` does, which it was made from.
+void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
+void rendering_cut(struct rendering *rendering, size_t size); // `text` back to that size
+// Concatenates `a` and the text from `start` on, which is cut off.
+bool rendering_append_tail(struct rendering *rendering, struct text a, size_t start, struct object *string);
 // Moves text from `start` on into a string.
 bool rendering_take(struct rendering *rendering, size_t start, struct object *string);
 // Fails when what was added did not fit.
 bool rendering_check_text(struct rendering *rendering);
-bool rendering_copy(struct rendering *rendering, struct text text, struct object *string);
 bool rendering_concatenate(struct rendering *rendering, struct text a, struct text b, struct object *string);

@@ -93,8 +93,10 @@ static bool add_string_repr(struct rendering *rendering, const struct object *ob
     if (object->markup)
         buffer_add_string(buffer, "Markup(");
     buffer_add_byte(buffer, quote);
+    size_t start = buffer->size;
     for (size_t i = 0; i < text.size;)
         add_escaped(buffer, codepoints_next(text, &i), quote);
+    rendering_note_source(rendering, start, text);
     buffer_add_byte(buffer, quote);
     if (object->markup)
         buffer_add_byte(buffer, ')');
@@ -243,7 +245,7 @@ bool represent_add_repr(struct rendering *rendering, const struct object *object
 bool represent_add_str(struct rendering *rendering, const struct object *object)
 {
     if (object->kind == OBJECT_STRING) {
-        buffer_add_text(&rendering->text, object->text);
+        rendering_add_text(rendering, object->text);
         return rendering_spend_bytes(rendering, object->text.size);
     }
     if (object->kind == OBJECT_UNDEFINED)

@@ -52,6 +52,13 @@ static bool start(struct rendering *rendering)
     return execute(rendering, root, &template->body) == FLOW_NEXT && rendering_check_text(rendering);
 }
 
+static void copy_spans(const struct rendering *rendering, size_t offset, struct text_spans *out)
+{
+    for (size_t i = 0; i < rendering->content.n_items; i++)
+        text_spans_add(out, offset + rendering->content.items[i].start, offset + rendering->content.items[i].end);
+    out->failed |= rendering->content.failed;
+}
+
 enum status template_render(const struct template *template, const struct value *variables,
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error)
@@ -68,6 +75,8 @@ enum status template_render(const struct template *template, const struct value 
     };
     enum status status = STATUS_OK;
     if (start(&rendering)) {
+        if (environment->content)
+            copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);
         if (out->failed)
             status =
@@ -75,6 +84,9 @@ enum status template_render(const struct template *template, const struct value 
     } else {
         status = rendering.error_line ? error_prefix(error, "line %u", rendering.error_line) : error->status;
     }
+    if (status == STATUS_OK && environment->content && environment->content->failed)
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
+    text_spans_finish(&rendering.content);
     buffer_finish(&rendering.text);
     arena_finish(&rendering.arena);
     arena_finish(&rendering.large);

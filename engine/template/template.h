@@ -10,6 +10,7 @@
 // what jinja2 gives, byte for byte.
 #pragma once
 
+#include "schemas/span.h"
 #include "schemas/value.h"
 
 #include <stddef.h>
@@ -31,14 +32,21 @@ enum {
 struct template_environment {
     struct text bos_token; // variables of the same names; undefined where data is NULL
     struct text eos_token;
-    int64_t now; // seconds since 1970 UTC, for strftime_now; the job's submission time
+    struct text pad_token;
+    struct text unk_token;
+    int64_t now; // seconds since 1970 UTC, for strftime_now: the job's submission; 0: unknown, strftime_now fails
+    // Gets the parts of the output that came from the variables' strings, whatever was done to them: all other bytes are the
+    // template's own, or bos_token and its like. A message's "role" counts as the template's where it is a plain word, since templates
+    // put control tokens together with it ("<|" + role + "|>"). A string that is transformed character by character (upper, tojson)
+    // counts as a whole. NULL: not asked for.
+    struct text_spans *content;
 };
 
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
 // `variables`: NULL or an object (messages, tools, documents, any others; add_generation_prompt is true
-// unless it says otherwise; it may override bos_token and eos_token). Appends to `out`, which an error leaves
+// unless it says otherwise; it may override bos_token and its like). Appends to `out`, which an error leaves
 // as it was. Errors: STATUS_REJECT: ERROR_TEMPLATE (raise_exception's message among them) or
 // ERROR_LIMIT_EXCEEDED, with the line.
 enum status template_render(const struct template *template, const struct value *variables,

@@ -70,6 +70,7 @@ bool text_change_case(struct rendering *rendering, struct text text, enum text_c
 {
     size_t start = rendering->text.size;
     add_changed(&rendering->text, text, to);
+    rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 
@@ -114,18 +115,18 @@ struct text text_strip(struct text text, struct text chars, bool left, bool righ
 }
 
 // An empty `from` stands between all characters, and at both ends.
-static void replace_between(struct buffer *buffer, struct text text, struct text to, int64_t count)
+static void replace_between(struct rendering *rendering, struct text text, struct text to, int64_t count)
 {
     size_t i = 0;
-    for (; count != 0 && !buffer->failed; count--) {
-        buffer_add_text(buffer, to);
+    for (; count != 0 && !rendering->text.failed; count--) {
+        rendering_add_text(rendering, to);
         if (i == text.size)
             return;
         size_t start = i;
         codepoints_next(text, &i);
-        buffer_add(buffer, text.data + start, i - start);
+        rendering_add_text(rendering, (struct text){text.data + start, i - start});
     }
-    buffer_add(buffer, text.data + i, text.size - i);
+    rendering_add_text(rendering, (struct text){text.data + i, text.size - i});
 }
 
 bool text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
@@ -136,7 +137,7 @@ bool text_replace(struct rendering *rendering, struct text text, struct text fro
     if (!rendering_spend_bytes(rendering, text.size))
         return false;
     if (from.size == 0) {
-        replace_between(buffer, text, to, count);
+        replace_between(rendering, text, to, count);
         return rendering_spend(rendering, text.size) && rendering_take(rendering, start, result);
     }
     size_t found = text_find(text, from, false);
@@ -147,13 +148,13 @@ bool text_replace(struct rendering *rendering, struct text text, struct text fro
     while (found != SIZE_MAX && count != 0 && !buffer->failed) {
         if (!rendering_spend(rendering, 1))
             return false;
-        buffer_add(buffer, text.data, found);
-        buffer_add_text(buffer, to);
+        rendering_add_text(rendering, (struct text){text.data, found});
+        rendering_add_text(rendering, to);
         text = (struct text){text.data + found + from.size, text.size - found - from.size};
         found = text_find(text, from, false);
         count--;
     }
-    buffer_add_text(buffer, text);
+    rendering_add_text(rendering, text);
     return rendering_take(rendering, start, result);
 }
 
@@ -317,9 +318,9 @@ bool text_pad(struct rendering *rendering, struct text text, int64_t width, char
     if (!rendering_spend_bytes(rendering, (size_t)padding * 4))
         return false;
     for (int64_t i = 0; i < left; i++)
-        buffer_add_text(&rendering->text, fill);
-    buffer_add_text(&rendering->text, text);
+        rendering_add_text(rendering, fill);
+    rendering_add_text(rendering, text);
     for (int64_t i = left; i < padding; i++)
-        buffer_add_text(&rendering->text, fill);
+        rendering_add_text(rendering, fill);
     return rendering_take(rendering, start, result);
 }

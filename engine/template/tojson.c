@@ -38,6 +38,7 @@ static bool add_string(struct rendering *rendering, struct text text, const stru
 {
     struct buffer *buffer = &rendering->text;
     buffer_add_byte(buffer, '"');
+    size_t start_of_text = buffer->size;
     for (size_t i = 0; i < text.size;) {
         size_t start = i;
         while (i < text.size && is_plain(text.data[i], style->ensure_ascii))
@@ -46,6 +47,7 @@ static bool add_string(struct rendering *rendering, struct text text, const stru
         if (i < text.size)
             add_character(buffer, codepoints_next(text, &i), style->ensure_ascii);
     }
+    rendering_note_source(rendering, start_of_text, text);
     buffer_add_byte(buffer, '"');
     return rendering_spend_bytes(rendering, text.size * 4) && rendering_check_text(rendering);
 }

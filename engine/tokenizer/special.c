@@ -69,16 +69,21 @@ void special_finish(struct special_matcher *matcher)
     *matcher = (struct special_matcher){0};
 }
 
+static bool counts(struct special_controls controls, size_t start, size_t end)
+{
+    return controls.any && !(controls.plain && text_spans_touch(controls.plain, start, end));
+}
+
 // The longest match that starts at `start`.
-static bool match_at(const struct special_matcher *matcher, struct text text, size_t start, bool controls,
-                     struct special_match *match)
+static bool match_at(const struct special_matcher *matcher, struct text text, size_t start,
+                     struct special_controls controls, struct special_match *match)
 {
     int32_t node = matcher->roots[(unsigned char)text.data[start]] - 1;
     size_t at = start + 1;
     bool found = false;
     while (node >= 0) {
         const struct special_node *reached = &matcher->nodes[node];
-        if (reached->id >= 0 && (controls || !reached->is_control)) {
+        if (reached->id >= 0 && (!reached->is_control || counts(controls, start, at))) {
             *match = (struct special_match){start, at, reached->id};
             found = true;
         }
@@ -104,13 +109,13 @@ static size_t next_start(const struct special_matcher *matcher, struct text text
     return at;
 }
 
-bool special_find(const struct special_matcher *matcher, struct text text, size_t from, bool controls,
+bool special_find(const struct special_matcher *matcher, struct text text, size_t from, struct special_controls controls,
                   struct special_match *match)
 {
     if (matcher->n_roots == 0)
         return false;
     for (size_t start = from; start < text.size; start++) {
-        start = next_start(matcher, text, start, controls);
+        start = next_start(matcher, text, start, controls.any);
         if (start < text.size && match_at(matcher, text, start, controls, match))
             return true;
     }

@@ -3,6 +3,7 @@
 // token's at worst.
 #pragma once
 
+#include "schemas/span.h"
 #include "schemas/text.h"
 
 #include <stdbool.h>
@@ -35,6 +36,12 @@ struct special_match {
 bool special_add(struct special_matcher *matcher, struct text text, int32_t id, bool is_control);
 void special_finish(struct special_matcher *matcher);
 
-// The first match in text[from..]. `controls`: control tokens count too. False: none.
-bool special_find(const struct special_matcher *matcher, struct text text, size_t from, bool controls,
+// Which control tokens count: none, all, or, where `plain` is not NULL, those without a byte in it.
+struct special_controls {
+    bool any;
+    const struct text_spans *plain;
+};
+
+// The first match in text[from..]. False: none.
+bool special_find(const struct special_matcher *matcher, struct text text, size_t from, struct special_controls controls,
                   struct special_match *match);

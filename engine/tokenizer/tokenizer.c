@@ -4,7 +4,6 @@
 #include "engine/tokenizer/tokenizer_parts.h"
 #include "engine/tokenizer/vocabulary.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -318,7 +317,7 @@ static bool is_space(char byte)
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-static void encode_parts(struct encoder *encoder, struct text text, bool controls)
+static void encode_parts(struct encoder *encoder, struct text text, struct special_controls controls)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     struct special_match match;
@@ -340,6 +339,12 @@ static void encode_parts(struct encoder *encoder, struct text text, bool control
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error)
 {
+    return tokenizer_encode_around(tokenizer, text, NULL, flags, ids, error);
+}
+
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
+                                    unsigned flags, struct token_array *ids, struct error *error)
+{
     if (text.size > TOKENIZER_TEXT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "text of %zu bytes, at most %d",
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
@@ -347,7 +352,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_bos)
         token_array_add(ids, tokenizer->bos);
     if (text.size)
-        encode_parts(&encoder, text, flags & TOKENIZER_PARSE_SPECIAL);
+        encode_parts(&encoder, text, (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain});
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->adds_eos)
         token_array_add(ids, tokenizer->eos);
     merge_scratch_finish(&encoder.scratch);
@@ -370,8 +375,7 @@ static bool is_token(const struct tokenizer *tokenizer, int32_t id)
 
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
-    assert(is_token(tokenizer, id));
-    if (special || !(tokenizer->flags[id] & (TOKEN_CONTROL | TOKEN_UNKNOWN)))
+    if (is_token(tokenizer, id) && (special || !(tokenizer->flags[id] & (TOKEN_CONTROL | TOKEN_UNKNOWN))))
         buffer_add_text(out, tokenizer->pieces[id]);
 }
 
@@ -382,8 +386,7 @@ int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer)
 
 struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 {
-    assert(is_token(tokenizer, id));
-    return tokenizer->texts[id];
+    return is_token(tokenizer, id) ? tokenizer->texts[id] : (struct text){0};
 }
 
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
@@ -409,6 +412,16 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer)
 int32_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
     return tokenizer->eos;
+}
+
+int32_t tokenizer_unknown(const struct tokenizer *tokenizer)
+{
+    return tokenizer->unknown;
+}
+
+int32_t tokenizer_padding(const struct tokenizer *tokenizer)
+{
+    return tokenizer->padding;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)

@@ -3,6 +3,7 @@
 // file will do), which may be closed then. Immutable after open: any thread may encode and decode.
 #pragma once
 
+#include "schemas/span.h"
 #include "schemas/text.h"
 
 #include <stdbool.h>
@@ -41,13 +42,21 @@ enum { TOKENIZER_TEXT_BYTES_MAX = 64 << 20 };
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error) WARN_UNUSED;
 
-// Appends the bytes of one token, as it stands in running text; nothing for control tokens unless `special`.
+// The same with TOKENIZER_PARSE_SPECIAL for all but the `plain` parts (NULL: none), whose text is only text: a control token that
+// has a byte in one is not read. All else, merges across the parts' ends and user-defined tokens among it, is as without them.
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
+                                    unsigned flags, struct token_array *ids, struct error *error) WARN_UNUSED;
+
+// Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either for ids
+// outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens, and such a row may
+// be drawn; transformers and vLLM decode it to nothing too.
 // A token may be part of a UTF-8 character. The first token of an SPM text carries its leading space; the
 // caller asks `tokenizer_strips_first_space` and drops it from the start of a generated text after no prompt.
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out);
 
 int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
-struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id); // raw vocabulary entry
+// The vocabulary's entry; empty for ids outside it.
+struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id);
 // Encoding puts a blank before text that follows nothing or a special token: see tokenizer_decode.
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
@@ -55,6 +64,8 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_unknown(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_padding(const struct tokenizer *tokenizer); // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
 const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM

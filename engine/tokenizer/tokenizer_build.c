@@ -348,6 +348,7 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->bos = vocabulary->bos;
         created->eos = vocabulary->eos;
         created->unknown = vocabulary->unknown;
+        created->padding = vocabulary->padding;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
         created->cache = word_cache_create();
         built = created->cache && build(&builder);

@@ -1,6 +1,6 @@
-// What is known of tokens by their text alone. Files often leave out which tokens end a turn, or give such
-// tokens the type of ordinary text. The lists are those of github.com/ggml-org/llama.cpp,
-// src/llama-vocab.cpp.
+// Tokens known by their text alone. Files often leave out which tokens end a turn, or give such tokens the type of ordinary
+// text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but a kind of end for which the model
+// names a token is not looked for by spelling.
 #include "engine/tokenizer/vocabulary.h"
 
 void vocabulary_finish(struct vocabulary *vocabulary)
@@ -12,79 +12,77 @@ void vocabulary_finish(struct vocabulary *vocabulary)
 
 struct known_token {
     const char *text;
-    uint16_t flags; // added
+    unsigned end; // enum vocabulary_end; 0: marks code to fill in, which makes it a control token
 };
 
-enum { ENDS = TOKEN_CONTROL | TOKEN_ENDS_GENERATION };
-
 static const struct known_token known[] = {
-    {"<|eot_id|>", ENDS},         // Llama 3
-    {"<|eom_id|>", ENDS},         //
-    {"<|im_end|>", ENDS},         // ChatML
-    {"<|end|>", ENDS},            // Phi-3
-    {"<|return|>", ENDS},         // gpt-oss
-    {"<|call|>", ENDS},           //
-    {"<|flush|>", ENDS},          // Solar Open
-    {"<|calls|>", ENDS},          //
-    {"<end_of_turn>", ENDS},      // Gemma
-    {"<|endoftext|>", ENDS},      // GPT-2
-    {"<|end_of_text|>", ENDS},    // Llama 3, Granite
-    {"</s>", ENDS},               // SentencePiece
-    {"<EOT>", ENDS},              // CodeLlama
-    {"_<EOT>", ENDS},             //
-    {"[EOT]", ENDS},              // Kimi K2
-    {"[EOS]", ENDS},              //
-    {"<end_of_utterance>", ENDS}, // SmolVLM
-    {"<eos>", ENDS},              // Gemma 4
-    {"<turn|>", ENDS},            //
-    {"<|tool_response>", ENDS},   //
+    {"<|eot_id|>", END_OF_TURN},            // Llama 3
+    {"<|eom_id|>", END_OF_MESSAGE},         //
+    {"<|im_end|>", END_OF_TURN},            // ChatML
+    {"<|end|>", END_OF_TURN},               // Phi-3
+    {"<|return|>", END_OF_TURN},            // gpt-oss
+    {"<|call|>", END_OF_MESSAGE},           //
+    {"<|flush|>", END_OF_TURN},             // Solar Open
+    {"<|calls|>", END_OF_MESSAGE},          //
+    {"<end_of_turn>", END_OF_TURN},         // Gemma
+    {"<|endoftext|>", END_OF_TEXT},         // GPT-2
+    {"<|end_of_text|>", END_OF_TEXT},       // Llama 3, Granite
+    {"</s>", END_OF_TEXT},                  // SentencePiece
+    {"<EOT>", END_OF_TURN},                 // CodeLlama
+    {"_<EOT>", END_OF_TURN},                //
+    {"[EOT]", END_OF_TURN},                 // Kimi K2
+    {"[EOS]", END_OF_TEXT},                 //
+    {"<end_of_utterance>", END_OF_TURN},    // SmolVLM
+    {"<eos>", END_OF_TEXT},                 // Gemma 4
+    {"<turn|>", END_OF_TURN},               //
+    {"<|tool_response>", END_OF_MESSAGE},   //
     {"<\xEF\xBD\x9C"
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-     ENDS},                // DeepSeek
-    {"[e~[", ENDS},        // MiniMax
-    {"<|fim_pad|>", ENDS}, // fill in the middle: padding, repository and file marks end it
-    {"<fim-pad>", ENDS},
-    {"<fim_pad>", ENDS},
-    {"<PAD>", ENDS},
-    {"[PAD]", ENDS},
-    {"<|fim_repo|>", ENDS},
-    {"<|repo_name|>", ENDS},
-    {"<fim-repo>", ENDS},
-    {"<REPO>", ENDS},
-    {"<reponame>", ENDS},
-    {"<|file_sep|>", ENDS},
-    {"<|fim_prefix|>", TOKEN_CONTROL},
-    {"<fim-prefix>", TOKEN_CONTROL},
-    {"<fim_prefix>", TOKEN_CONTROL},
+     END_OF_TEXT},                          // DeepSeek
+    {"[e~[", END_OF_TURN},                  // MiniMax
+    {"<|fim_pad|>", END_OF_PADDING},        // fill in the middle: padding, repository and file marks end it
+    {"<fim-pad>", END_OF_PADDING},
+    {"<fim_pad>", END_OF_PADDING},
+    {"<PAD>", END_OF_PADDING},
+    {"[PAD]", END_OF_PADDING},
+    {"<|fim_repo|>", END_OF_PADDING},
+    {"<|repo_name|>", END_OF_PADDING},
+    {"<fim-repo>", END_OF_PADDING},
+    {"<REPO>", END_OF_PADDING},
+    {"<reponame>", END_OF_PADDING},
+    {"<|file_sep|>", END_OF_PADDING},
+    {"<|fim_prefix|>", 0},
+    {"<fim-prefix>", 0},
+    {"<fim_prefix>", 0},
     {"<\xEF\xBD\x9C"
      "fim\xE2\x96\x81"
      "begin\xEF\xBD\x9C>",
-     TOKEN_CONTROL},
-    {"<PRE>", TOKEN_CONTROL},
-    {"\xE2\x96\x81<PRE>", TOKEN_CONTROL},
-    {"<|code_prefix|>", TOKEN_CONTROL},
-    {"<|prefix|>", TOKEN_CONTROL},
-    {"<|fim_suffix|>", TOKEN_CONTROL},
-    {"<fim-suffix>", TOKEN_CONTROL},
-    {"<fim_suffix>", TOKEN_CONTROL},
+     0},
+    {"<PRE>", 0},
+    {"\xE2\x96\x81<PRE>", 0},
+    {"<|code_prefix|>", 0},
+    {"<|prefix|>", 0},
+    {"<|fim_suffix|>", 0},
+    {"<fim-suffix>", 0},
+    {"<fim_suffix>", 0},
     {"<\xEF\xBD\x9C"
      "fim\xE2\x96\x81hole\xEF\xBD\x9C>",
-     TOKEN_CONTROL},
-    {"<SUF>", TOKEN_CONTROL},
-    {"\xE2\x96\x81<SUF>", TOKEN_CONTROL},
-    {"<|code_suffix|>", TOKEN_CONTROL},
-    {"<|suffix|>", TOKEN_CONTROL},
-    {"<|fim_middle|>", TOKEN_CONTROL},
-    {"<fim-middle>", TOKEN_CONTROL},
-    {"<fim_middle>", TOKEN_CONTROL},
+     0},
+    {"<SUF>", 0},
+    {"\xE2\x96\x81<SUF>", 0},
+    {"<|code_suffix|>", 0},
+    {"<|suffix|>", 0},
+    {"<|fim_middle|>", 0},
+    {"<fim-middle>", 0},
+    {"<fim_middle>", 0},
     {"<\xEF\xBD\x9C"
      "fim\xE2\x96\x81"
      "end\xEF\xBD\x9C>",
-     TOKEN_CONTROL},
-    {"<MID>", TOKEN_CONTROL},
-    {"\xE2\x96\x81<MID>", TOKEN_CONTROL},
-    {"<|code_middle|>", TOKEN_CONTROL},
-    {"<|middle|>", TOKEN_CONTROL},
+     0},
+    {"<MID>", 0},
+    {"\xE2\x96\x81<MID>", 0},
+    {"<|code_middle|>", 0},
+    {"<|middle|>", 0},
 };
 
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
@@ -117,7 +115,23 @@ static void correct_ends(struct vocabulary *vocabulary)
         set_flags(vocabulary, "</s>", TOKEN_NORMAL);
 }
 
-void vocabulary_flag_known(struct vocabulary *vocabulary)
+unsigned vocabulary_end_named(struct text text)
+{
+    for (size_t i = 0; i < KNOWN_COUNT; i++)
+        if (text_equals_string(text, known[i].text))
+            return known[i].end;
+    return 0;
+}
+
+static void flag_known(uint16_t *flags, const struct known_token *token, unsigned ends)
+{
+    if (token->end == 0)
+        *flags |= TOKEN_CONTROL;
+    else if (token->end & ends && !(*flags & TOKEN_USER_DEFINED)) // </s> is a tag of HTML in Gemma's vocabulary
+        *flags |= TOKEN_CONTROL | TOKEN_ENDS_GENERATION;
+}
+
+void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends)
 {
     for (size_t i = 0; i < vocabulary->n_tokens; i++) {
         struct text text = vocabulary->texts[i];
@@ -127,7 +141,7 @@ void vocabulary_flag_known(struct vocabulary *vocabulary)
             continue;
         for (size_t j = 0; j < KNOWN_COUNT; j++)
             if (text_equals_string(text, known[j].text))
-                vocabulary->flags[i] |= known[j].flags;
+                flag_known(&vocabulary->flags[i], &known[j], ends);
     }
     // The parts of gpt-oss's messages are wanted in its output.
     set_flags(vocabulary, "<|channel|>", TOKEN_USER_DEFINED);

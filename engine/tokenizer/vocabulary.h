@@ -54,7 +54,7 @@ struct vocabulary {
     bool splits_blanks;      // merges never join a blank with what stands before it
     bool ignores_merges; // a word that is a token is that token, whatever the merges say
     bool adds_bos, adds_eos;
-    int32_t bos, eos, unknown; // -1: none
+    int32_t bos, eos, unknown, padding; // -1: none
     struct splitter *splitter; // NULL: text is not cut into words
     struct normalizer normalizer;
 };
@@ -78,9 +78,20 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
 // static text, empty where all is well), and then no key is added: half a tokenizer would be read wrongly.
 enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
                                   struct error *error) WARN_UNUSED;
-// Flags the tokens that are known by their text: what ends a turn, what marks code to fill in, and so on.
-// Call it once the file's own flags stand.
-void vocabulary_flag_known(struct vocabulary *vocabulary);
+// Kinds of ends, each with tokens known by their text.
+enum vocabulary_end {
+    END_OF_TEXT = 1,    // <|endoftext|>, </s>, [EOS]
+    END_OF_TURN = 2,    // <|im_end|>, <|eot_id|>, <end_of_turn>
+    END_OF_MESSAGE = 4, // after which a tool answers: <|eom_id|>, <|call|>
+    END_OF_PADDING = 8, // <PAD>, and what stands between files of code
+    END_ANY = 15,
+};
+
+// Flags the tokens that are known by their text: those that mark code to fill in, and those that end an answer in one of
+// the ways `ends`, which no key or list of the model decides. A user-defined token never ends one by its spelling. Call it
+// once the file's own flags stand.
+void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends);
+unsigned vocabulary_end_named(struct text text); // how a token with that text ends an answer; 0: it is not known to
 
 // Builds a tokenizer; takes vocabulary->splitter over, copies all else. Errors: STATUS_REFUSE.
 enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary,

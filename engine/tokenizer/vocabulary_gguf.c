@@ -157,29 +157,56 @@ static enum status read_id(struct source *source, const char *key, int32_t *id)
     return status;
 }
 
+// Keys decide, each for its kind of end; spelling where there is none. An eos that is known to end a turn (Qwen's is
+// <|im_end|>) says nothing of the text's end.
+static enum status read_ends(struct source *source)
+{
+    static const struct {
+        const char *key;
+        unsigned end; // the kind it decides; 0: ends besides
+    } keys[] = {{"tokenizer.ggml.eos_token_id", END_OF_TEXT},      {"tokenizer.ggml.eot_token_id", END_OF_TURN},
+                {"tokenizer.ggml.eom_token_id", END_OF_MESSAGE},   {"tokenizer.ggml.fim_pad_token_id", 0},
+                {"tokenizer.ggml.fim_rep_token_id", 0},            {"tokenizer.ggml.fim_sep_token_id", 0}};
+    struct vocabulary *vocabulary = source->vocabulary;
+    uint16_t *flags = vocabulary->flags;
+    int32_t ids[sizeof keys / sizeof *keys];
+    unsigned decided = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        ids[i] = -1;
+        enum status status = read_id(source, keys[i].key, &ids[i]);
+        if (status != STATUS_OK)
+            return status;
+        if (ids[i] < 0 || keys[i].end == 0)
+            continue;
+        unsigned spelled = vocabulary_end_named(vocabulary->texts[ids[i]]);
+        decided |= END_OF_PADDING | (keys[i].end == END_OF_TEXT && spelled ? spelled : keys[i].end);
+    }
+    vocabulary_flag_known(vocabulary, END_ANY & ~decided);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (ids[i] < 0)
+            continue;
+        bool is_control = vocabulary_end_named(vocabulary->texts[ids[i]]) && !(flags[ids[i]] & TOKEN_USER_DEFINED);
+        flags[ids[i]] |= TOKEN_ENDS_GENERATION | (is_control ? TOKEN_CONTROL : 0);
+    }
+    if (vocabulary->eos >= 0)
+        flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
+    return STATUS_OK;
+}
+
 static enum status read_ids(struct source *source)
 {
-    static const char *const end_keys[] = {
-        "tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
-        "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
-        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id",
-    };
     struct vocabulary *vocabulary = source->vocabulary;
-    enum status status = read_id(source, "tokenizer.ggml.bos_token_id", &vocabulary->bos);
-    if (status == STATUS_OK)
-        status = read_id(source, "tokenizer.ggml.eos_token_id", &vocabulary->eos);
-    if (status == STATUS_OK)
-        status = read_id(source, "tokenizer.ggml.unknown_token_id", &vocabulary->unknown);
-    vocabulary_flag_known(vocabulary);
-    if (status == STATUS_OK && vocabulary->eos >= 0)
-        vocabulary->flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
-    for (size_t i = 0; status == STATUS_OK && i < sizeof end_keys / sizeof *end_keys; i++) {
-        int32_t id = -1;
-        status = read_id(source, end_keys[i], &id);
-        if (id >= 0)
-            vocabulary->flags[id] |= TOKEN_ENDS_GENERATION;
-    }
-    return status;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ids[] = {{"tokenizer.ggml.bos_token_id", &vocabulary->bos},
+               {"tokenizer.ggml.eos_token_id", &vocabulary->eos},
+               {"tokenizer.ggml.unknown_token_id", &vocabulary->unknown},
+               {"tokenizer.ggml.padding_token_id", &vocabulary->padding}};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids && status == STATUS_OK; i++)
+        status = read_id(source, ids[i].key, ids[i].id);
+    return status == STATUS_OK ? read_ends(source) : status;
 }
 
 // A file that asks for bos or eos must say which token that is.
@@ -256,7 +283,7 @@ static enum status read_model(struct source *source, const char *pre)
     enum status status = gguf_text(source->gguf, "tokenizer.ggml.model", &model, NULL, source->error);
     if (status != STATUS_OK)
         return status;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->padding = -1;
     if (text_equals_string(model, "llama")) { // SentencePiece's own defaults
         vocabulary->unknown = 0;
         vocabulary->bos = 1;

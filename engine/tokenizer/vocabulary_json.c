@@ -255,6 +255,7 @@ static enum status read_settings(struct json_source *source, const struct value 
     vocabulary->unknown = id_of(vocabulary, token_of(model, "unk_token"));
     vocabulary->bos = id_of(vocabulary, token_of(config, "bos_token"));
     vocabulary->eos = id_of(vocabulary, token_of(config, "eos_token"));
+    vocabulary->padding = id_of(vocabulary, token_of(config, "pad_token"));
     int32_t eos = vocabulary->eos;
     enum status status = processor ? read_processor(source, processor) : STATUS_OK;
     if (status != STATUS_OK)
@@ -300,7 +301,7 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
 {
     struct json_source source = {vocabulary, &vocabulary->arena, error};
     struct value root, settings;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->padding = -1;
     enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
     if (status == STATUS_OK)
         status = parse(&source, "tokenizer_config.json", config, &settings);
@@ -308,7 +309,8 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
         status = read_root(&source, &root, &settings, pre);
     if (status != STATUS_OK)
         return status;
-    vocabulary_flag_known(vocabulary);
+    // As vLLM: eos of tokenizer_config.json and the list of generation_config.json, and no others.
+    vocabulary_flag_known(vocabulary, n_ends || vocabulary->eos >= 0 ? 0 : END_ANY);
     if (vocabulary->eos >= 0)
         vocabulary->flags[vocabulary->eos] |= TOKEN_ENDS_GENERATION;
     for (size_t i = 0; i < n_ends; i++)

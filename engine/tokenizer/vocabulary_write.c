@@ -4,7 +4,6 @@
 #include "engine/gguf_write.h"
 #include "engine/tokenizer/split_stage.h"
 #include "engine/tokenizer/vocabulary.h"
-#include "schemas/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,28 +109,7 @@ static void write_id(struct gguf_writer *keys, const char *key, int32_t id)
         gguf_writer_u32(keys, key, (uint32_t)id);
 }
 
-// pad_token of tokenizer_config.json: a text, or an object with "content".
-static int32_t padding_of(const struct vocabulary *vocabulary, const struct gguf *gguf)
-{
-    struct text config = {0};
-    struct arena arena = {0};
-    struct value root;
-    struct error ignored;
-    int32_t id = -1;
-    if (gguf_text(gguf, "tokenizer.huggingface.config", &config, NULL, &ignored) == STATUS_OK && config.size &&
-        json_decode_document(config, &arena, &root, &ignored) == STATUS_OK) {
-        const struct value *pad = value_get(&root, "pad_token");
-        if (pad && pad->kind == VALUE_OBJECT)
-            pad = value_get(pad, "content");
-        for (size_t i = 0; pad && pad->kind == VALUE_STRING && id < 0 && i < vocabulary->n_tokens; i++)
-            id = text_equal(vocabulary->texts[i], pad->text) ? (int32_t)i : -1;
-    }
-    arena_finish(&arena);
-    return id;
-}
-
-static bool write_all(const struct vocabulary *vocabulary, const struct gguf *gguf, struct gguf_writer *keys,
-                      struct error *error)
+static bool write_all(const struct vocabulary *vocabulary, struct gguf_writer *keys, struct error *error)
 {
     gguf_writer_text(keys, "tokenizer.ggml.model", vocabulary->byte_level ? TEXT("gpt2") : TEXT("llama"));
     if (vocabulary->byte_level)
@@ -144,7 +122,7 @@ static bool write_all(const struct vocabulary *vocabulary, const struct gguf *gg
     write_id(keys, "tokenizer.ggml.bos_token_id", vocabulary->bos);
     write_id(keys, "tokenizer.ggml.eos_token_id", vocabulary->eos);
     write_id(keys, "tokenizer.ggml.unknown_token_id", vocabulary->unknown);
-    write_id(keys, "tokenizer.ggml.padding_token_id", padding_of(vocabulary, gguf));
+    write_id(keys, "tokenizer.ggml.padding_token_id", vocabulary->padding);
     gguf_writer_bool(keys, "tokenizer.ggml.add_bos_token", vocabulary->adds_bos);
     gguf_writer_bool(keys, "tokenizer.ggml.add_eos_token", vocabulary->adds_eos);
     gguf_writer_bool(keys, "tokenizer.ggml.add_space_prefix", vocabulary->adds_space);
@@ -163,7 +141,7 @@ enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *k
     const char *known;
     if (status == STATUS_OK && !splitter_definition_named(text_from_string(name), &known))
         *unknown = TEXT("the split pattern of tokenizer.json");
-    else if (status == STATUS_OK && !write_all(&vocabulary, gguf, keys, error))
+    else if (status == STATUS_OK && !write_all(&vocabulary, keys, error))
         status = error->status;
     vocabulary_finish(&vocabulary);
     return status;

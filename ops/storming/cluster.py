@@ -192,6 +192,30 @@ class Cluster:
             raise protocol.BrokerError(f"group: error {code}")
         return state
 
+    def assignments(self):
+        """[[partition of the jobs topic, ...] of each member], as the coordinator has them."""
+        reader = self.coordinator().request(DESCRIBE_GROUPS, 0, protocol.array([protocol.string(self.group)]))
+        reader.take("i")  # one group
+        code, _, _, _, _ = reader.take("h"), reader.string(), reader.string(), reader.string(), reader.string()
+        if code:
+            raise protocol.BrokerError(f"group: error {code}")
+
+        def member():
+            for _ in range(3):  # member id, client id, host
+                reader.string()
+            reader.take(f"{reader.take('i')}s")  # metadata
+            return self.partitions_of(reader.take(f"{reader.take('i')}s"))
+        return reader.array(member)
+
+    def partitions_of(self, assignment):
+        """Of Kafka's consumer protocol; empty while the group is rebalanced."""
+        if not assignment:
+            return []
+        reader = protocol.Reader(assignment)
+        reader.take("h")  # version
+        topics = dict(reader.array(lambda: (reader.string(), reader.array(lambda: reader.take("i")))))
+        return topics.get(self.topics["jobs"], [])
+
     def committed(self):
         """{partition: offset} of the jobs topic, as far as the group has committed any."""
         partitions = protocol.array([struct.pack(">i", i) for i in range(self.n_partitions["jobs"])])

@@ -12,10 +12,15 @@ PROPERTIES = {
     "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 15000,
     "transaction.timeout.ms": 9000, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000,
 }
+OF_THE_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")  # with KIP-848
 POINTS = ("claimed", "begun", "produced", "offsets", "committed", "published")
 STOP_S_MAX = 14  # beyond the session and the transaction
 QUOTA_BYTES = 1 << 20  # of a file that grows on a "full" disk
 TOLD_KEPT = 20
+
+
+def properties(group_protocol):
+    return {name: value for name, value in PROPERTIES.items() if group_protocol != "consumer" or name not in OF_THE_BROKER}
 
 
 class Worker:
@@ -26,6 +31,7 @@ class Worker:
         self.process, self.started_at, self.continue_at = None, 0, None
         self.leaves_until = 0  # not to be started before
         self.killed = self.asked_to_go = False
+        self.faults = ""  # that its process was told to pass
         self.log_path = os.path.join(os.path.dirname(machine.folder), f"worker-{number}.log")
 
     def start(self, faults):
@@ -35,9 +41,10 @@ class Worker:
         with open(self.log_path, "ab") as log:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             log.write(f"==== {stamp} started, faults {faults or 'none'}\n".encode())
+            log.flush()  # before what the process writes
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=environment, cwd=self.machine.folder, preexec_fn=self.machine.limits())
-        self.started_at, self.continue_at = time.monotonic(), None
+        self.faults, self.started_at, self.continue_at = faults, time.monotonic(), None
         self.killed = self.asked_to_go = False
 
     def is_alive(self):
@@ -50,6 +57,17 @@ class Worker:
                 return file.read().rpartition(")")[2].split()[0] == "T"
         except OSError:
             return False
+
+    def wait(self, deadline_s):
+        """Its exit status; a process that stops itself meanwhile, at a fault point, is continued."""
+        until = time.monotonic() + deadline_s
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                return self.process.returncode
+            if self.is_stopped():
+                self.process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        raise subprocess.TimeoutExpired(self.command, deadline_s)
 
     def last_words(self):
         with open(self.log_path, "rb") as file:
@@ -159,12 +177,8 @@ class Fleet:
     # ---- all of them ----
 
     def calm(self):
-        """No faults from now on; who has some to pass yet is started anew."""
+        """No faults for those that start from now on. Nobody is killed: a worker that hangs is to be seen."""
         self.has_faults = False
-        for worker in self.living():
-            worker.killed = True
-            worker.process.kill()
-            worker.process.wait()
 
     def end(self, number, deadline_s=60):
         """Ends all of them and returns the statuses of those that lived."""
@@ -179,12 +193,12 @@ class Fleet:
             if worker.process is None:
                 continue
             try:
-                status = worker.process.wait(deadline_s)
+                status = worker.wait(deadline_s)
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 status = worker.process.wait()
                 self.counts["workers that did not leave in time"] += 1
-            if worker in lived:
+            if worker in lived and not (worker.faults and status == -signal.SIGKILL):  # else at a fault point
                 statuses.append(status)
             worker.process = None
         return statuses

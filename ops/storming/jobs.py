@@ -37,7 +37,7 @@ class Submission(threading.Thread):
         super().__init__(daemon=True)
         self.sheaf, self.cluster, self.folder, self.counts = sheaf, cluster, folder, counts
         self.n_datasets, self.n_jobs, self.share, self.seed = n_datasets, n_jobs, share, seed
-        self.rng = random.Random(f"{seed}-submission")
+        self.rng, self.kill_rng = (random.Random(f"{seed}-{name}") for name in ("submission", "submission-kills"))
         self.ending = threading.Event()
         self.n_submitted, self.fault = 0, None
         for number in range(n_datasets):
@@ -47,7 +47,7 @@ class Submission(threading.Thread):
     def names(self):
         """The (dataset, job_id) that must be on the topic at the end."""
         return [(dataset_name(number), f"{dataset_name(number)}-{i}") for number in range(self.n_datasets)
-                for i in range(self.n_jobs)]
+                for i in range(1, self.n_jobs + 1)]
 
     def path(self, number):
         return os.path.join(self.folder, dataset_name(number) + ".jsonl")
@@ -67,15 +67,24 @@ class Submission(threading.Thread):
 
     def submit(self, number):
         command = [self.sheaf, "submit", self.path(number), "--dataset", dataset_name(number), "--brokers",
-                   self.cluster.address, "--jobs", self.cluster.topics["jobs"]]
+                   self.cluster.address, "--jobs", self.cluster.topics["jobs"], "--control", self.cluster.topics["control"]]
+        if self.kill_rng.random() < 0.3:
+            self.submit_and_kill(command)
         for _ in range(SUBMIT_TRIES):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             if done.returncode == 0:
                 self.n_submitted += self.n_jobs
                 return
             self.counts["submissions repeated"] += 1
             self.ending.wait(0.5)
         raise RuntimeError(f"sheaf submit: {done.stderr[-500:]}")
+
+    def submit_and_kill(self, command):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.ending.wait(self.kill_rng.random())
+        process.kill()
+        process.wait()
+        self.counts["submissions killed"] += 1
 
     def rubbish(self, number):
         for _ in range(SUBMIT_TRIES):

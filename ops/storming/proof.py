@@ -21,9 +21,13 @@ class Terminal:
         self.places = collections.defaultdict(set)  # by name
         self.statuses = {}  # by name
         self.tokens = {}  # by name: of prompt and answer
+        self.elsewhere = []  # results that name another jobs topic than the cluster's: (topic, place)
         for record in cluster.read(topics["results"]):
             headers = record["headers"]
             place = int(headers["sheaf-source-partition"]), int(headers["sheaf-source-offset"])
+            if headers["sheaf-source-topic"] != cluster.topics["jobs"]:
+                self.elsewhere.append((headers["sheaf-source-topic"], place))
+                continue
             self.results[place] += 1
             self.values[place].add(record["payload"])
             result = json.loads(record["payload"])
@@ -84,6 +88,7 @@ def prove_topics(proof, jobs, terminal, expected, submitted, calm):
     proof.check("jobs answered more often than asked", len(jobs),
                 ((place, terminal.results[place], times[place]) for place in jobs if terminal.results[place] > times[place]))
     proof.check("results of no job", sum(terminal.results.values()), (place for place in terminal.results if place not in jobs))
+    proof.check("results of another topic's jobs", sum(terminal.results.values()), terminal.elsewhere)
     proof.check("results of another job", sum(terminal.results.values()),
                 ((place, sorted(names), jobs[place].name) for place, names in terminal.names.items()
                  if place in jobs and names != {jobs[place].name}))
@@ -95,8 +100,9 @@ def prove_topics(proof, jobs, terminal, expected, submitted, calm):
     proof.check("dead letters with other bytes than their records", sum(terminal.dead.values()),
                 ((place, sorted(letters)) for place, letters in terminal.letters.items()
                  if place in jobs and letters != {(jobs[place].key, jobs[place].payload)}))
-    found = {job.name for job in jobs.values()}
+    found = collections.Counter(job.name for job in jobs.values())
     proof.check("submitted jobs on the topic", len(submitted), (name for name in submitted if name not in found))
+    proof.check("submitted jobs on the topic once", len(submitted), (name for name in submitted if found[name] > 1))
     proof.check("the undisturbed run: results", len(jobs), (place for place in jobs if calm.results[place] != 1))
     proof.check("results with other bytes than undisturbed", len(jobs),
                 ((place, sorted(terminal.values[place]), sorted(calm.values[place])) for place in jobs

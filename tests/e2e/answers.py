@@ -1,5 +1,5 @@
 """A result is a pure function of model and request: the same bytes however it was computed."""
-from session import Skip, case, text_of, varied_jobs
+from session import Skip, case, error_of, text_of, varied_jobs
 
 N_JOBS = 48
 
@@ -71,6 +71,47 @@ def memory_for_few_pages_gives_the_same_bytes(test):
     same_as_reference(test, "--kv-memory", "300K")
 
 
+@case
+def page_memory_refuses_an_answer_and_never_cuts_it(test):
+    """Without max_tokens an answer ends with the model or with its context, not with the pages."""
+    test.write("in.jsonl", [{"prompt": text_of(i, 6), "ignore_eos": i == 0} for i in range(8)])
+    test.run_file("in.jsonl", "reference.jsonl", "--kv-memory", "64M")
+    expected = test.answers("reference.jsonl")
+    assert not any(answer["error"] for answer in expected)
+    n_refused = []
+    for memory in ("60K", "40K", "20K"):
+        told = test.run_file("in.jsonl", f"{memory}.jsonl", "--kv-memory", memory).err
+        assert "holds one context" in told, told
+        answers = test.answers(f"{memory}.jsonl")
+        for answer, whole in zip(answers, expected):
+            if error_of(answer):
+                assert error_of(answer)["code"] == "out_of_memory", answer
+                assert "--kv-memory" in error_of(answer)["message"], answer
+            else:
+                assert answer["response"]["body"]["choices"] == whole["response"]["body"]["choices"]
+        n_refused.append(sum(error_of(answer) is not None for answer in answers))
+    assert n_refused[0] >= 1 and n_refused == sorted(n_refused), n_refused
+
+
+@case
+def draws_are_of_the_request_alone(test):
+    """No seed: neither dataset, job id nor file name has a part in an answer, and equal prompts of one file draw differently."""
+    def stories(name, dataset, lines):
+        test.write(f"{name}.jsonl", lines)
+        test.run("submit", f"{name}.jsonl", "--dataset", dataset, "--store", f"{name}.db")
+        test.run("work", "--model", test.model, "--store", f"{name}.db", "--exit-when-idle", "0")
+        test.run("collect", "--dataset", dataset, "-o", f"{name}.out", "--store", f"{name}.db")
+        return [answer["response"]["body"]["choices"] for answer in test.answers(f"{name}.out")]
+
+    line = {"prompt": "once upon a time", "max_tokens": 24, "temperature": 1.5, "n": 2}
+    named = [{**line, "custom_id": f"c{i}"} for i in range(4)]
+    first, other = stories("a", "first", [line] * 4 + named), stories("b", "second", [line] * 4 + named)
+    assert first == other
+    texts = [choice["text"] for choices in first for choice in choices]
+    assert len(set(texts)) == len(texts), texts
+    assert stories("c", "third", named[::-1])[::-1] == first[4:]
+
+
 def with_kernels(test, level):
     test.write("one.jsonl", [{"prompt": "the", "max_tokens": 1}])
     told = test.run_file("one.jsonl", "one-out.jsonl", "--backend", f"cpu:{level}").err
@@ -101,10 +142,10 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
     test.run_file()
     among = test.comparable().splitlines()
     for i in (0, 1, 2, 15, 25, 36):
-        job_id = f"run-{i}".encode()
+        job_id = f"run-{i + 1}".encode()
         test.write("one.jsonl", [jobs[i]])
         test.run_file("one.jsonl", f"alone-{i}.jsonl")
-        alone = test.comparable(f"alone-{i}.jsonl").strip().replace(b"run-0", job_id)
+        alone = test.comparable(f"alone-{i}.jsonl").strip().replace(b"run-1", job_id)
         assert alone == among[i], (alone, among[i])
 
 

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 
 import tiny_model
-from session import Skip, case, text_of, varied_jobs
+from session import Skip, case, error_of, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -72,7 +72,7 @@ def failed_jobs_go_to_the_file_of_errors(test):
     test.write("in.jsonl", jobs)
     test.run_file("in.jsonl", "out.jsonl", "--errors", "errors.jsonl")
     assert [answer["custom_id"] for answer in test.answers()] == ["line 0", "line 1", "line 3", "line 5"]
-    assert [answer["error"]["code"] for answer in test.answers("errors.jsonl")] == ["invalid_field", "invalid_encoding"]
+    assert [error_of(answer)["code"] for answer in test.answers("errors.jsonl")] == ["invalid_field", "invalid_encoding"]
 
 
 @case
@@ -83,7 +83,9 @@ def a_run_done_before_writes_its_output_again_without_work(test):
     os.remove(test.path("out.jsonl"))
     test.run_file()
     assert test.read("out.jsonl") == before
-    assert test.query("SELECT count(*) FROM workers", "out.jsonl.db") == [(1,)]
+    # The second worker has only seen that its model is the one that has answered.
+    assert test.query("SELECT sum(n_steps > 0) FROM workers", "out.jsonl.db") == [(1,)]
+    assert test.query("SELECT count(DISTINCT worker) FROM jobs", "out.jsonl.db") == [(1,)]
 
 
 @case
@@ -91,7 +93,7 @@ def a_run_with_changed_input_is_refused_and_keeps_what_is_there(test):
     test.write("in.jsonl", short_jobs(5))
     test.run_file()
     before = test.read("out.jsonl")
-    test.write("in.jsonl", short_jobs(6))
+    test.write("in.jsonl", short_jobs(4) + short_jobs(2, 10))
     finished = test.run_file("in.jsonl", "out.jsonl", status=1)
     assert "another input" in finished.err and "out.jsonl.db" in finished.err, finished
     assert test.read("out.jsonl") == before
@@ -151,7 +153,7 @@ def cancelled_jobs_have_one_result_each_and_no_worker_takes_them(test):
     test.run("cancel", "--dataset", "d")
     test.run("work", "--model", test.model, "--exit-when-idle", "0")
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
-    assert [answer["error"]["code"] for answer in test.answers()] == ["cancelled"] * 50
+    assert [error_of(answer)["code"] for answer in test.answers()] == ["cancelled"] * 50
     assert test.query("SELECT n_cancelled, n_done FROM datasets") == [(50, 0)]
     finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1)
     assert "was cancelled" in finished.err, finished
@@ -169,9 +171,9 @@ def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
     assert test.wait(worker).status == 0
     test.run("collect", "--dataset", "slow", "-o", "slow-out.jsonl")
     test.run("collect", "--dataset", "other", "-o", "other-out.jsonl")
-    codes = [answer["error"] and answer["error"]["code"] for answer in test.answers("slow-out.jsonl")]
+    codes = [error_of(answer) and error_of(answer)["code"] for answer in test.answers("slow-out.jsonl")]
     assert len(codes) == 300 and codes.count("cancelled") > 0 and set(codes) <= {None, "cancelled"}, codes
-    assert [answer["error"] for answer in test.answers("other-out.jsonl")] == [None] * 20
+    assert [error_of(answer) for answer in test.answers("other-out.jsonl")] == [None] * 20
 
 
 @case

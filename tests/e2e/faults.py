@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import tiny_model
-from session import Skip, case, text_of
+from session import Skip, case, error_of, text_of
 
 GOOD = {"prompt": "the winter", "max_tokens": 4, "temperature": 0}
 
@@ -34,8 +34,8 @@ def one_bad_line(test, line, code, says):
     test.run_file()
     first, second, third = test.answers()
     assert [first["response"]["body"]["choices"], third["response"]["body"]["choices"]] == expected
-    assert second["response"] is None and second["error"]["code"] == code, second
-    assert says in second["error"]["message"], second
+    assert second["response"]["status_code"] == 400 and error_of(second)["code"] == code, second
+    assert says in error_of(second)["message"], second
     assert test.query("SELECT status, error_code FROM jobs ORDER BY position", "out.jsonl.db") == [
         ("done", None), ("failed", code), ("done", None)]
     assert test.query("SELECT error_code, jobs FROM failures", "out.jsonl.db") == [(code, 1)]
@@ -57,7 +57,7 @@ def a_line_with_bad_utf8_gets_its_own_error(test):
     with open(test.path("in.jsonl"), "wb") as file:
         file.write(test.read("good.jsonl") + b'{"prompt": "\xff\xfe", "max_tokens": 2}\n' + test.read("good.jsonl"))
     test.run_file()
-    assert [answer["error"] and answer["error"]["code"] for answer in test.answers()] == [None, "invalid_encoding", None]
+    assert [error_of(answer) and error_of(answer)["code"] for answer in test.answers()] == [None, "invalid_encoding", None]
 
 
 @case
@@ -82,7 +82,7 @@ def a_prompt_that_leaves_one_token_of_the_context_is_answered(test):
     test.write("in.jsonl", [{"prompt": tokens, "max_tokens": 1}, {"prompt": tokens, "max_tokens": 2}])
     test.run_file()
     first, second = test.answers()
-    assert first["error"] is None and second["error"]["code"] == "context_length_exceeded", (first, second)
+    assert error_of(first) is None and error_of(second)["code"] == "context_length_exceeded", (first, second)
 
 
 @case
@@ -120,7 +120,7 @@ def an_unknown_field_is_listed_in_the_warnings(test):
     test.write("in.jsonl", [dict(GOOD, colour="red")])
     test.run_file()
     (answer,) = test.answers()
-    assert answer["error"] is None and any("colour" in warning for warning in answer["warnings"]), answer
+    assert error_of(answer) is None and any("colour" in warning for warning in answer["warnings"]), answer
 
 
 @case
@@ -130,6 +130,14 @@ def no_tokens_asked_for_gives_an_empty_answer(test):
     (answer,) = test.answers()
     body = answer["response"]["body"]
     assert body["choices"][0]["text"] == "" and body["usage"]["completion_tokens"] == 0, answer
+
+
+@case
+def submit_counts_the_lines_that_warn(test):
+    test.write("in.jsonl", [dict(GOOD, colour="red"), GOOD, *[dict(GOOD, user="u") for _ in range(14)]])
+    message = test.run("submit", "in.jsonl", "--dataset", "d", "--store", "s.db").err
+    assert 'line 1: unknown field "colour" ignored' in message and 'field "user" has no effect' in message, message
+    assert message.count("has no effect\n") == 9 and "15 lines have fields that are ignored" in message, message
 
 
 @case
@@ -151,7 +159,7 @@ def blank_lines_and_a_missing_last_line_end_are_no_jobs_of_their_own(test):
     with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
         file.write('\n{"prompt": "the", "max_tokens": 1}\r\n   \n{"prompt": "the", "max_tokens": 1}')
     test.run_file()
-    assert [answer["error"] for answer in test.answers()] == [None, None]
+    assert [error_of(answer) for answer in test.answers()] == [None, None]
 
 
 # ---- files ----
@@ -276,10 +284,11 @@ def a_disk_too_full_to_submit_is_told_and_the_same_submit_finishes_later(test):
     store = os.path.join(disk, "s.db")
     refused(test, "submit", "in.jsonl", "--dataset", "d", "--store", store, says=["s.db", "full"])
     os.remove(os.path.join(disk, "filler"))
-    test.write("in.jsonl", jobs[:200])  # what fits
+    test.write("in.jsonl", jobs[:200])  # what fits; nothing of the whole file was submitted
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", store)
+    assert test.query("SELECT n_submitted FROM datasets WHERE dataset = 'd'", "disk/s.db") == [(200,)]
+    test.write("in.jsonl", jobs[1:201])
     refused(test, "submit", "in.jsonl", "--dataset", "d", "--store", store, says=["another input"])
-    test.run("submit", "in.jsonl", "--dataset", "e", "--store", store)
-    assert test.query("SELECT n_submitted FROM datasets WHERE dataset = 'e'", "disk/s.db") == [(200,)]
 
 
 @case
@@ -298,7 +307,7 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     assert finished.err.count("disk is full") < 20, f"a message each time is too many: {finished}"
     test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--store", store)
     assert [answer["custom_id"] for answer in test.answers()] == [f"{i}" for i in range(400)]
-    assert all(answer["error"] is None for answer in test.answers())
+    assert all(error_of(answer) is None for answer in test.answers())
     # When the disk had room again the work went on, and no figure is missing or counted twice.
     assert "working again" in finished.err, finished
     totals, = test.query("SELECT n_submitted, n_done, n_failed, completion_tokens, (SELECT count(*) FROM results),"
@@ -409,3 +418,52 @@ def options_come_from_the_command_line_before_the_environment_before_the_file(te
 def a_faulty_line_of_the_options_file_is_told_with_its_number(test):
     test.write("sheaf.conf", ["threads = 1", "windwo = 5"])
     refused(test, "work", "--model", test.model, "--config", "sheaf.conf", status=2, says=["sheaf.conf", "line 2", "windwo"])
+
+
+# ---- the model file ----
+
+def work_on(test, model, *options):
+    return test.start("work", "--model", model, "--dataset", "d", *options)
+
+
+def n_done(test):
+    return len(test.query("SELECT 1 FROM jobs WHERE finished_at IS NOT NULL"))
+
+
+@case
+def a_model_that_is_written_to_ends_its_worker_and_nothing_more_is_committed(test):
+    test.write("in.jsonl", [GOOD] * 2000)
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    worker = work_on(test, test.model, "--engine-test", "fixed:20", "--max-batch", "4")
+    test.wait_until("the first answers", lambda: n_done(test) > 0)
+    with open(test.model, "r+b") as model:
+        byte = model.read(1)
+        model.seek(0)
+        model.write(byte)
+    finished = test.wait(worker)
+    assert finished.status == 1 and "changed while it was in use" in finished.err, finished
+    before = n_done(test)
+    assert 0 < before < 2000
+    # The bytes are the same ones: another worker goes on.
+    test.run("work", "--model", test.model, "--dataset", "d", "--engine-test", "instant", "--exit-when-idle", "0")
+    assert n_done(test) == 2000
+
+
+@case
+def a_model_that_is_cut_ends_its_worker_with_a_message_and_nothing_is_committed(test):
+    with open(test.model, "rb") as model:
+        content = model.read()
+    worker = work_on(test, test.model)
+    test.wait_until("the worker is ready", lambda: "system_fingerprint" in test.told_by(worker))
+    os.truncate(test.model, 64)
+    test.write("in.jsonl", [GOOD] * 8)
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    finished = test.wait(worker)
+    assert finished.status == 1, finished
+    assert "SIGBUS" in finished.err or "changed while it was in use" in finished.err, finished
+    assert test.model in finished.err, finished
+    assert n_done(test) == 0
+    with open(test.model, "wb") as model:
+        model.write(content)
+    test.run("work", "--model", test.model, "--dataset", "d", "--exit-when-idle", "0")
+    assert n_done(test) == 8

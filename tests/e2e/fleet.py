@@ -4,7 +4,7 @@ import random
 import signal
 
 from kafka import SEED, Topics, finish  # noqa: F401  (finish stops the suite's broker)
-from session import case, text_of
+from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, position, status, error_code, finish_reason, prompt_tokens, completion_tokens"
 FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset"
@@ -42,7 +42,7 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     submit(test, topics, "good", jobs_of(150))
     submit(test, topics, "mixed", jobs_of(40) + ["{no json", {"custom_id": "wrong", "prompt": 7}])
     workers = [topics.work("--store", f"{name}.db", "--exit-when-idle", "2") for name in ("first", "second")]
-    assert [test.wait(worker).status for worker in workers] == [0, 0]
+    assert all(test.wait(worker).status in DONE for worker in workers)
     mirror_to_the_end(test, topics)
     expected = sorted(rows(test, "first.db") + rows(test, "second.db"), key=str)
     assert len(expected) == 192
@@ -112,7 +112,7 @@ def a_store_that_was_lost_is_rebuilt_from_the_topics(test):
         progress = {dataset["dataset"]: (dataset["submitted"], dataset["done"], dataset["failed"])
                     for dataset in told["datasets"]}
         assert progress == {"set": (81, 80, 1), "waiting": (25, 0, 0)}, (store, progress)
-        assert told["jobs_behind"] == 25, told
+        assert 25 <= told["jobs_behind"] <= 27, told  # the end of a transaction takes an offset of its partition
     assert rows(test, "worker.db") == rows(test, "new.db")
     # The worker goes on with the rebuilt store, and the rows that the mirror made get their ends.
     topics.work_to_the_end("--store", "new.db")

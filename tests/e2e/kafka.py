@@ -6,14 +6,19 @@ import collections
 import json
 import os
 import random
+import re
 import shutil
 import signal
+import sqlite3
 import struct
 import subprocess
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
-from session import Skip, case, text_of, varied_jobs
+import faults
+from session import DONE, Skip, case, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -103,7 +108,22 @@ class Topics:
 
     def work_to_the_end(self, *options):
         finished = self.test.wait(self.work("--exit-when-idle", "1", *options))
-        assert finished.status == 0, finished
+        assert finished.status in DONE, finished
+
+
+def served_at(test, worker):
+    """HOST:PORT of its figures."""
+    test.wait_until("the address", lambda: "figures at http://" in test.told_by(worker) or worker.poll() is not None)
+    return re.search(r"figures at http://(\S+)/", test.told_by(worker)).group(1)
+
+
+def ask(where, path):
+    """(status, text)"""
+    try:
+        with urllib.request.urlopen(f"http://{where}{path}", timeout=30) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def reference(test, jobs):
@@ -282,6 +302,65 @@ def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
 
 
 @case
+def a_worker_that_its_group_refuses_is_not_ready_and_ends_with_an_error(test):
+    """Another client is in the group, with an assignor that ours has not. A stop that is asked for then does not mask it."""
+    topics = Topics(test)
+    topics.produce(seeded(varied_jobs(3)))
+    other = subprocess.Popen(["kcat", "-u", "-b", address(), "-G", topics.group, "-X", "auto.offset.reset=earliest", "-X",
+                              "partition.assignment.strategy=roundrobin", topics.prefix + "jobs"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        other.stdout.readline()  # it is a member now
+        worker = topics.work("--metrics", "127.0.0.1:0", "--membership-timeout", "3s", "-X",
+                             "partition.assignment.strategy=range")
+        metrics_at = served_at(test, worker)
+        answers = []
+
+        def has_ended():
+            try:
+                answers.append((ask(metrics_at, "/healthz"), ask(metrics_at, "/readyz")))
+            except OSError:  # it serves no more
+                worker.send_signal(signal.SIGTERM)
+            return worker.poll() is not None
+        test.wait_until("its end", has_ended)
+        ended = test.wait(worker)
+        assert ended.status == 1, ended
+        assert "no confirmed member of group" in ended.err and "nconsistent group protocol" in ended.err, ended
+        assert not any(ready[0] == 200 for _, ready in answers), answers
+    finally:
+        other.kill()
+        other.wait()
+    topics.work_to_the_end("--membership-timeout", "90s")
+    assert len(topics.results()) == 3
+
+
+@case
+def a_worker_names_its_librdkafka_and_refuses_a_protocol_that_it_has_not(test):
+    topics = Topics(test, 1)
+    refused = test.wait(topics.work("--group-protocol", "sticky"))
+    assert refused.status == 2 and "expected eager, cooperative or consumer" in refused.err, refused
+    for name, needed in (("cooperative", (2, 6, 1)), ("consumer", (2, 12, 0))):
+        ended = test.wait(topics.work("--exit-when-idle", "0", "--group-protocol", name))
+        loaded = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", ended.err)
+        assert loaded, ended
+        if tuple(map(int, loaded.groups())) < needed:
+            assert ended.status == 2, ended
+            assert f"--group-protocol {name} needs librdkafka {'.'.join(map(str, needed))} or newer, this is " in ended.err, ended
+        else:
+            assert ended.status == 0, ended
+
+
+@case
+def fleets_that_start_become_ready_and_share_the_topic(test):
+    """Few rounds of `ops/storm --startups`; its times count from ten on, as with SHEAF_TEST_STARTUPS=100."""
+    address()
+    rounds = os.environ.get("SHEAF_TEST_STARTUPS", "3")
+    build = os.path.dirname(os.path.dirname(os.path.abspath(test.sheaf)))
+    done = subprocess.run([os.path.join(ROOT, "ops", "storm"), "--startups", rounds, "--seed", str(SEED), "--build", build],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@case
 def a_group_that_is_given_other_topics_works_on_those(test):
     """At once: the group still knows the worker by the topics it had before, until its session times out."""
     for number in range(2):
@@ -314,6 +393,103 @@ def the_store_follows_what_was_committed(test):
     assert test.query("SELECT sum(jobs_behind), sum(in_flight), count(*) FROM lag") == [(0, 0, 3)]
     told = json.loads(test.run("status", "--json").out)
     assert sum(dataset["done"] for dataset in told["datasets"]) == 50, told
+
+
+def works_without_store_until(test, store, mend):
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(30)])
+    worker = topics.work("--store", store)
+    test.wait_until("the results", lambda: worker.poll() is not None or len(topics.read("results")) == 30)
+    assert "working without a store" in test.told_by(worker), test.told_by(worker)
+    mend()
+    test.wait_until("the store", lambda: worker.poll() is not None or "figures are written from now on" in test.told_by(worker))
+    topics.produce([{"custom_id": f"later {i}", "prompt": "the", "max_tokens": 2} for i in range(10)])
+    test.wait_until("the figures", lambda: worker.poll() is not None
+                    or test.query("SELECT count(*) FROM jobs WHERE status = 'done'", store) == [(10,)])
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    assert test.query("SELECT count(*) FROM workers WHERE stopped_at IS NOT NULL", store) == [(1,)]
+    assert len(topics.results()) == 40
+
+
+@case
+def a_worker_whose_store_is_unreadable_works_without_and_opens_it_once_it_can(test):
+    test.write("text.db", ["no database, but long enough to be read as the first page of one " * 40])
+    works_without_store_until(test, "text.db", lambda: os.remove(test.path("text.db")))
+
+
+@case
+def a_worker_whose_store_is_of_a_newer_version_works_without_it(test):
+    newer = sqlite3.connect(test.path("newer.db"))
+    newer.executescript("CREATE TABLE later (x); PRAGMA user_version = 99;")
+    newer.close()
+    works_without_store_until(test, "newer.db", lambda: os.remove(test.path("newer.db")))
+
+
+@case
+def a_worker_on_a_full_disk_works_without_store_and_slot_and_writes_figures_once_it_can(test):
+    disk = faults.small_disk(test, 2 << 20)
+    filler = os.path.join(disk, "filler")
+    faults.fill(filler, 0)
+    works_without_store_until(test, os.path.join(disk, "s.db"), lambda: os.remove(filler))
+
+
+@case
+def framing_a_byte_order_mark_and_x_msgpack_are_read(test):
+    topics = Topics(test, 1)
+    records = {"plain": b"", "framed": b"\0\0\0\1\7", "mark": b"\xef\xbb\xbf"}
+    for name, before in records.items():
+        with open(test.path(name), "wb") as file:
+            file.write(before + json.dumps({"custom_id": name, "prompt": "the", "max_tokens": 2, "seed": 1}).encode())
+        subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "jobs", "-H", "content-type=application/json",
+                        test.path(name)], check=True, timeout=60, stdin=subprocess.DEVNULL)
+    with open(test.path("packed"), "wb") as file:
+        file.write(b"\x82\xa9custom_id\xa6packed\xa6prompt\xa3the")
+    subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "jobs", "-H", "content-type=application/x-msgpack",
+                    test.path("packed")], check=True, timeout=60, stdin=subprocess.DEVNULL)
+    topics.work_to_the_end()
+    assert topics.read("dead") == []
+    assert len(topics.read("results")) == 4
+
+
+@case
+def two_groups_over_one_topic_give_results_of_different_identities(test):
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": "one", "prompt": "the", "max_tokens": 2}])
+    identities = set()
+    for group in ("a", "b"):
+        topics.group = group
+        topics.work_to_the_end("--store", f"{group}.db")
+    for record in topics.read("results"):
+        headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
+        identities.add((headers["ce_source"], headers["ce_id"]))
+    assert identities == {(f"/sheaf/{group}/{topics.prefix}jobs", "0-0") for group in ("a", "b")}, identities
+
+
+@case
+def missing_topics_are_made_with_the_partitions_asked_for(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}] * 3)
+    options = [name if name.startswith("--") or name == address() else name + "-new" for name in topics.options]
+    test.run("submit", "in.jsonl", "--dataset", "d", "--create-topics", "--partitions", "5", *options)
+    listed = subprocess.run(["kcat", "-b", address(), "-L", "-t", topics.prefix + "jobs-new"], capture_output=True, text=True,
+                            check=True, timeout=60).stdout
+    assert "with 5 partitions" in listed, listed
+
+
+@case
+def a_member_s_name_is_given_by_option(test):
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": "one", "prompt": "the", "max_tokens": 2}])
+    first = topics.work("--member-name", "pod-1")
+    test.wait_until("the result", lambda: first.poll() is not None or len(topics.read("results")) == 1)
+    second = test.wait(topics.work("--member-name", "pod-1"))
+    assert second.status != 0 and "pod-1" in second.err, second
+    first.send_signal(signal.SIGTERM)
+    assert test.wait(first).status == 0
+    topics.produce([{"custom_id": "two", "prompt": "the", "max_tokens": 2}])
+    topics.work_to_the_end("--member-name", "pod-1", "--store", "elsewhere.db")  # the dead pod's partitions, at once
+    assert sorted(topics.results()) == ["one", "two"]
 
 
 @case

@@ -109,6 +109,6 @@ def a_submit_killed_halfway_and_repeated_queues_every_line_once(test):
         until_killed(test, rng, 0.3, "submit", "in.jsonl", "--dataset", "d")
     test.run("submit", "in.jsonl", "--dataset", "d")
     assert test.query("SELECT count(*), count(DISTINCT position), min(position), max(position) FROM jobs") == [
-        (5000, 5000, 0, 4999)]
+        (5000, 5000, 1, 5000)]
     assert test.query("SELECT count(*) FROM queue") == [(5000,)]
     assert test.query("SELECT n_submitted, complete FROM datasets") == [(5000, 1)]

@@ -23,11 +23,12 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "utf8proc.h": (r"engine/tokenizer/\w+\.c", 1),
     "sqlite3.h": (r"store/\w+\.[ch]", 9),
     "librdkafka/rdkafka.h": (r"consumer/kafka\w*\.[ch]", 19),
+    "zlib.h": (r"consumer/input_source\.c", 1),
     "microhttpd.h": (r"consumer/http\.c", 1),
 }
-SYSTEM = set("""arpa/inet assert ctype errno fcntl float inttypes immintrin libgen limits math netdb poll pthread sched signal stdalign
+SYSTEM = set("""arpa/inet assert ctype errno fcntl float inttypes immintrin libgen limits malloc math netdb poll pthread sched signal stdalign
     stdarg stdatomic stdbool stddef stdint stdio stdlib string strings sys/eventfd sys/file sys/inotify sys/ioctl sys/mman
-    sys/random sys/resource sys/signalfd sys/socket sys/stat sys/statvfs sys/sysinfo sys/time sys/types sys/uio sys/utsname sys/wait time
+    sys/random sys/resource sys/signalfd sys/socket sys/stat sys/statvfs sys/sysmacros sys/sysinfo sys/time sys/types sys/uio sys/utsname sys/wait time
     unistd cpuid x86intrin endian locale""".split())
 LINES_MAX = 800
 TABLES = {"engine/template/character_tables.h", "engine/tokenizer/unicode_ranges.h"}  # generated

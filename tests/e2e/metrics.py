@@ -68,6 +68,24 @@ def samples(text):
 
 
 @case
+def connections_that_trickle_keep_no_probe_waiting(test):
+    worker, address = start(test)
+    host, port = address.rsplit(":", 1)
+    slow = []
+    for i in range(100):  # more than may be open, of which each has sent a part of a request
+        slow.append(socket.create_connection((host, int(port)), timeout=30))
+        slow[-1].sendall(b"GET /met")
+        if i % 10 == 9:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as response:
+                assert response.status == 200
+    assert get(address, "/metrics")[0] == 200
+    for connection in slow:
+        connection.close()
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+
+
+@case
 def the_figures_are_prometheus_text_and_add_up(test):
     test.write("in.jsonl", jobs(40) + ["no job"])
     test.run("submit", "in.jsonl", "--dataset", "d")
@@ -154,10 +172,10 @@ def kafka_s_figures_are_there_and_readiness_follows_the_broker(test):
     values = samples(get(address, "/metrics")[2])
     assert values['sheaf_txn_total{outcome="committed"}'] >= 1 and values["sheaf_rebalances_total"] >= 1
     assert 0 < values["sheaf_offset_map_bytes"] <= 4096
-    lags = [value for name, value in values.items() if name.startswith("kafka_consumergroup_lag{")]
+    lags = [value for name, value in values.items() if name.startswith("sheaf_partition_unfinished{")]
     assert len(lags) == 2, values
     test.wait_until("no lag", lambda: sum(value for name, value in samples(get(address, "/metrics")[2]).items()
-                                          if name.startswith("kafka_consumergroup_lag{")) == 0)
+                                          if name.startswith("sheaf_partition_unfinished{")) == 0)
     assert "Partitions" in get(address, "/")[2]
     worker.terminate()
     assert test.wait(worker).status == 0
@@ -183,7 +201,7 @@ def dashboard_and_alerts_use_names_that_are_served(test):
         bare = re.sub(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(by|on|ignoring|without) ?\([^)]*\)', " ", expression)
         used |= set(re.findall(r"\b(?:sheaf|kafka|process|up)(?:_[a-z_]+)?\b", bare))
     assert used <= served, used - served
-    assert {"sheaf_jobs_total", "kafka_consumergroup_lag", "sheaf_oldest_unfinished_seconds"} <= used
+    assert {"sheaf_jobs_total", "sheaf_partition_unfinished", "sheaf_oldest_unfinished_seconds"} <= used
 
 
 @case

@@ -5,7 +5,7 @@ import os
 import signal
 
 import kafka
-from session import Skip, case, text_of
+from session import DONE, case, error_of, text_of
 from tiny_model import TOKENS
 
 POISON = "ZZ"
@@ -15,8 +15,7 @@ LIMIT = 5  # crashes, unless --crash-limit says otherwise
 def faulty(test):
     """The program that dies; the same one without the order to."""
     program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
-    if not os.path.exists(program):
-        raise Skip("there is no sheaf-faults beside the program")
+    assert os.path.exists(program), f"{program} is missing: `ninja -C build tests/sheaf-faults` builds it"
     test.sheaf = program
     test.environment["SHEAF_FAULT"] = f"token:{TOKENS.index('Z')}:kill"
 
@@ -30,7 +29,7 @@ def work_until_it_lives(test, start, crashes_max):
     """Starts workers, as a service manager would, until one ends by itself. How many died."""
     for n_crashes in range(crashes_max + 1):
         finished = test.wait(start())
-        if finished.status == 0:
+        if finished.status in DONE:
             return n_crashes
         assert finished.status == -signal.SIGKILL, finished
     raise AssertionError(f"{crashes_max} workers died and it goes on")
@@ -46,9 +45,9 @@ def a_job_that_kills_its_worker_is_found_and_fails_alone_on_the_embedded_queue(t
     assert n_crashes == LIMIT, n_crashes
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
     answers = test.answers()
-    failed = [answer for answer in answers if answer["error"]]
+    failed = [answer for answer in answers if error_of(answer)]
     assert [answer["custom_id"] for answer in failed] == ["line 17"], failed
-    assert failed[0]["error"]["code"] == "crashed" and f"{LIMIT} workers died" in failed[0]["error"]["message"], failed
+    assert error_of(failed[0])["code"] == "crashed" and f"{LIMIT} workers died" in error_of(failed[0])["message"], failed
     # The others' answers are those of a life without it.
     test.environment.pop("SHEAF_FAULT")
     test.run_file("in.jsonl", "calm.jsonl")

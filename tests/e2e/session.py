@@ -12,6 +12,8 @@ import tiny_model
 
 DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "120"))
 TOLD_LINES = 40
+SOME_FAILED = 3  # the exit status of run and work when they did their work and jobs failed
+DONE = (0, SOME_FAILED)
 
 
 class Skip(Exception):
@@ -91,9 +93,10 @@ class Session:
         return finished
 
     def run(self, *arguments, stdin=None, status=0, deadline_s=DEADLINE_S, preexec_fn=None):
-        """Runs to the end; `status` is the exit status that it must have, None for any."""
+        """Runs to the end; `status` is the exit status that it must have, None for any. 0: or 3, when jobs failed."""
         finished = self.wait(self.start(*arguments, stdin=stdin, preexec_fn=preexec_fn), deadline_s)
-        assert status is None or finished.status == status, f"expected exit {status}: {finished}"
+        done = finished.status in DONE if status == 0 else finished.status == status
+        assert status is None or done, f"expected exit {status}: {finished}"
         return finished
 
     def wait_until(self, what, condition, deadline_s=DEADLINE_S):
@@ -150,6 +153,11 @@ class Session:
 
 WORDS = "the water in there another thing inner other earth rather within then winter finger anther".split()
 SHARED = "You answer in the way the others did, and the answer is in the end within the limit. "
+
+
+def error_of(answer):
+    """The error of a line of the output: of the batch, or in the response's body; None when there is none."""
+    return answer["error"] or answer["response"]["body"].get("error")
 
 
 def text_of(number, n_words):

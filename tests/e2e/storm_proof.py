@@ -11,12 +11,16 @@ from session import case
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "ops"))
 
-from storming import faults, jobs as storm_jobs, proof  # noqa: E402
+from storming import faults, jobs as storm_jobs, proof, shares, startups  # noqa: E402
 
 TOPICS = {name: "w-" + name for name in ("jobs", "results", "dead")}
 CALM = {"results": "calm-results", "dead": "calm-dead"}
 N_JOBS = 12  # in two datasets over three partitions; every sixth record is no job
 AGAIN = 2, 2  # answered, and set back below: to be answered twice
+
+
+def source_of(partition, offset, topic="w-jobs"):
+    return {"sheaf-source-topic": topic, "sheaf-source-partition": str(partition), "sheaf-source-offset": str(offset)}
 
 
 class World:
@@ -44,7 +48,7 @@ class World:
         result = {"dataset": name[0], "job_id": name[1], "status": "done" if is_job else "failed"}
         if is_job:
             result.update(choices=[{"text": f"answer {i}"}], usage={"prompt_tokens": i + 1, "completion_tokens": 2 * i + 1})
-        source = {"sheaf-source-partition": str(place[0]), "sheaf-source-offset": str(place[1])}
+        source = source_of(*place)
         for topic in ("w-results", "calm-results"):
             self.records[topic].append({"payload": json.dumps(result), "headers": dict(source)})
         if not is_job:
@@ -55,8 +59,7 @@ class World:
         return iter(copy.deepcopy(self.records[topic]))
 
     def result(self, partition, offset):
-        return next(record for record in self.records["w-results"] if record["headers"] == {
-            "sheaf-source-partition": str(partition), "sheaf-source-offset": str(offset)})
+        return next(record for record in self.records["w-results"] if record["headers"] == source_of(partition, offset))
 
     def fill_store(self):
         terminal = proof.Terminal(self, TOPICS)
@@ -103,8 +106,8 @@ def swap(world):
 def swap_everywhere(world):
     """Also undisturbed: the program itself would have it so."""
     swap(world)
-    calm = {tuple(record["headers"].values()): record for record in world.records["calm-results"]}
-    first, second = calm["0", "1"], calm["1", "1"]
+    first, second = ([record for record in world.records["calm-results"] if record["headers"] == source_of(partition, 1)][0]
+                     for partition in (0, 1))
     first["payload"], second["payload"] = second["payload"], first["payload"]
 
 
@@ -128,8 +131,10 @@ IN_THE_TOPICS = {
                                                                {"results with other bytes than undisturbed"}),
     "two jobs get each other's result": (swap, {"results of another job", "results with other bytes than undisturbed"}),
     "they do undisturbed, too": (swap_everywhere, {"results of another job"}),
-    "a result of no job": (lambda w: results(w).append(dict(w.result(0, 0), headers={
-        "sheaf-source-partition": "7", "sheaf-source-offset": "0"})), {"results of no job"}),
+    "a result of no job": (lambda w: results(w).append(dict(w.result(0, 0), headers=source_of(7, 0))), {"results of no job"}),
+    "a result of another topic's job": (lambda w: results(w).append(dict(w.result(0, 0), headers=source_of(0, 0, "x"))),
+                                        {"results of another topic's jobs"}),
+    "a job's own result names another topic": (lambda w: w.result(0, 0).update(headers=source_of(0, 0, "x")), {"jobs lost"}),
     "a dead letter is lost": (lambda w: letters(w).pop(), {"records that are no job: one dead letter each"}),
     "a dead letter is doubled": (lambda w: letters(w).append(letters(w)[0]), {"records that are no job: one dead letter each"}),
     "a dead letter of a job": (lambda w: letters(w).append({"key": None, "payload": "x", "headers": {
@@ -138,6 +143,8 @@ IN_THE_TOPICS = {
                                       {"dead letters with other bytes than their records"}),
     "a dead letter has another key": (lambda w: letters(w)[0].update(key="k"), {"dead letters with other bytes than their records"}),
     "a submitted job is not on the topic": (lambda w: w.submitted.append(("set-0", "set-0-99")), {"submitted jobs on the topic"}),
+    "a submitted job is on the topic twice": (lambda w: w.records["w-jobs"].append(dict(w.records["w-jobs"][0], offset=99)),
+                                              {"submitted jobs on the topic once"}),
     "the undisturbed run lacks one": (lambda w: w.records["calm-results"].pop(0), {"the undisturbed run: results"}),
 }
 IN_THE_STORE = {
@@ -194,3 +201,33 @@ def a_storm_of_one_seed_breaks_and_submits_the_same_things_each_time(test):
     counts = {name: sum(name == other for _, other, _ in plans[0]) for name in faults.FAULTS}
     assert counts["kill worker"] == 40 and counts["kill broker"] == 2, counts
     assert storm_jobs.make_jobs(3, 50, 1) == storm_jobs.make_jobs(3, 50, 1) != storm_jobs.make_jobs(3, 50, 2)
+
+
+@case
+def a_worker_that_is_not_ready_or_does_not_own_its_share_is_seen(test):
+    well = {"worker 0": ([0, 1], None), "worker 1": ([2], None)}
+    assert shares.find_wrong(3, well, [[2], [1, 0]]) == []
+    worlds = {
+        "not ready": ({**well, "worker 1": (None, "/readyz: 503")}, [[0, 1], [2]]),
+        "0 owners": ({**well, "worker 1": ([], None)}, [[0, 1], []]),
+        "2 owners": ({**well, "worker 1": ([1, 2], None)}, [[0, 1], [1, 2]]),
+        "shared as [0, 3]": ({"worker 0": ([0, 1, 2], None), "worker 1": ([], None)}, [[0, 1, 2], []]),
+        "the coordinator has": (well, [[0, 1], []]),
+        "the coordinator has [[], [0, 1], [2]]": (well, [[0, 1], [2], []]),  # a member that nobody knows
+    }
+    for what, (views, assignments) in worlds.items():
+        wrong = shares.find_wrong(3, views, assignments)
+        assert any(what in text for text in wrong), (what, wrong)
+    more = {"worker 0": ([0], None), "worker 1": ([], None)}  # more workers than partitions
+    assert shares.find_wrong(1, more, [[], [0]]) == []
+
+
+@case
+def a_round_beyond_three_times_the_median_is_seen(test):
+    seconds = [2.0] * startups.ROUNDS_LEAST
+    assert startups.too_slow(seconds) == [] and startups.too_slow([6.0, *seconds]) == []
+    assert len(startups.too_slow([6.1, *seconds])) == 1
+    assert startups.too_slow([2.0] * (startups.ROUNDS_LEAST - 2) + [9.0]) == []  # too few to say
+    plan = startups.plan(1, 50)
+    assert plan == startups.plan(1, 50) != startups.plan(2, 50)
+    assert {len(gaps) for gaps in plan} >= {2, 12} and all(2 <= len(gaps) <= 12 for gaps in plan)

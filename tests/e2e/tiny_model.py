@@ -73,12 +73,12 @@ def keys():
     }
 
 
-def tensors():
+def tensors(n_rows):
     """(name, rows, columns, type)"""
     kv_width = WIDTH // N_HEADS * N_KV_HEADS
-    yield "token_embd.weight", N_VOCAB, WIDTH, Q8_0
+    yield "token_embd.weight", n_rows, WIDTH, Q8_0
     yield "output_norm.weight", 1, WIDTH, F32
-    yield "output.weight", N_VOCAB, WIDTH, Q8_0
+    yield "output.weight", n_rows, WIDTH, Q8_0
     for layer in range(N_LAYERS):
         for name, rows, columns, kind in (
                 ("attn_norm", 1, WIDTH, F32), ("ffn_norm", 1, WIDTH, F32),
@@ -96,11 +96,12 @@ def weights(rng, rows, columns, kind):
                     for _ in range(rows * columns // 32))
 
 
-def write(path, seed=1):
+def write(path, seed=1, n_rows=N_VOCAB, more_keys=None):
+    """n_rows: of the embedding and the output matrix; more than N_VOCAB are padding. more_keys: beside keys(), or instead."""
     rng = random.Random(seed)
     head, data = b"", b""
-    listed = list(tensors())
-    pairs = keys()
+    listed = list(tensors(n_rows))
+    pairs = {**keys(), "llama.vocab_size": value(UINT32, n_rows), **(more_keys or {})}
     for key, content in pairs.items():
         head += string(key) + content
     for name, rows, columns, kind in listed:

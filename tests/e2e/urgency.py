@@ -2,11 +2,12 @@
 import json
 import time
 
-from session import case, text_of
+from session import case, error_of, text_of
 
 
 def jobs(n, **more):
-    return [dict({"custom_id": f"{more.get('priority', 0)}-{i}", "prompt": text_of(i, 5), "max_tokens": 4, "seed": i}, **more)
+    group = "-".join(str(value) for value in more.values())
+    return [dict({"custom_id": f"{group}-{i}", "prompt": text_of(i, 5), "max_tokens": 4, "seed": i}, **more)
             for i in range(n)]
 
 
@@ -42,9 +43,9 @@ def a_job_past_its_deadline_fails_with_an_error_of_its_own_and_the_others_do_not
     work(test)
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
     answers = test.answers()
-    codes = [(answer["error"] or {}).get("code") for answer in answers]
+    codes = [(error_of(answer) or {}).get("code") for answer in answers]
     assert codes == ["deadline_exceeded"] * 3 + [None] * 6 + ["limit_exceeded"], codes
-    assert "passed" in answers[0]["error"]["message"], answers[0]
+    assert "passed" in error_of(answers[0])["message"], answers[0]
     (failure,) = test.query("SELECT jobs FROM failures WHERE error_code = 'deadline_exceeded'")
     assert failure == (3,)
     assert test.query("SELECT count(*) FROM jobs WHERE deadline > 0") == [(6,)]

@@ -140,9 +140,10 @@ static struct batcher *make_batcher(void)
         .pool = fixture.pool,
         .environment = {.tokenizer = fixture.tokenizer,
                         .chat_template = fixture.chat_template,
+                        .tool_template = fixture.chat_template,
                         .limits = {.n_context = CONTEXT,
                                    .n_context_original = CONTEXT,
-                                   .n_vocab = tokenizer_n_tokens(fixture.tokenizer)}},
+                                   .n_vocab = tokenizer_n_tokens(fixture.tokenizer) + 9}},
         .limits = {.n_sequences_max = 8, .n_rows_max = 32, .n_jobs_max = 4, .n_pages = N_PAGES,
                    .page_positions = PAGE_POSITIONS},
         .wall_clock_us = clock_us};
@@ -212,7 +213,7 @@ static void check_result(struct job *job, enum encoding encoding, struct buffer 
         check_error(&job->result.error);
     result_encode(job, encoding, out);
     check(!out->failed);
-    headers_of_result(&headers, job, encoding, "worker", clock_us());
+    headers_of_result(&headers, job, encoding, "group", "worker", clock_us());
     check_headers(&headers);
     struct job *again = job_create();
     check(result_decode(again, (struct text){out->data, out->size}, encoding, &error) == STATUS_OK);
@@ -277,7 +278,7 @@ static void prepare(void)
     check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
     fixture.store = open_store();
     struct record record = well_record();
-    struct job *job = intake_job(&record, TEXT("model"), NULL);
+    struct job *job = intake_job(&record, &(struct result_names){.model = TEXT("model")}, NULL);
     struct job_list finished = {0};
     run(&job, 1, &finished);
     check(job->result.status == RESULT_DONE);
@@ -305,7 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct job *jobs[2];
     struct job_list finished = {0};
     for (int i = 0; i < 2; i++)
-        jobs[i] = intake_job(&records[i], TEXT("model"), NULL);
+        jobs[i] = intake_job(&records[i], &(struct result_names){.model = TEXT("model")}, NULL);
     check(jobs[0] && jobs[1]);
     run(jobs, 2, &finished);
     check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) && finished.first != finished.last);

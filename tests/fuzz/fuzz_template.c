@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct template_environment environment = {TEXT("<s>"), TEXT("</s>"), 1721952000};
+static const struct template_environment environment = {
+    .bos_token = TEXT("<s>"), .eos_token = TEXT("</s>"), .now = 1721952000};
 
 static const char default_variables[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\" Be brief. "

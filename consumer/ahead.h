@@ -1,0 +1,18 @@
+// How many jobs a worker of the embedded queue holds. Other workers share the queue, so it claims little ahead of its batch: one batch
+// until the first job is settled (other workers may be starting), then one that is computed and two ahead, and where jobs
+// are short as many more as settle in AHEAD_MS, so that claims and commits stay large. Thread: main.
+#pragma once
+
+#include <stdint.h>
+
+enum { AHEAD_BATCHES = 2, AHEAD_MS = 100, AHEAD_MEASURED_MS = 50 };
+
+struct ahead {
+    int32_t n_batch; // sequences of one step; 0: no limit but n_max
+    int32_t n_max;   // jobs of the window
+    int32_t limit;   // jobs to hold now
+    int64_t since_ms, n_settled; // since then
+};
+
+void ahead_init(struct ahead *ahead, int32_t n_batch, int32_t n_max);
+void ahead_settled(struct ahead *ahead, int64_t n_jobs, int64_t now_ms);

@@ -1,0 +1,88 @@
+#include "consumer/closing.h"
+
+#include "consumer/clock.h"
+#include "consumer/log.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { BEAT_MS = 500 }; // silent connections are looked at so often
+
+static void wake(struct closing *closing)
+{
+    static const uint64_t one = 1;
+    (void)!write(closing->wake_fd, &one, sizeof one);
+}
+
+// The main thread may hold any lock, those of stdio and exit handlers too.
+static void end_process(const struct closing *closing, int limit_ms)
+{
+    char text[2 * ERROR_TEXT_BYTES];
+    snprintf(text, sizeof text, "closing took longer than %g s, waiting for %s: the process ends as it is. It was ending because: %s",
+             limit_ms / 1000.0, atomic_load(&closing->part), closing->reason);
+    log_write_unlocked(LOG_ERROR, text);
+    _exit(1);
+}
+
+static void *watch(void *context)
+{
+    struct closing *closing = context;
+    while (!atomic_load(&closing->is_over)) {
+        int64_t left_ms = closing->deadline_ms - clock_now_ms();
+        if (left_ms <= 0)
+            end_process(closing, closing->limit_ms);
+        struct http *http = atomic_load(&closing->http);
+        struct pollfd fds[] = {{closing->wake_fd, POLLIN, 0}, {http ? http_fd(http) : -1, POLLIN, 0}};
+        poll(fds, 2, left_ms < BEAT_MS ? (int)left_ms : BEAT_MS);
+        uint64_t count;
+        if (fds[0].revents)
+            (void)!read(closing->wake_fd, &count, sizeof count);
+        if (http)
+            http_serve(http);
+    }
+    return NULL;
+}
+
+void closing_begin(struct closing *closing, const char *part, const char *reason)
+{
+    if (closing->is_watched)
+        return;
+    if (!closing->limit_ms)
+        closing->limit_ms = CLOSING_LIMIT_MS;
+    closing->deadline_ms = clock_now_ms() + closing->limit_ms;
+    atomic_store(&closing->part, part);
+    snprintf(closing->reason, sizeof closing->reason, "%s", reason);
+    closing->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    closing->is_watched = closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch, closing) == 0;
+    if (closing->is_watched)
+        return;
+    log_write(LOG_WARNING, "nothing bounds the time that closing takes: no thread could be started");
+    if (closing->wake_fd >= 0)
+        close(closing->wake_fd);
+}
+
+void closing_at(struct closing *closing, const char *part)
+{
+    atomic_store(&closing->part, part);
+}
+
+void closing_serve(struct closing *closing, struct http *http)
+{
+    if (!closing->is_watched)
+        return;
+    atomic_store(&closing->http, http);
+    wake(closing);
+}
+
+void closing_end(struct closing *closing)
+{
+    if (!closing->is_watched)
+        return;
+    atomic_store(&closing->is_over, true);
+    wake(closing);
+    pthread_join(closing->thread, NULL);
+    close(closing->wake_fd);
+    closing->is_watched = false;
+}

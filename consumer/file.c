@@ -1,0 +1,184 @@
+#include "consumer/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum status file_read(const char *path, size_t size_max, struct buffer *content, struct error *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+    content->size_max = size_max;
+    char bytes[65536];
+    for (size_t n; !content->failed && (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buffer_add(content, bytes, n);
+    bool failed = ferror(file);
+    int code = errno;
+    fclose(file);
+    if (failed)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(code));
+    if (content->failed)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path, size_max);
+    return STATUS_OK;
+}
+
+// ---- links ----
+
+static bool is_number(const char *text)
+{
+    return *text && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
+}
+
+// `folder` is /proc/PID/fd, or a thread's, of this process.
+static bool is_own_descriptors(const char *folder)
+{
+    long pid, thread;
+    int end = 0;
+    if (sscanf(folder, "/proc/%ld/fd%n", &pid, &end) != 1 || end == 0 || folder[end])
+        if (end = 0, sscanf(folder, "/proc/%ld/task/%ld/fd%n", &pid, &thread, &end) != 2 || end == 0 || folder[end])
+            return false;
+    return pid == (long)getpid();
+}
+
+// The folder's true path, a slash, and the name. False: errno says why.
+static bool settle(const char *path, char out[PATH_MAX], char folder[PATH_MAX], const char **name)
+{
+    char parent[PATH_MAX];
+    size_t length = strlen(path);
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (length == 0 || length >= sizeof parent || !**name) {
+        errno = length == 0 ? ENOENT : length >= sizeof parent ? ENAMETOOLONG : EISDIR;
+        return false;
+    }
+    size_t parent_length = slash ? (size_t)(slash - path) : 0;
+    snprintf(parent, sizeof parent, "%.*s", (int)parent_length, path);
+    if (!realpath(!slash ? "." : parent_length ? parent : "/", folder))
+        return false;
+    int written = snprintf(out, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, *name);
+    errno = ENAMETOOLONG;
+    return written > 0 && written < PATH_MAX;
+}
+
+bool file_follow(const char *path, struct file_place *place)
+{
+    char current[PATH_MAX], target[PATH_MAX], folder[PATH_MAX];
+    const char *name;
+    place->descriptor = -1;
+    if (strlen(path) >= sizeof current) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    strcpy(current, path);
+    for (int i = 0; i < FILE_LINKS_MAX; i++) {
+        if (!settle(current, place->path, folder, &name))
+            return false;
+        if (is_number(name) && is_own_descriptors(folder)) {
+            place->descriptor = atoi(name);
+            return true;
+        }
+        ssize_t length = readlink(place->path, target, sizeof target - 1);
+        if (length < 0)
+            return errno == EINVAL || errno == ENOENT; // no link; or nothing yet
+        target[length] = '\0';
+        int written = target[0] == '/' ? snprintf(current, sizeof current, "%s", target)
+                                       : snprintf(current, sizeof current, "%s/%s", folder, target);
+        if (written < 0 || (size_t)written >= sizeof current) {
+            errno = ENAMETOOLONG;
+            return false;
+        }
+    }
+    errno = ELOOP;
+    return false;
+}
+
+int file_own_descriptor(const char *path)
+{
+    struct file_place place;
+    return file_follow(path, &place) ? place.descriptor : -1;
+}
+
+bool file_is_stream(const char *path)
+{
+    struct file_place place;
+    struct stat about;
+    if (strcmp(path, "-") == 0)
+        return true;
+    return file_follow(path, &place) &&
+           (place.descriptor >= 0 || (stat(place.path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)));
+}
+
+// ---- one file under two names ----
+
+struct identity {
+    bool is_file;         // a regular file, or none yet; nothing else is compared
+    dev_t device;
+    ino_t inode;
+    char path[PATH_MAX];  // of one that does not exist yet
+};
+
+static void identify(const struct file_use *use, struct identity *identity)
+{
+    struct file_place place;
+    struct stat about;
+    *identity = (struct identity){0};
+    bool standard = strcmp(use->path, "-") == 0;
+    bool leads = !standard && file_follow(use->path, &place);
+    int descriptor = standard ? (use->is_written ? STDOUT_FILENO : STDIN_FILENO) : leads ? place.descriptor : -1;
+    if (descriptor >= 0 ? fstat(descriptor, &about) == 0 : leads && stat(place.path, &about) == 0) {
+        identity->is_file = S_ISREG(about.st_mode);
+        identity->device = about.st_dev;
+        identity->inode = about.st_ino;
+    } else if (leads && descriptor < 0 && errno == ENOENT) {
+        identity->is_file = true;
+        strcpy(identity->path, place.path);
+    }
+}
+
+static bool is_same(const struct file_use *a, const struct file_use *b)
+{
+    struct identity one, other;
+    if (strcmp(a->path, "-") == 0 && strcmp(b->path, "-") == 0 && a->is_written && b->is_written)
+        return true;
+    identify(a, &one);
+    identify(b, &other);
+    return one.is_file && other.is_file && one.device == other.device && one.inode == other.inode &&
+           strcmp(one.path, other.path) == 0;
+}
+
+enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (uses[i].path && uses[j].path && (uses[i].is_written || uses[j].is_written) && is_same(&uses[i], &uses[j]))
+                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", uses[j].name,
+                                 uses[i].name, uses[i].path);
+    return STATUS_OK;
+}
+
+// ---- temporary files ----
+
+const char *file_temporary_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/tmp";
+}
+
+int file_open_temporary(const char *folder)
+{
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+        return fd;
+    char path[PATH_MAX]; // a file system without O_TMPFILE
+    int length = snprintf(path, sizeof path, "%s/sheaf-XXXXXX", folder);
+    errno = ENAMETOOLONG;
+    fd = length > 0 && (size_t)length < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}

@@ -1,0 +1,37 @@
+// The progress marker of a submission over Kafka: a record of the control topic, written in the same transaction as the jobs
+// it counts. The next submission of the dataset goes on behind these lines, and a collector knows how many answers there
+// have to be. The topic is compacted: the newest record of a key counts, and an empty value (a tombstone) takes the dataset's
+// submission back. Records of other kinds stand on the topic too (cancel.h).
+//
+//   key    ["submit", JOBS_TOPIC, DATASET]
+//   value  {"topic", "dataset", "lines", "jobs", "fingerprint", "complete", "created", "partition", "offset"}
+#pragma once
+
+#include "schemas/arena.h"
+#include "schemas/error.h"
+#include "schemas/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MARKER_BYTES_MAX = 16384, MARKER_TOPIC_BYTES_MAX = 249 }; // of key or value; the brokers' limit of a topic's name
+
+struct marker {
+    struct text topic;    // of the jobs
+    struct text dataset;
+    int64_t n_lines;      // of the input, as in struct input_position
+    int64_t n_jobs;
+    uint64_t fingerprint; // of these lines; below 2^63
+    bool complete;        // the input ended there
+    int64_t created;      // seconds since 1970 UTC, of the jobs
+    int32_t partition;    // of one of the last jobs, and its offset; -1: there is none
+    int64_t offset;
+    bool is_taken_back;   // a tombstone; only topic and dataset are set
+};
+
+// Is the record a marker, not something else of the control topic?
+bool marker_is_key(struct text key);
+void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
+// STATUS_REJECT: not such a record. Texts are copied to the arena.
+enum status marker_decode(struct text key, struct text value, struct arena *arena, struct marker *marker,
+                          struct error *error) WARN_UNUSED;

@@ -1,0 +1,129 @@
+#include "consumer/sampling_defaults.h"
+
+#include "consumer/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Each parameter by its field's name, the option's and the model's key (NULL: models have none).
+static const struct parameter {
+    const char *field, *option, *key;
+    enum sampling_parameter bit;
+    size_t setting; // in struct settings
+    size_t number;  // in struct sampling
+} parameters[] = {
+#define PARAMETER(name, option, key, bit) \
+    {#name, option, key, bit, offsetof(struct settings, sampling.name), offsetof(struct sampling, name)}
+    PARAMETER(temperature, "temperature", "general.sampling.temp", SAMPLING_TEMPERATURE),
+    PARAMETER(top_p, "top-p", "general.sampling.top_p", SAMPLING_TOP_P),
+    PARAMETER(top_k, "top-k", "general.sampling.top_k", SAMPLING_TOP_K),
+    PARAMETER(min_p, "min-p", "general.sampling.min_p", SAMPLING_MIN_P),
+    PARAMETER(presence_penalty, "presence-penalty", NULL, SAMPLING_PRESENCE_PENALTY),
+    PARAMETER(frequency_penalty, "frequency-penalty", NULL, SAMPLING_FREQUENCY_PENALTY),
+    PARAMETER(repetition_penalty, "repetition-penalty", "general.sampling.penalty_repeat", SAMPLING_REPETITION_PENALTY),
+#undef PARAMETER
+};
+
+enum { N_PARAMETERS = sizeof parameters / sizeof *parameters };
+
+static enum status read_model(struct sampling_defaults *defaults, const struct gguf *gguf, struct error *error)
+{
+    enum status status = STATUS_OK;
+    double number;
+    bool found;
+    for (int i = 0; i < N_PARAMETERS && status == STATUS_OK; i++) {
+        if (!parameters[i].key)
+            continue;
+        status = gguf_number(gguf, parameters[i].key, &number, &found, error);
+        if (status != STATUS_OK || !found)
+            continue;
+        status = sampling_set(&defaults->sampling, parameters[i].field, number, error);
+        if (status != STATUS_OK)
+            error_prefix(error, "the model's %s (--sampling-defaults none ignores it)", parameters[i].key);
+    }
+    if (status == STATUS_OK)
+        status = gguf_number(gguf, "general.sampling.max_new_tokens", &number, &found, error);
+    if (status == STATUS_OK && found && number >= 1)
+        defaults->max_tokens = number < JOB_MAX_TOKENS_MAX ? (int64_t)number : JOB_MAX_TOKENS_MAX;
+    return status;
+}
+
+// Settings of llama.cpp's samplers that are not built are named, where they would change an answer.
+static enum status warn_of_others(const struct gguf *gguf, struct error *error)
+{
+    static const char *const keys[] = {"general.sampling.mirostat", "general.sampling.xtc_probability"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double number = 0.0;
+        enum status status = gguf_number(gguf, keys[i], &number, NULL, error);
+        if (status != STATUS_OK)
+            return status;
+        if (number != 0.0)
+            log_write(LOG_WARNING, "the model's %s is %g: not supported, and ignored", keys[i], number);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_options(struct sampling_defaults *defaults, const struct settings *settings, struct error *error)
+{
+    for (int i = 0; i < N_PARAMETERS; i++) {
+        const char *text = *(char *const *)(const void *)((const char *)settings + parameters[i].setting);
+        if (!text)
+            continue;
+        char *end;
+        errno = 0;
+        double number = strtod(text, &end);
+        if (!*text || *end || errno)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
+                             parameters[i].option, text);
+        enum status status = sampling_set(&defaults->sampling, parameters[i].field, number, error);
+        if (status != STATUS_OK) {
+            error->code = ERROR_USAGE;
+            error_prefix(error, "--%s", parameters[i].option);
+            return status;
+        }
+    }
+    if (settings->max_tokens_default)
+        defaults->max_tokens = settings->max_tokens_default;
+    return STATUS_OK;
+}
+
+static void write_names(struct sampling_defaults *defaults)
+{
+    size_t size = 0, room = sizeof defaults->names; // eight names of at most 18 bytes, a number of at most 12 each
+    for (int i = 0; i < N_PARAMETERS; i++) {
+        const void *number = (const char *)&defaults->sampling + parameters[i].number;
+        if (!(defaults->sampling.given & parameters[i].bit))
+            continue;
+        if (parameters[i].bit == SAMPLING_TOP_K)
+            size += (size_t)snprintf(defaults->names + size, room - size, " %s=%d", parameters[i].option, *(const int32_t *)number);
+        else
+            size += (size_t)snprintf(defaults->names + size, room - size, " %s=%.6g", parameters[i].option,
+                                     (double)*(const float *)number);
+    }
+    if (defaults->max_tokens)
+        snprintf(defaults->names + size, room - size, " max-tokens=%lld", (long long)defaults->max_tokens);
+}
+
+enum status sampling_defaults_read(struct sampling_defaults *defaults, const struct gguf *gguf,
+                                   const struct settings *settings, struct error *error)
+{
+    *defaults = (struct sampling_defaults){0};
+    const char *whose = settings->sampling.defaults ? settings->sampling.defaults : "model";
+    bool models = strcmp(whose, "model") == 0;
+    if (!models && strcmp(whose, "none") != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--sampling-defaults: expected model or none, got \"%s\"", whose);
+    enum status status = models ? read_model(defaults, gguf, error) : STATUS_OK;
+    if (status == STATUS_OK && models)
+        status = warn_of_others(gguf, error);
+    if (status == STATUS_OK)
+        status = read_options(defaults, settings, error);
+    if (status != STATUS_OK)
+        return status;
+    write_names(defaults);
+    if (defaults->names[0])
+        log_write(LOG_INFO, "jobs that name no others have%s", defaults->names);
+    return STATUS_OK;
+}

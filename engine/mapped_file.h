@@ -1,0 +1,31 @@
+// A file of a model, mapped for reading. The descriptor stays open, so that a file that is written to or cut while a worker
+// computes with it is noticed (mapped_file_check); reading behind the end of a file that was cut raises SIGBUS.
+// Thread: any, after open.
+#pragma once
+
+#include "engine/pool.h"
+#include "schemas/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+// A zeroed struct is valid and empty.
+struct mapped_file {
+    const unsigned char *data; // NULL: empty
+    size_t size;
+    int descriptor;
+    struct timespec modified; // at open
+};
+
+// Errors: STATUS_REFUSE, ERROR_FILE, or ERROR_MODEL_FILE for what is no regular file or an empty one. The text does not name the
+// path: the caller puts it before.
+enum status mapped_file_open(struct mapped_file *file, const char *path, struct error *error) WARN_UNUSED;
+void mapped_file_close(struct mapped_file *file);
+
+// Whether size and time of modification are as they were at open. A file that was replaced by renaming another one over it is
+// unchanged: the mapping is still the old one's. Errors: STATUS_RESTART, ERROR_MODEL_FILE.
+enum status mapped_file_check(const struct mapped_file *file, const char *path, struct error *error) WARN_UNUSED;
+
+// Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller alone).
+uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool);

@@ -1,0 +1,108 @@
+#include "engine/template/provenance.h"
+#include "engine/template/rendering.h"
+
+enum { PAGE_BYTES = 4096, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
+
+struct provenance_page {
+    uintptr_t number; // address / PAGE_BYTES
+    uint64_t marks[WORDS];
+};
+
+static size_t slot_of(const struct provenance *provenance, uintptr_t number)
+{
+    size_t slot = (size_t)((uint64_t)number * 0x9E3779B97F4A7C15u >> 32) & provenance->mask; // Knuth, vol. 3, section 6.4
+    while (provenance->slots[slot] && provenance->slots[slot]->number != number)
+        slot = (slot + 1) & provenance->mask;
+    return slot;
+}
+
+// At most half of the slots are used.
+static bool make_room(struct rendering *rendering, struct provenance *provenance)
+{
+    size_t n_slots = provenance->slots ? provenance->mask + 1 : 0;
+    if (2 * (provenance->n_pages + 1) <= n_slots)
+        return true;
+    struct provenance larger = {.n_pages = provenance->n_pages, .mask = (n_slots ? 2 * n_slots : SLOTS_FIRST) - 1};
+    larger.slots = rendering_allocate_array(rendering, larger.mask + 1, sizeof(struct provenance_page *));
+    if (!larger.slots)
+        return false;
+    for (size_t i = 0; i < n_slots; i++)
+        if (provenance->slots[i])
+            larger.slots[slot_of(&larger, provenance->slots[i]->number)] = provenance->slots[i];
+    *provenance = larger;
+    return true;
+}
+
+static struct provenance_page *page_for(struct rendering *rendering, uintptr_t number)
+{
+    struct provenance *provenance = &rendering->provenance;
+    if (!make_room(rendering, provenance))
+        return NULL;
+    struct provenance_page **slot = &provenance->slots[slot_of(provenance, number)];
+    if (!*slot && (*slot = rendering_allocate(rendering, sizeof **slot))) {
+        (*slot)->number = number;
+        provenance->n_pages++;
+    }
+    return *slot;
+}
+
+// Ones from bit `low` to below bit `high` of a word; high up to 64.
+static uint64_t ones(size_t low, size_t high)
+{
+    uint64_t below = high >= 64 ? UINT64_MAX : (1ull << high) - 1;
+    return below & ~((1ull << low) - 1);
+}
+
+static void mark_page(struct provenance_page *page, size_t start, size_t end)
+{
+    for (size_t at = start; at < end;) {
+        size_t word = at / 64, stop = (word + 1) * 64 < end ? (word + 1) * 64 : end;
+        page->marks[word] |= ones(at % 64, stop - word * 64);
+        at = stop;
+    }
+}
+
+bool provenance_mark(struct rendering *rendering, const char *data, size_t size)
+{
+    uintptr_t at = (uintptr_t)data, end = at + size;
+    while (at < end) {
+        struct provenance_page *page = page_for(rendering, at / PAGE_BYTES);
+        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, stop = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
+        if (!page)
+            return false;
+        mark_page(page, at - first, stop - first);
+        at = stop;
+    }
+    return true;
+}
+
+// The first address from `at` on, up to `end`, whose mark is `wanted`; else `end`.
+static uintptr_t find(const struct provenance *provenance, uintptr_t at, uintptr_t end, bool wanted)
+{
+    while (at < end) {
+        const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
+        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, behind = first + PAGE_BYTES;
+        for (size_t word = (at - first) / 64; at < end && at < behind; word++) {
+            uint64_t marks = page ? page->marks[word] : 0;
+            uint64_t found = (wanted ? marks : ~marks) & ones(at % 64, 64);
+            if (found) {
+                at = first + word * 64 + (uintptr_t)__builtin_ctzll(found);
+                return at < end ? at : end;
+            }
+            at = first + (word + 1) * 64;
+        }
+    }
+    return end;
+}
+
+bool provenance_next(const struct provenance *provenance, struct text text, size_t from, struct text_span *run)
+{
+    if (!provenance->slots || from >= text.size)
+        return false;
+    uintptr_t data = (uintptr_t)text.data, end = data + text.size;
+    uintptr_t start = find(provenance, data + from, end, true);
+    if (start == end)
+        return false;
+    *run = (struct text_span){start - data, find(provenance, start, end, false) - data};
+    return true;
+}

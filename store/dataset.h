@@ -1,0 +1,8 @@
+// Upkeep of datasets: what other files of the store need of it.
+#pragma once
+
+#include "store/database.h"
+
+// store_dataset_reopen within a transaction.
+enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened, struct error *error)
+    WARN_UNUSED;

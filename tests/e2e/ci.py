@@ -1,0 +1,60 @@
+"""What .ci/run reports, with programs in place of its stages' own."""
+import os
+import shutil
+import subprocess
+
+from session import case
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PASSES = "#!/bin/sh\necho 2 passed, 0 failed, 1 skipped\n"
+STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefined-behaviour sanitizers", "nvcc"]
+
+
+def checkout(test, programs=None):
+    """A checkout in which ops/NAME prints what is given here, else two passed cases. nvcc and meson do nothing."""
+    scripts = {f"ops/{name}": PASSES for name in ("build", "install", "storm", "tally", "test")}
+    scripts |= {"ops/kafka/install": PASSES, "bin/meson": PASSES, "bin/nvcc": PASSES}
+    scripts |= {f"ops/{name}": text for name, text in (programs or {}).items()}
+    for path, text in scripts.items():
+        file = test.path(path)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(file, 0o755)
+    os.makedirs(test.path(".ci"))
+    shutil.copy(os.path.join(ROOT, ".ci", "run"), test.path(".ci/run"))
+
+
+def run(test):
+    environment = os.environ | {"PATH": f"{test.path('bin')}:{os.environ['PATH']}"}
+    finished = subprocess.run([test.path(".ci/run")], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return finished.returncode, finished.stdout.splitlines()
+
+
+@case
+def each_stage_of_the_checks_is_run_and_summed(test):
+    checkout(test)
+    status, lines = run(test)
+    assert status == 0, lines
+    for stage in STAGES:
+        assert sum(line.startswith(f"==== {stage}: passed") for line in lines) == 1, (stage, lines)
+    # ops/test, both sanitizers and nvcc print two passed and one skipped case, the others one that passed.
+    assert lines[-1] == "10 passed, 0 failed, 4 skipped", lines
+
+
+@case
+def a_failure_in_either_lane_fails_the_checks(test):
+    checkout(test, {"storm": "#!/bin/sh\nexit 1\n", "build": "#!/bin/sh\n[ \"$2\" != build-clang ]\n"})
+    status, lines = run(test)
+    assert status == 1, lines
+    for stage in ("clang", "storm"):
+        assert any(line.startswith(f"==== {stage}: FAILED") for line in lines), (stage, lines)
+    assert lines[-1] == "8 passed, 2 failed, 4 skipped", lines
+
+
+@case
+def a_failed_case_of_a_stage_is_counted_once(test):
+    checkout(test, {"test": "#!/bin/sh\necho 5 passed, 1 failed, 0 skipped\nexit 1\n"})
+    status, lines = run(test)
+    assert status == 1, lines
+    assert lines[-1].split(", ")[1] == "3 failed", lines

@@ -1,0 +1,214 @@
+"""Datasets on the embedded queue: shared by several workers, kept apart by model, looked after by hand."""
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import unittest.mock
+
+import tiny_model
+from session import SOME_FAILED, Skip, case, text_of
+
+N_SHARED = 1000
+
+
+def jobs(n, **more):
+    return [dict({"custom_id": f"line {i}", "prompt": text_of(i, 5), "max_tokens": 8, "temperature": 0}, **more)
+            for i in range(n)]
+
+
+def submit(test, dataset, lines, *options):
+    test.write(f"{dataset}.jsonl", lines)
+    test.run("submit", f"{dataset}.jsonl", "--dataset", dataset, *options)
+
+
+# ---- sharing ----
+
+@case
+def three_workers_answer_a_third_of_a_thousand_jobs_each(test):
+    workers = [test.start("work", "--model", test.model, "--engine-test", "fixed:100", "--threads", "1") for _ in range(3)]
+    test.wait_until("three workers", lambda: test.query("SELECT count(*) FROM workers") == [(3,)])
+    submit(test, "d", jobs(N_SHARED))
+    test.wait_until("all answers", lambda: test.query("SELECT count(*) FROM results") == [(N_SHARED,)])
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+    for worker in workers:
+        assert test.wait(worker).status == 0
+    shares = [n for (n,) in test.query("SELECT count(*) FROM jobs GROUP BY worker ORDER BY worker")]
+    assert len(shares) == 3 and all(abs(n - N_SHARED / 3) <= N_SHARED / 30 for n in shares), shares
+
+
+# ---- one model a dataset ----
+
+def other_model(test):
+    tiny_model.write(test.path("other.gguf"), seed=2)
+    return test.path("other.gguf")
+
+
+@case
+def answers_of_two_models_are_not_mixed_in_one_dataset(test):
+    other = other_model(test)
+    submit(test, "d", jobs(20))
+    work = ["work", "--exit-when-idle", "0", "--dataset", "d", "--max-tokens", "4"]
+    test.run(*work, "--model", test.model)
+    submit(test, "d", jobs(30))
+    refused = test.run(*work, "--model", other, status=1)
+    assert "model " in refused.err and "--force-new" in refused.err, refused
+    refused = test.run(*work[:-1], "5", "--model", test.model, status=1)
+    assert "max-tokens 5 instead of 4" in refused.err, refused
+    assert test.query("SELECT count(*) FROM results") == [(20,)]
+    test.run(*work, "--model", test.model, "--threads", "1", "--window", "7", "--kv-memory", "8M", "--max-batch", "3")
+    assert test.query("SELECT count(*) FROM results") == [(30,)]
+    test.run(*work, "--model", other, "--force-new")
+    assert test.query("SELECT count(*), count(DISTINCT worker) FROM jobs WHERE status = 'done'") == [(30, 1)]
+
+
+@case
+def a_finished_run_is_not_another_model_s_answer(test):
+    other = other_model(test)
+    test.write("in.jsonl", jobs(8))
+    test.run_file()
+    before = test.comparable()
+    test.run_file()
+    assert test.comparable() == before
+    refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", other, status=1)
+    assert "--force-new" in refused.err, refused
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", other, "--force-new")
+    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(8,)]
+    assert {answer["response"]["body"]["system_fingerprint"] for answer in test.answers()} != {
+        json.loads(line)["response"]["body"]["system_fingerprint"] for line in before.splitlines()}
+
+
+# ---- a model that fails ----
+
+def nan_model(test):
+    """The norms are no numbers, and so are the logits."""
+    with unittest.mock.patch("tiny_model.weights", lambda rng, rows, columns, kind: struct.pack(
+            f"<{columns}f", *[float("nan")] * columns) if kind == tiny_model.F32 else bytes(rows * columns // 32 * 34)):
+        tiny_model.write(test.path("nan.gguf"))
+    return test.path("nan.gguf")
+
+
+@case
+def a_model_that_fails_every_job_leaves_them_unfinished(test):
+    broken = nan_model(test)
+    submit(test, "d", jobs(60))
+    ended = test.run("work", "--model", broken, "--exit-when-idle", "0", status=1)
+    assert "jobs all failed for the model" in ended.err and "logits" in ended.err, ended
+    assert test.query("SELECT count(*) FROM results") == [(0,)]
+    assert test.query("SELECT count(*) FROM queue WHERE worker IS NULL") == [(60,)]
+    ended = test.run("work", "--model", broken, "--exit-when-idle", "0", "--model-failures", "0", status=SOME_FAILED)
+    assert test.query("SELECT count(*) FROM jobs WHERE error_code = 'logits_nan'") == [(60,)]
+    test.run("work", "--model", test.model, "--exit-when-idle", "0", "--retry-failed")
+    assert test.query("SELECT n_done, n_failed FROM datasets") == [(60, 0)]
+
+
+@case
+def fewer_jobs_than_the_limit_fail_with_exit_status_3_and_are_tried_again(test):
+    broken = nan_model(test)
+    test.write("in.jsonl", jobs(3))
+    ended = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", broken, status=SOME_FAILED)
+    assert "3 jobs failed" in ended.err, ended
+    again = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--retry-failed")
+    assert again.status == 0, again
+    assert [answer["error"] for answer in test.answers()] == [None] * 3
+
+
+# ---- upkeep ----
+
+@case
+def datasets_are_listed_renamed_reopened_and_deleted(test):
+    submit(test, "a", jobs(3) + [{"prompt": 5}])
+    submit(test, "b", jobs(2))
+    ended = test.run("work", "--model", test.model, "--dataset", "a", "--exit-when-idle", "0", status=SOME_FAILED)
+    assert "1 jobs failed" in ended.err, ended
+    rows = {row["dataset"]: row for row in json.loads(test.run("dataset", "list", "--json").out)["datasets"]}
+    assert rows["a"]["state"] == "finished" and rows["a"]["failed"] == 1 and rows["a"]["model"] == "tiny", rows
+    assert rows["b"]["state"] == "waiting" and rows["b"]["model"] is None, rows
+    assert "waiting" in test.run("dataset", "list").out
+    test.run("dataset", "rename", "a", "c")
+    test.run("dataset", "reopen", "c")
+    assert test.query("SELECT n_submitted, n_done, n_failed FROM datasets WHERE dataset = 'c'") == [(4, 3, 0)]
+    worker = test.start("work", "--model", test.model, "--dataset", "b", "--engine-test", "fixed:10000")
+    test.wait_until("a running job", lambda: test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(2,)])
+    refused = test.run("dataset", "delete", "--dataset", "b", status=1)
+    assert "--force" in refused.err, refused
+    test.run("dataset", "delete", "b", "--force")
+    worker.kill()
+    test.wait(worker)
+    assert test.query("SELECT dataset, count(*) FROM jobs GROUP BY 1") == [("c", 4)]
+    for wrong in (["dataset", "list", "a"], ["dataset", "rename", "a"], ["dataset", "lose", "a"], ["dataset"]):
+        test.run(*wrong, status=2)
+    test.run("dataset", "delete", "nobody", status=1)
+
+
+def as_nobody():
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+@case
+def a_store_that_can_t_be_written_is_read(test):
+    if os.geteuid() != 0:
+        raise Skip("needs root, to become somebody else")
+    submit(test, "d", jobs(4))
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    folder = test.path("read-only?%")
+    os.mkdir(folder)
+    os.rename(test.path("sheaf.db"), os.path.join(folder, "sheaf.db"))
+    os.chmod(os.path.join(folder, "sheaf.db"), 0o444)
+    for place in (test.folder, folder):
+        os.chmod(place, 0o755)
+    os.mkdir(test.path("out"))
+    os.chmod(test.path("out"), 0o777)
+    store = ["--store", os.path.join(folder, "sheaf.db")]
+    os.chmod(os.path.dirname(test.folder), 0o755)
+    if subprocess.run(["sh", "-c", f"test -x '{test.sheaf}'"], preexec_fn=as_nobody, check=False).returncode:
+        raise Skip("nobody may not run the program")
+    assert " 4 " in test.run("status", *store, preexec_fn=as_nobody).out
+    test.run("dataset", "list", *store, preexec_fn=as_nobody)
+    test.run("collect", "--dataset", "d", "-o", "out/out.jsonl", *store, preexec_fn=as_nobody)
+    assert len(test.answers("out/out.jsonl")) == 4
+    assert os.listdir(folder) == ["sheaf.db"]
+    with open(os.path.join(folder, "sheaf.db-wal"), "wb") as file:
+        file.write(b"not yet in the file")
+    os.chmod(os.path.join(folder, "sheaf.db-wal"), 0o444)
+    refused = test.run("status", *store, status=1, preexec_fn=as_nobody)
+    assert "copy both" in refused.err, refused
+
+
+@case
+def a_worker_whose_store_is_deleted_ends_and_names_it(test):
+    submit(test, "d", jobs(200))
+    worker = test.start("work", "--model", test.model, "--exit-when-idle", "0", "--engine-test", "fixed:300")
+    test.wait_until("answers", lambda: test.query("SELECT count(*) > 0 FROM results") == [(1,)])
+    os.unlink(test.path("sheaf.db"))
+    ended = test.wait(worker)
+    assert ended.status == 1 and "sheaf.db was deleted" in ended.err, ended
+
+
+# ---- limits ----
+
+@case
+def a_model_name_that_no_result_can_hold_is_refused(test):
+    test.write("in.jsonl", jobs(2))
+    refused = test.run("run", "in.jsonl", "-o", "o", "--model", test.model, "--model-name", "é" * 128 + "x", status=2)
+    assert "256 bytes" in refused.err, refused
+    test.run("run", "in.jsonl", "-o", "o", "--model", test.model, "--model-name", "é" * 128)
+    assert test.answers("o")[0]["response"]["body"]["model"] == "é" * 128
+
+
+@case
+def more_address_space_never_fails_where_less_is_enough(test):
+    test.write("in.jsonl", jobs(4))
+    enough = None
+    for megabytes in range(100, 601, 50):
+        def limit(bytes=megabytes << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (bytes, bytes))
+        ended = test.run("run", "in.jsonl", "-o", f"{megabytes}.jsonl", "--model", test.model, "--threads", "4", status=None,
+                         preexec_fn=limit)
+        if ended.status == 0 and enough is None:
+            enough = megabytes
+        assert enough is None or ended.status == 0, f"{enough} MB were enough, {megabytes} MB are not: {ended}"
+    assert enough is not None

@@ -1,0 +1,286 @@
+"""Datasets over a real broker: each line of a file is submitted exactly once, whatever happens to `sheaf submit`; a name means
+one file; and what is collected and mirrored are the results of one jobs topic."""
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+from kafka import SEED, Topics, address, broker, finish, ops  # noqa: F401  (finish stops the suite's broker)
+from session import Skip, case
+
+N_LINES = 45000  # three transactions
+N_KILLS = 12
+
+
+def lines_of(n, first=0):
+    return [{"custom_id": f"line {i}", "prompt": f"the water {i}", "max_tokens": 2} for i in range(first, first + n)]
+
+
+def submit(test, topics, name="d", file="in.jsonl", **others):
+    return test.run("submit", file, "--dataset", name, *topics.options, **others)
+
+
+def start_with_fault(test, topics, fault, name="d", file="in.jsonl", stdin=None):
+    """`fault` as in tests/fault_points.c."""
+    program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
+    assert os.path.exists(program), f"{program} is missing: `ninja -C build tests/sheaf-faults` builds it"
+    sheaf, test.sheaf = test.sheaf, program
+    test.environment["SHEAF_FAULT"] = fault
+    process = test.start("submit", file, "--dataset", name, *topics.options, stdin=stdin)
+    test.environment.pop("SHEAF_FAULT")
+    test.sheaf = sheaf
+    return process
+
+
+def is_stopped(process):
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def custom_ids(topics, name="d"):
+    """Of the dataset's committed jobs, in no order."""
+    found = []
+    for record in topics.read("jobs"):
+        headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
+        if headers["sheaf-dataset"] == name:
+            found.append((headers["sheaf-custom-id"], headers["sheaf-index"], headers["sheaf-job-id"], record["key"]))
+    return found
+
+
+def must_be_once(topics, n, name="d"):
+    found = collections.Counter(custom_ids(topics, name))
+    twice = [item for item, count in found.items() if count > 1]
+    assert not twice, (len(twice), twice[:3])
+    expected = {(f"line {i}", f"{i + 1}", f"{name}-{i + 1}", f"{name}-{i + 1}") for i in range(n)}
+    assert set(found) == expected, (len(found), sorted(expected - set(found))[:3], sorted(set(found) - expected)[:3])
+
+
+def write_control(topics, key, value):
+    subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "control", "-K", "\t", "-Z"],
+                   input=f"{json.dumps(key, separators=(',', ':'))}\t{value}\n", text=True, check=True, timeout=60)
+
+
+# ---- each line once ----
+
+@case
+def a_submission_killed_at_each_instant_of_a_transaction_and_run_again_has_each_line_once(test):
+    test.write("in.jsonl", lines_of(N_LINES))
+    for number, fault in enumerate(["begun:1", "produced:1", "committed:1", "begun:2", "produced:2", "committed:3"]):
+        topics = Topics(test, name=f"-{number}")
+        killed = test.wait(start_with_fault(test, topics, f"{fault}:kill"))
+        assert killed.status == -signal.SIGKILL, killed
+        submit(test, topics)
+        must_be_once(topics, N_LINES)
+
+
+@case
+def a_submission_killed_at_random_instants_has_each_line_once(test):
+    test.write("in.jsonl", lines_of(N_LINES))
+    topics = Topics(test)
+    rng = random.Random(SEED)
+    print(f"# seed {SEED}, {N_KILLS} kills")
+    for _ in range(N_KILLS):
+        process = test.start("submit", "in.jsonl", "--dataset", "d", *topics.options)
+        time.sleep(rng.random() * 2)
+        process.kill()
+        test.wait(process)
+    submit(test, topics)
+    must_be_once(topics, N_LINES)
+
+
+@case
+def a_pipe_is_submitted_once_too(test):
+    topics = Topics(test, 1)
+    lines = "".join(json.dumps(line) + "\n" for line in lines_of(N_LINES))
+    killed = start_with_fault(test, topics, "committed:2:kill", file="-", stdin=lines)
+    assert test.wait(killed).status == -signal.SIGKILL
+    submit(test, topics, file="-", stdin=lines)
+    must_be_once(topics, N_LINES)
+
+
+@case
+def a_broker_that_is_killed_and_comes_back_costs_no_line(test):
+    topics = Topics(test)
+    if "folder" not in broker:
+        raise Skip("the broker is not this suite's own")
+    test.write("in.jsonl", lines_of(N_LINES))
+    process = start_with_fault(test, topics, "produced:2:stop")
+    test.wait_until("it stands still", lambda: is_stopped(process))
+    ops("stop", "--kill", "--dir", broker["folder"])
+    process.send_signal(signal.SIGCONT)
+    started = ops("start", "--dir", broker["folder"])
+    assert started.stdout.strip() == address(), started
+    assert test.wait(process).status == 0
+    must_be_once(topics, N_LINES)
+
+
+@case
+def a_second_submission_of_a_dataset_fences_the_first(test):
+    topics = Topics(test)
+    test.write("in.jsonl", lines_of(N_LINES))
+    first = start_with_fault(test, topics, "produced:2:stop")
+    test.wait_until("it stands still", lambda: is_stopped(first))
+    submit(test, topics)
+    first.send_signal(signal.SIGCONT)
+    fenced = test.wait(first)
+    # Stopped for longer than its transaction may last it finds all lines there; sooner, it is told of the other one.
+    assert fenced.status == 0 or fenced.status == 1 and "another submission of the same dataset" in fenced.err, fenced
+    must_be_once(topics, N_LINES)
+
+
+@case
+def a_marker_behind_another_dataset_s_open_transaction_is_found(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(N_LINES))
+    test.write("other.jsonl", lines_of(10))
+    process = start_with_fault(test, topics, "begun:1:stop,committed:1:kill")
+    test.wait_until("it stands still", lambda: is_stopped(process))
+    other = start_with_fault(test, topics, "produced:1:stop", "other", "other.jsonl")
+    test.wait_until("the other stands still", lambda: is_stopped(other))
+    process.send_signal(signal.SIGCONT)
+    assert test.wait(process).status == -signal.SIGKILL
+    submit(test, topics)  # waits until the broker has aborted the other's transaction
+    must_be_once(topics, N_LINES)
+    other.kill()
+    test.wait(other)
+    submit(test, topics, "other", "other.jsonl")
+    must_be_once(topics, 10, "other")
+
+
+# ---- a name means one file ----
+
+@case
+def a_name_used_again_is_resumed_for_the_same_file_and_refused_for_another(test):
+    topics = Topics(test)
+    test.write("in.jsonl", lines_of(30))
+    test.write("other.jsonl", [{"prompt": "another"}] + lines_of(29, 1))
+    test.write("shorter.jsonl", lines_of(29))
+    submit(test, topics)
+    said = submit(test, topics).err
+    assert "0 jobs written" in said and "30 were there already" in said, said
+    for file in ("other.jsonl", "shorter.jsonl"):
+        said = submit(test, topics, file=file, status=1).err
+        assert "dataset d on topic" in said and file in said and "another name" in said, said
+    must_be_once(topics, 30)
+    submit(test, topics, "e", "other.jsonl")
+    assert len(custom_ids(topics, "e")) == 30
+
+
+@case
+def a_name_used_again_by_another_file_is_refused_after_a_kill_too(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(N_LINES))
+    test.write("other.jsonl", lines_of(19999) + [{"prompt": "another"}] + lines_of(30000, 20000))
+    assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
+    assert "first 20000 lines" in submit(test, topics, file="other.jsonl", status=1).err
+    submit(test, topics)
+    must_be_once(topics, N_LINES)
+
+
+@case
+def appended_lines_are_submitted_as_more_of_the_dataset(test):
+    topics = Topics(test)
+    test.write("in.jsonl", lines_of(20))
+    submit(test, topics)
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options)
+    test.write("in.jsonl", lines_of(50))
+    said = submit(test, topics).err
+    assert "30 jobs written" in said and "20 were there already" in said, said
+    must_be_once(topics, 50)
+    waiting = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options, status=1)
+    assert "20 of 50 jobs have results" in waiting.err, waiting
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options)
+    assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(50)]
+
+
+@case
+def a_cancelled_dataset_is_not_submitted_again(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(5))
+    submit(test, topics)
+    test.run("cancel", "--dataset", "d", *topics.options)
+    said = submit(test, topics, status=1).err
+    assert "dataset d" in said and "cancelled" in said and "another name" in said, said
+    must_be_once(topics, 5)
+
+
+@case
+def jobs_of_the_name_that_nobody_recorded_are_found_before_the_first_submission(test):
+    topics = Topics(test)
+    topics.produce(lines_of(3), "jobs", "-H", "sheaf-dataset=d")
+    test.write("in.jsonl", lines_of(5))
+    said = submit(test, topics, status=1).err
+    assert "dataset d" in said and "another name" in said, said
+    submit(test, topics, "e")
+    must_be_once(topics, 5, "e")
+
+
+@case
+def a_marker_of_a_topic_that_was_made_again_does_not_count_and_a_tombstone_takes_it_back(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(5))
+    marker = {"topic": topics.prefix + "jobs", "dataset": "d", "lines": 5, "jobs": 5, "fingerprint": 1, "complete": True,
+              "created": 1, "partition": 0, "offset": 4}
+    key = ["submit", topics.prefix + "jobs", "d"]
+    write_control(topics, key, json.dumps(marker))
+    said = submit(test, topics).err
+    assert "is not the one it was submitted to" in said and "5 jobs written" in said, said
+    write_control(topics, key, json.dumps(dict(marker, offset=3)))
+    assert "first 5 lines" in submit(test, topics, status=1).err
+    write_control(topics, key, json.dumps(dict(marker, partition=7)))
+    write_control(topics, key, "")
+    write_control(topics, ["submit", "neither topic nor dataset"], "[")
+    assert "5 jobs written" in submit(test, topics).err
+
+
+# ---- one jobs topic ----
+
+@case
+def datasets_of_one_name_on_two_jobs_topics_are_collected_and_mirrored_apart(test):
+    first, second = Topics(test, 2, "-a"), Topics(test, 2, "-b")
+    results = first.prefix + "results"
+    second.options[second.options.index("--results") + 1] = results
+    second.group = first.group + "-b"
+    test.write("in.jsonl", lines_of(20))
+    test.write("other.jsonl", lines_of(30, 100))
+    submit(test, first)
+    submit(test, second, file="other.jsonl")
+    first.work_to_the_end("--store", "a.db")
+    partly = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *second.options, status=1)
+    assert "0 of 30 jobs have results" in partly.err, partly
+    second.work_to_the_end("--store", "b.db")
+    for topics, expected in ((first, range(20)), (second, range(100, 130))):
+        test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options)
+        assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in expected]
+    for topics, store, n in ((first, "fleet-a.db", 20), (second, "fleet-b.db", 30)):
+        kafka = [*topics.options[:6], "--group", topics.group]
+        test.run("mirror", "--until-end", "--store", store, *kafka)
+        assert test.query("SELECT count(*), min(topic), max(topic) FROM jobs WHERE status = 'done'", store) == [
+            (n, topics.prefix + "jobs", topics.prefix + "jobs")], store
+        test.run("status", "--rebuild", "--store", "rebuilt.db", *kafka)
+        assert test.query("SELECT n_submitted, n_done FROM datasets", "rebuilt.db") == [(n, n)]
+    mixed = test.run("mirror", "--until-end", "--store", "fleet-a.db", *kafka, status=1).err
+    assert "fleet-a.db" in mixed and first.prefix + "jobs" in mixed and "another store" in mixed, mixed
+
+
+# ---- complete or not ----
+
+@case
+def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_ended(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(N_LINES))
+    assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
+    cut = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options, status=1)
+    assert "0 of 20000 jobs have results" in cut.err and "submission has not ended" in cut.err, cut
+    assert not test.exists("out.jsonl")
+    forced = test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force", *topics.options)
+    assert "0 of 20000 jobs have results" in forced.err and test.answers() == [], forced
+    test.write("few.jsonl", lines_of(10))
+    submit(test, topics, "few", "few.jsonl")
+    none = test.run("collect", "--dataset", "none", "-o", "out.jsonl", *topics.options, status=1)
+    assert "there is no dataset none" in none.err, none

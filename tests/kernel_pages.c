@@ -1,0 +1,145 @@
+// The key-value cache of a CPU: what is read back of it, and that its integers' sums hold at their worst.
+#include "engine/cpu/attention.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/pages.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 32, DIMS_MAX = 256 };
+
+static const enum cpu_level levels[] = {CPU_PLAIN, CPU_AVX2, CPU_AVX512};
+static struct error error;
+
+static void create_pages(struct pages *pages, int32_t n_dims, enum kv_type type)
+{
+    struct kv_shape shape = {1, 1, n_dims, n_dims, PAGE, 1, type};
+    assert_int_equal(pages_create(pages, &shape, &error), STATUS_OK);
+}
+
+// 12 bits of the fraction: binary16 keeps 10.
+static float item_at(int32_t position, int32_t d)
+{
+    return 1.0f + (float)((position * 37 + d * 11) % 4096) / 4096.0f;
+}
+
+static void pages_of_floats_round_to_binary16_only_where_they_are_to(void **state)
+{
+    (void)state;
+    struct cpu_kernels kernels;
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+        cpu_kernels_init(&kernels, levels[l]);
+        for (int32_t n_dims = 1; n_dims <= 130; n_dims += 43) {
+            for (int rounds = 0; rounds < 2; rounds++) {
+                struct pages pages;
+                float keys[DIMS_MAX], values[DIMS_MAX];
+                create_pages(&pages, n_dims, rounds ? KV_F32_OF_F16 : KV_F32);
+                for (int32_t p = 0; p < PAGE; p++) {
+                    for (int32_t d = 0; d < n_dims; d++) {
+                        keys[d] = item_at(p, d);
+                        values[d] = -item_at(p, d + 1);
+                    }
+                    pages_store(&pages, &kernels.rows, 0, 0, p, keys, values);
+                }
+                for (int32_t p = 0; p < PAGE; p++) {
+                    pages_load(&pages, 0, 0, p, keys, values);
+                    for (int32_t d = 0; d < n_dims; d++) {
+                        float key = item_at(p, d), value = item_at(p, d + 1); // to even, as IEEE 754 has it
+                        assert_true(keys[d] == (rounds ? nearbyintf(key * 1024.0f) / 1024.0f : key));
+                        assert_true(values[d] == -(rounds ? nearbyintf(value * 1024.0f) / 1024.0f : value));
+                    }
+                }
+                pages_finish(&pages);
+            }
+        }
+    }
+}
+
+// One query of ones over a page: keys are key_of(position) in every dimension, values value_of(position).
+static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t), float (*value_of)(int32_t), float *out)
+{
+    struct cpu_kernels kernels;
+    struct pages pages;
+    struct pool *pool;
+    struct attention *attention;
+    float keys[DIMS_MAX], values[DIMS_MAX], query[DIMS_MAX];
+    int32_t page = 0;
+    cpu_kernels_init(&kernels, level);
+    create_pages(&pages, n_dims, KV_F16);
+    for (int32_t p = 0; p < PAGE; p++) {
+        for (int32_t d = 0; d < n_dims; d++) {
+            keys[d] = key_of(p);
+            values[d] = value_of(p);
+            query[d] = 1.0f;
+        }
+        pages_store(&pages, &kernels.rows, 0, 0, p, keys, values);
+    }
+    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
+    assert_int_equal(attention_create(&attention, &pages, pool, &kernels.attention, &error), STATUS_OK);
+    assert_int_equal(attention_reserve(attention, 1, &error), STATUS_OK);
+    struct step_sequence sequence = {0, 1, PAGE - 1, &page};
+    struct attention_parameters parameters = {.n_heads = 1, .scale = 1.0f};
+    attention_begin(attention, (struct attention_sequences){&sequence, 1});
+    attention_run(attention, &parameters, (struct attention_rows){query, n_dims}, (struct attention_rows){out, n_dims}, NULL);
+    attention_destroy(attention);
+    pool_destroy(pool);
+    pages_finish(&pages);
+}
+
+static float same(int32_t position)
+{
+    (void)position;
+    return 0.5f;
+}
+
+static float large(int32_t position)
+{
+    return position % 2 ? 30.0f : -30.0f;
+}
+
+static float by_sign(int32_t position)
+{
+    return position % 2 ? 7.0f : 1000.0f;
+}
+
+// Equal scores make equal weights of the largest integers their norm allows, equal values the largest integers of all.
+static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+        for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
+            float out[DIMS_MAX];
+            attend(levels[l], n_dims, same, same, out);
+            for (int32_t d = 0; d < n_dims; d++)
+                assert_true(fabsf(out[d] - 0.5f) < 1e-3f);
+        }
+}
+
+// Keys along the query: half of them have all the weight, the others none.
+static void products_of_keys_along_the_query_do_not_overflow(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+        for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
+            float out[DIMS_MAX];
+            attend(levels[l], n_dims, large, by_sign, out);
+            for (int32_t d = 0; d < n_dims; d++)
+                assert_true(fabsf(out[d] - 7.0f) < 1e-2f);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_of_floats_round_to_binary16_only_where_they_are_to),
+        cmocka_unit_test(sums_of_equal_values_under_equal_weights_do_not_overflow),
+        cmocka_unit_test(products_of_keys_along_the_query_do_not_overflow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+// A sequence's stops and context, and from finished sequences to the job's result.
+#include "batching/sequence.h"
+#include "tests/fake_model.h"
+#include "tests/job_records.h"
+
+// A prompt whose sequences a test fills by hand.
+static struct prompt *make_prompt(const char *record)
+{
+    struct prompt *prompt = prompt_create(decode_good(record));
+    assert_non_null(prompt);
+    return prompt;
+}
+
+static void free_prompt(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    prompt_destroy(prompt);
+    job_destroy(job);
+}
+
+// One token after the other, as sequence_accept leaves them; `logprob` is each one's.
+static void put_tokens(struct sequence *sequence, const char *const *pieces, int32_t n, float logprob)
+{
+    sequence->logprobs = calloc((size_t)n + 1, sizeof *sequence->logprobs);
+    sequence->generated = calloc((size_t)n + 1, sizeof *sequence->generated);
+    for (int32_t i = 0; i < n; i++) {
+        sequence->logprobs[i] = (struct logprob_entry){.chosen = {i, logprob}, .text_offset = (int32_t)sequence->text.size};
+        buffer_add_string(&sequence->text, pieces[i]);
+    }
+    sequence->n_generated = n;
+}
+
+static void assert_text(const struct job *job, int32_t choice, const char *expected)
+{
+    struct text text = job->result.choices[choice].text;
+    if (!text_equals_string(text, expected))
+        fail_msg("got \"%.*s\", expected \"%s\"", (int)text.size, text.data, expected);
+}
+
+static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
+{
+    static const struct {
+        const char *bytes;
+        enum finish_reason reason;
+        const char *text;
+    } cases[] = {
+        {"caf\xC3\xA9", FINISH_STOP, "caf\xC3\xA9"},
+        {"a\xE2\x82z", FINISH_STOP, "a\xEF\xBF\xBDz"},                     // the beginning of a euro sign
+        {"a\xF0\x9F\x98", FINISH_STOP, "a\xEF\xBF\xBD"},                  // unfinished, and the model ended it
+        {"a\xF0\x9F\x98", FINISH_LENGTH, "a"},                             // unfinished, because max_tokens cut it
+        {"a\xF0\x9F\x98z", FINISH_LENGTH, "a\xEF\xBF\xBDz"},
+        {"\xC3", FINISH_LENGTH, ""},
+        {"a\x98", FINISH_LENGTH, "a\xEF\xBF\xBD"},                          // the end of no character
+        {"\xE0\x80\xAF", FINISH_STOP, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, // overlong: no part is a beginning
+        {"\xED\xA0\x80", FINISH_STOP, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, // half of a surrogate pair
+        {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", FINISH_STOP,               // Unicode 15, table 3-10
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\x41\xEF\xBF\xBD\xEF\xBF\xBD\x42"},
+        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", FINISH_STOP,               // table 3-11
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\x41"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct prompt *prompt = make_prompt("{'prompt':'p'}");
+        buffer_add_string(&prompt->sequences[0].text, cases[i].bytes);
+        prompt->sequences[0].finish_reason = cases[i].reason;
+        prompt_finish_job(prompt);
+        assert_text(prompt->job, 0, cases[i].text);
+        free_prompt(prompt);
+    }
+}
+
+static void offsets_count_characters_of_the_text(void **state)
+{
+    // A character over two tokens, a token without text, and two that a stop string cut off.
+    static const char *const pieces[] = {"\xC3\xA9t\xC3", "\xA9", "", "!\xFF", "END", "x"};
+    static const int32_t expected[] = {0, 2, 3, 3, 5, 5};
+    struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':0,'stop':'END'}");
+    struct sequence *sequence = &prompt->sequences[0];
+    put_tokens(sequence, pieces, 6, -1.0f);
+    sequence->text.size -= 4;
+    sequence->finish_reason = FINISH_STOP;
+    prompt_finish_job(prompt);
+    assert_text(prompt->job, 0, "\xC3\xA9t\xC3\xA9!\xEF\xBF\xBD");
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(prompt->job->result.choices[0].logprobs[i].text_offset, expected[i]);
+    free_prompt(prompt);
+}
+
+static void the_best_of_many_are_returned_best_first(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const float logprobs[] = {-2.0f, -0.5f, -1.0f, -0.5f};
+    for (int asks = 0; asks < 2; asks++) {
+        struct prompt *prompt = make_prompt(asks ? "{'prompt':'p','n':3,'best_of':4,'logprobs':0}" : "{'prompt':'p','n':3,'best_of':4}");
+        for (int i = 0; i < 4; i++) {
+            put_tokens(&prompt->sequences[i], &names[i], 1, logprobs[i]);
+            prompt->sequences[i].finish_reason = FINISH_STOP;
+        }
+        prompt_finish_job(prompt);
+        const struct result *result = &prompt->job->result;
+        assert_int_equal(result->n_choices, 3);
+        assert_text(prompt->job, 0, "b"); // of equals the first
+        assert_text(prompt->job, 1, "d");
+        assert_text(prompt->job, 2, "c");
+        assert_int_equal(result->completion_tokens, 4); // all that were generated
+        assert_int_equal(result->choices[0].logprobs != NULL, asks);
+        free_prompt(prompt);
+    }
+}
+
+// Tokens spell one letter each (tests/fake_model.h).
+static void the_earliest_of_several_stops_ends_the_text(void **state)
+{
+    static const struct {
+        const char *record, *text;
+    } cases[] = {
+        {"{'prompt':'p','stop':['e','cde']}", "ab"}, // both end with the same token
+        {"{'prompt':'p','stop':['cde','e']}", "ab"},
+        {"{'prompt':'p','stop':['de','e','bcde']}", "a"},
+        {"{'prompt':'p','stop':['ef','bc','cd']}", "a"}, // the first to be complete
+        {"{'prompt':'p','stop':['cde']}", "ab"},
+        {"{'prompt':'p','stop':['x','abcdefg']}", "abcdef"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct prompt *prompt = make_prompt(cases[i].record);
+        struct sequence *sequence = &prompt->sequences[0];
+        prompt->max_tokens = 6;
+        for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
+            sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
+        assert_int_equal(sequence->finish_reason, strlen(cases[i].text) == 6 ? FINISH_LENGTH : FINISH_STOP);
+        prompt_finish_job(prompt);
+        assert_text(prompt->job, 0, cases[i].text);
+        free_prompt(prompt);
+    }
+}
+
+// Prompt and answer together decide, before the first token is computed.
+static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void **state)
+{
+    static const struct {
+        int32_t n_prompt, max_tokens, max_tokens_default;
+        bool is_long;
+    } cases[] = {{60, 40, 0, false}, {60, 41, 0, true},   {100, 0, 0, false}, {101, 0, 0, true},  {1, 99, 0, false},
+                 {1, 100, 0, true},  {60, -1, 40, false}, {60, -1, 41, true}, {60, -1, 0, true}, {99, 1, 41, false}};
+    const struct prompt_environment environment = {
+        .limits = {.n_context = 4096, .n_context_original = 100, .n_positions_max = 4096, .page_positions = 16, .n_vocab = 211}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct prompt *prompt = make_prompt("{'prompt':'p'}");
+        struct request *request = &prompt->job->request;
+        struct prompt_environment own = environment;
+        own.limits.max_tokens_default = cases[i].max_tokens_default;
+        request->prompt_kind = PROMPT_TOKENS;
+        request->n_tokens = cases[i].n_prompt;
+        request->tokens = arena_allocate_array(&prompt->job->arena, 200, sizeof *request->tokens);
+        memset(request->tokens, 0, 200 * sizeof *request->tokens);
+        request->max_tokens = cases[i].max_tokens;
+        if (prompt_prepare(prompt, &own) != STATUS_OK)
+            fail_msg("case %zu: %s", i, prompt->error.text);
+        assert_int_equal(prompt->long_context, cases[i].is_long);
+        free_prompt(prompt);
+    }
+}
+
+static void logprobs_of_an_empty_answer_are_there(void **state)
+{
+    struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
+    prompt->sequences[0].finish_reason = FINISH_STOP;
+    prompt_finish_job(prompt);
+    assert_non_null(prompt->job->result.choices[0].logprobs);
+    assert_int_equal(prompt->job->result.choices[0].n_tokens, 0);
+    free_prompt(prompt);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_utf8_becomes_one_character_for_each_maximal_part),
+        cmocka_unit_test(offsets_count_characters_of_the_text),
+        cmocka_unit_test(the_best_of_many_are_returned_best_first),
+        cmocka_unit_test(the_earliest_of_several_stops_ends_the_text),
+        cmocka_unit_test(a_context_is_long_when_prompt_and_answer_pass_the_original_one),
+        cmocka_unit_test(logprobs_of_an_empty_answer_are_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

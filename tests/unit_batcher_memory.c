@@ -1,0 +1,170 @@
+// Memory runs out at whichever allocation of a batch: no job fails of it. Those that are finished have their answers, the others are
+// given back, and the round says so. The linker sends malloc, calloc and realloc here.
+#include "consumer/intake.h"
+#include "tests/fake_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+static long allocations_left = -1; // -1: no limit; 0: none succeeds
+
+static bool may_allocate(void)
+{
+    if (allocations_left == 0)
+        return false;
+    if (allocations_left > 0)
+        allocations_left--;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return may_allocate() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return may_allocate() ? __real_realloc(memory, size) : NULL;
+}
+
+enum { JOBS = 6, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
+
+// Long answers with logprobs, more than the pages hold at once: every kind of memory is asked for.
+static struct job *make_job(int index)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    char id[16];
+    snprintf(id, sizeof id, "j%d", index);
+    assert_true(job_set_text(job, &job->job_id, text_from_string(id)));
+    job->request.prompt_kind = PROMPT_TOKENS;
+    job->request.tokens = arena_allocate_array(&job->arena, 8, sizeof *job->request.tokens);
+    assert_non_null(job->request.tokens);
+    for (int i = 0; i < 8; i++)
+        job->request.tokens[i] = 20 + (i < 5 ? i : index + i);
+    job->request.n_tokens = 8;
+    job->request.max_tokens = TOKENS;
+    job->request.ignore_eos = true;
+    job->request.n = index == 2 ? 2 : 1;
+    job->request.sampling.seed = 5;
+    job->request.sampling.logprobs = index % 2;
+    job->priority = index % 3;
+    return job;
+}
+
+static void check_answer(const struct job *job)
+{
+    int32_t answer[TOKENS];
+    char text[TOKENS + 1];
+    assert_int_equal(job->result.status, RESULT_DONE);
+    for (int32_t i = 0; i < job->request.n; i++) {
+        int32_t n = fake_model_answer(job->request.tokens, job->request.n_tokens, 5, (uint32_t)i, TOKENS, true, answer);
+        const struct choice *choice = &job->result.choices[i];
+        fake_model_text(answer, n, text);
+        assert_int_equal(choice->text.size, n);
+        assert_memory_equal(choice->text.data, text, (size_t)n);
+    }
+}
+
+// Runs a batch in which the allocation after n_good fails, and all after it. False: none was needed any more.
+static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
+{
+    struct batcher_config config = {.engine = fake_model_engine(model),
+                                    .pool = pool,
+                                    .environment.limits = {.n_context = CONTEXT, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
+                                    .limits = {4, 16, JOBS, PAGES, PAGE}};
+    struct batcher *batcher;
+    struct error error = {0};
+    struct job_list finished = {0}, released = {0};
+    assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
+    for (int i = 0; i < JOBS; i++)
+        batcher_take(batcher, make_job(i));
+    enum status status = STATUS_OK;
+    allocations_left = n_good;
+    while (!batcher_is_empty(batcher) && status == STATUS_OK) {
+        struct step_figures figures;
+        status = batcher_round(batcher, &finished, &figures, &error);
+    }
+    bool failed = allocations_left == 0;
+    if (status != STATUS_OK)
+        batcher_release(batcher, true, &released);
+    allocations_left = -1;
+    if (status != STATUS_OK) {
+        assert_true(failed);
+        assert_int_equal(status, STATUS_RESTART);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+    }
+    assert_int_equal(finished.n_jobs + released.n_jobs, JOBS);
+    for (struct job *job; (job = job_list_take(&finished)); job_destroy(job))
+        check_answer(job);
+    for (struct job *job; (job = job_list_take(&released)); job_destroy(job))
+        assert_int_equal(job->result.status, RESULT_NONE);
+    batcher_destroy(batcher);
+    return status != STATUS_OK;
+}
+
+static void no_job_fails_because_memory_runs_out(void **state)
+{
+    struct pool *pool;
+    struct error error;
+    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
+    long n_good = 0;
+    struct fake_model *model = fake_model_create(PAGES, PAGE);
+    while (run_batch(model, pool, n_good))
+        n_good++;
+    fake_model_destroy(model);
+    assert_in_range(n_good, 40, 100000);
+    pool_destroy(pool);
+}
+
+static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
+{
+    struct buffer value = {0};
+    buffer_add_string(&value, "{\"prompt\":\"");
+    for (int i = 0; i < 9000; i++)
+        buffer_add_byte(&value, 'x');
+    buffer_add_string(&value, "\",\"stop\":[\"a\"],\"unknown\":1}");
+    assert_false(value.failed);
+    struct record record = {.topic = TEXT("jobs"), .offset = 7, .value = {value.data, value.size}};
+    struct result_names names = {TEXT("model"), TEXT("sheaf=1 model=0")};
+    struct job *job = NULL;
+    long n_good = 0;
+    for (; !job; n_good++) {
+        allocations_left = n_good;
+        job = intake_job(&record, &names, NULL);
+        allocations_left = -1;
+        assert_in_range(n_good, 0, 1000);
+    }
+    assert_int_equal(job->result.status, RESULT_NONE);
+    assert_in_range(n_good, 3, 1000);
+    job_destroy(job);
+    buffer_finish(&value);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_job_fails_because_memory_runs_out),
+        cmocka_unit_test(a_record_that_memory_runs_out_for_is_no_dead_letter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

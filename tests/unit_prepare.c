@@ -1,0 +1,198 @@
+// From a job to a prompt's tokens: which template is rendered, what it sees, and where special tokens are added.
+#include "batching/sequence.h"
+#include "tests/job_records.h"
+#include "tests/vocabulary_file.h"
+
+static const char usual_source[] = "{{ messages[0].content }}";
+static const char tools_source[] = "tools:{{ tools|length }}";
+
+struct fixture {
+    struct tokenizer *tokenizer;
+    struct template *usual, *tools;
+    struct prompt_environment environment;
+};
+
+static struct template *parse(const char *source)
+{
+    struct template *template;
+    struct error error;
+    if (template_parse(&template, text_from_string(source), &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return template;
+}
+
+// A SentencePiece vocabulary, which adds bos; <pad> beside it.
+static struct fixture open_fixture(const char *usual, const char *tools)
+{
+    struct vocabulary_file file = {0};
+    struct error error;
+    add_spm_start(&file);
+    add_token(&file, "\xE2\x96\x81", 0, TYPE_NORMAL); // the blank
+    add_key_u32(&file, "tokenizer.ggml.padding_token_id", (uint32_t)add_token(&file, "<pad>", 0, TYPE_CONTROL));
+    struct fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error)};
+    assert_non_null(fixture.tokenizer);
+    fixture.usual = usual ? parse(usual) : NULL;
+    fixture.tools = tools ? parse(tools) : NULL;
+    fixture.environment = (struct prompt_environment){
+        .tokenizer = fixture.tokenizer,
+        .chat_template = fixture.usual,
+        .tool_template = fixture.tools,
+        .limits = {.n_context = 4096, .n_context_original = 4096, .n_positions_max = 4096, .n_vocab = 1000}};
+    return fixture;
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+    template_destroy(fixture->usual);
+    template_destroy(fixture->tools);
+    tokenizer_close(fixture->tokenizer);
+}
+
+struct prepared {
+    struct job *job;
+    struct prompt *prompt;
+    char text[512]; // of the tokens, special ones shown
+};
+
+static struct prepared prepare(const struct fixture *fixture, const char *record)
+{
+    struct prepared prepared = {.job = decode_good(record)};
+    prepared.prompt = prompt_create(prepared.job);
+    assert_non_null(prepared.prompt);
+    (void)!prompt_prepare(prepared.prompt, &fixture->environment);
+    struct buffer text = {0};
+    for (size_t i = 0; i < prepared.prompt->tokens.n_ids; i++)
+        tokenizer_decode(fixture->tokenizer, prepared.prompt->tokens.ids[i], true, &text);
+    snprintf(prepared.text, sizeof prepared.text, "%.*s", (int)text.size, text.data ? text.data : "");
+    buffer_finish(&text);
+    return prepared;
+}
+
+static void finish(struct prepared *prepared)
+{
+    prompt_destroy(prepared->prompt);
+    job_destroy(prepared->job);
+}
+
+static void assert_prepares(const struct fixture *fixture, const char *record, const char *expected)
+{
+    struct prepared prepared = prepare(fixture, record);
+    if (prepared.prompt->error.status != STATUS_OK)
+        fail_msg("%s: %s", record, prepared.prompt->error.text);
+    if (strcmp(prepared.text, expected) != 0)
+        fail_msg("%s: expected \"%s\", got \"%s\"", record, expected, prepared.text);
+    assert_int_equal(prepared.job->result.n_warnings, 0);
+    finish(&prepared);
+}
+
+static void assert_rejects(const struct fixture *fixture, const char *record, const char *expected)
+{
+    struct prepared prepared = prepare(fixture, record);
+    assert_int_equal(prepared.prompt->error.status, STATUS_REJECT);
+    assert_string_equal(prepared.prompt->error.text, expected);
+    finish(&prepared);
+}
+
+#define CHAT(more) "{'job_id':'a','messages':[{'role':'user','content':'x'}]" more "}"
+
+// --- Templates ---
+
+static void tools_choose_the_template_that_is_named_for_them(void **state)
+{
+    struct fixture fixture = open_fixture(usual_source, tools_source);
+    assert_prepares(&fixture, CHAT(""), " x");
+    assert_prepares(&fixture, CHAT(",'tools':[{},{}]"), " tools:2");
+    assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0"); // as transformers: given is given
+    assert_prepares(&fixture, CHAT(",'tools':[{}],'tool_choice':'none'"), " x");
+    close_fixture(&fixture);
+    fixture = open_fixture(NULL, tools_source);
+    assert_prepares(&fixture, CHAT(",'tools':[{}]"), " tools:1");
+    assert_rejects(&fixture, CHAT(""),
+                   "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
+    close_fixture(&fixture);
+    fixture = open_fixture(usual_source, NULL);
+    assert_rejects(&fixture, CHAT(",'tools':[{}]"),
+                   "messages: the model has no chat template for tools; send a prompt, or give the worker one with "
+                   "--chat-template");
+    close_fixture(&fixture);
+}
+
+static void templates_see_what_transformers_passes(void **state)
+{
+    struct fixture fixture = open_fixture("{{ [bos_token, eos_token, unk_token, pad_token, tools, documents] }}", NULL);
+    assert_prepares(&fixture, CHAT(""), " ['<s> ', '</s> ', '<unk> ', '<pad> ', None, None]");
+    close_fixture(&fixture);
+    fixture = open_fixture("{{ messages[0].tool_calls[0].function.arguments|tojson }}", NULL);
+    assert_prepares(&fixture,
+                    "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':"
+                    "'{\\'city\\': \\'Paris\\'}'}}]}]}",
+                    " {\"city\": \"Paris\"}");
+    close_fixture(&fixture);
+}
+
+static void the_date_is_that_of_the_submission_and_else_of_the_record(void **state)
+{
+    struct fixture fixture = open_fixture("{{ strftime_now('%F') }}", NULL);
+    assert_prepares(&fixture, CHAT(",'created':1721952000"), " 2024-07-26");
+    assert_rejects(&fixture, CHAT(""),
+                   "line 1: strftime_now: the time of submission is not known; the job needs a \"created\"");
+    struct job *job = decode_good(CHAT(""));
+    job->source.written = 1721952000;
+    struct prompt *prompt = prompt_create(job);
+    assert_int_equal(prompt_prepare(prompt, &fixture.environment), STATUS_OK);
+    prompt_destroy(prompt);
+    job_destroy(job);
+    close_fixture(&fixture);
+}
+
+// --- Special tokens ---
+
+static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **state)
+{
+    struct fixture fixture = open_fixture(usual_source, NULL);
+    assert_prepares(&fixture, "{'job_id':'a','prompt':'x'}", "<s> x");
+    assert_prepares(&fixture, "{'job_id':'a','prompt':'x','add_special_tokens':true}", "<s> x");
+    assert_prepares(&fixture, "{'job_id':'a','prompt':'x','add_special_tokens':false}", " x");
+    assert_prepares(&fixture, "{'job_id':'a','prompt':'<s>x','add_special_tokens':false}", "<s> x");
+    assert_prepares(&fixture, "{'job_id':'a','prompt':[5],'add_special_tokens':true}", "\x02");
+    assert_prepares(&fixture, CHAT(""), " x");
+    assert_prepares(&fixture, CHAT(",'add_special_tokens':true"), "<s> x");
+    close_fixture(&fixture);
+    fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
+    assert_prepares(&fixture, CHAT(""), "<s> x");
+    close_fixture(&fixture);
+}
+
+static void a_text_that_begins_with_bos_gets_no_second_one_and_a_warning(void **state)
+{
+    struct fixture fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
+    static const char *const records[] = {"{'job_id':'a','prompt':'<s>x'}", CHAT(",'add_special_tokens':true")};
+    for (int i = 0; i < 2; i++) {
+        struct prepared prepared = prepare(&fixture, records[i]);
+        assert_int_equal(prepared.prompt->error.status, STATUS_OK);
+        assert_string_equal(prepared.text, "<s> x");
+        assert_int_equal(prepared.job->result.prompt_tokens, prepared.prompt->tokens.n_ids);
+        assert_int_equal(prepared.job->result.n_warnings, 1);
+        assert_true(text_equals_string(prepared.job->result.warnings[0],
+                                       "the prompt begins with <s>: no second one is added"));
+        finish(&prepared);
+    }
+    // A second one that the text itself has is the text's.
+    struct prepared prepared = prepare(&fixture, "{'job_id':'a','prompt':'<s><s>'}");
+    assert_string_equal(prepared.text, "<s><s>");
+    finish(&prepared);
+    assert_prepares(&fixture, "{'job_id':'a','prompt':''}", "<s>");
+    close_fixture(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tools_choose_the_template_that_is_named_for_them),
+        cmocka_unit_test(templates_see_what_transformers_passes),
+        cmocka_unit_test(the_date_is_that_of_the_submission_and_else_of_the_record),
+        cmocka_unit_test(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat),
+        cmocka_unit_test(a_text_that_begins_with_bos_gets_no_second_one_and_a_warning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+// Figures in the store: the sums of a commit, the report on prefixes, and a dataset's first and last end.
+#include "store/finish.h"
+#include "tests/store_jobs.h"
+
+static int64_t number(struct store *store, const char *sql)
+{
+    sqlite3_stmt *select = database_statement(&store->database, sql, &error);
+    assert_non_null(select);
+    assert_int_equal(sqlite3_step(select), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(select, 0);
+    sqlite3_reset(select);
+    return value;
+}
+
+static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct step_figures steps[] = {{.finished_us = 1, .prepare_us = 1, .plan_us = 20, .compute_us = 300, .finish_us = 4000},
+                                   {.finished_us = 2, .prepare_us = 50000, .plan_us = 600000}};
+    struct store_record record = {.steps = steps, .n_steps = 2};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_int_equal(number(store, "SELECT busy_us FROM workers"), 654321);
+    assert_int_equal(number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM batches"), 654321);
+    store_close(store);
+}
+
+static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct prefix_report report = {.n_entries = 2,
+                                   .entries = {{.hash = 1, .n_tokens = 16, .n_hits = 3, .tokens_saved = 48, .text = "a"},
+                                               {.hash = UINT64_MAX, .n_tokens = 32, .n_hits = 1, .tokens_saved = 32, .text = "b"}}};
+    struct store_record record = {.prefixes = &report};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    report.entries[1].n_hits = 5;
+    report.entries[1].tokens_saved = 160;
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_int_equal(number(store, "SELECT count(*) FROM prefixes"), 2);
+    assert_int_equal(number(store, "SELECT n_hits FROM prefixes WHERE hash = 1"), 3);
+    assert_int_equal(number(store, "SELECT tokens_saved FROM prefixes WHERE hash = 1"), 48);
+    assert_int_equal(number(store, "SELECT n_hits FROM prefixes WHERE hash = -1"), 5);
+    assert_int_equal(number(store, "SELECT tokens_saved FROM prefixes WHERE hash = -1"), 160);
+    store_close(store);
+}
+
+static struct job *finished_job(const char *id, int64_t created)
+{
+    struct job *job = job_create();
+    assert_true(job && job_set_id(job, text_from_string(id)) && job_set_text(job, &job->dataset, TEXT("d")));
+    job->created = created;
+    job->result.status = RESULT_DONE;
+    return job;
+}
+
+static void a_recorded_job_was_submitted_when_it_was_created(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct job *known = finished_job("known", 1700000000), *unknown = finished_job("unknown", 0);
+    const struct job *jobs[] = {known, unknown};
+    struct store_record record = {.jobs = jobs, .n_jobs = 2};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_int_equal(number(store, "SELECT submitted_at FROM jobs WHERE job_id = 'known'"), 1700000000000000);
+    assert_int_equal(number(store, "SELECT submitted_at IS NULL FROM jobs WHERE job_id = 'unknown'"), 1);
+    job_destroy(known);
+    job_destroy(unknown);
+    store_close(store);
+}
+
+static void write_totals(struct store *store, const struct job *job, const int64_t *times, size_t n)
+{
+    struct dataset_totals totals = {0};
+    assert_int_equal(database_begin(&store->database, &error), STATUS_OK);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(totals_add(&totals, job, true, times[i], &error), STATUS_OK);
+    enum status status = totals_write(store, &totals, &error);
+    assert_int_equal(database_end(&store->database, status, &error), STATUS_OK);
+    totals_finish(&totals);
+}
+
+static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct job *job = finished_job("j", 0);
+    static const struct {
+        int64_t times[3], first, last;
+    } commits[] = {{{500, 300, 400}, 300, 500}, {{350, 600, 450}, 300, 600}, {{320, 200, 310}, 200, 600}};
+    for (size_t i = 0; i < 3; i++) {
+        write_totals(store, job, commits[i].times, 3);
+        assert_int_equal(number(store, "SELECT first_finished_at FROM datasets"), commits[i].first);
+        assert_int_equal(number(store, "SELECT last_finished_at FROM datasets"), commits[i].last);
+    }
+    assert_int_equal(number(store, "SELECT n_done FROM datasets"), 9);
+    job_destroy(job);
+    store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
+        cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
+        cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
+        cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order, fresh_path),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,108 @@
+// Files of the store that are deleted under a worker: the store itself, and the file that workers hold their locks in.
+#include "tests/store_jobs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static char *part(const char *suffix)
+{
+    static char name[160];
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return name;
+}
+
+static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
+{
+    (void)state;
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3; i++)
+        for (int replaced = 0; replaced < 2; replaced++) {
+            fresh_path(NULL);
+            struct store *store = open_store(true);
+            submit(store, "d", 0, 2);
+            assert_int_equal(store_check_files(store, &error), STATUS_OK);
+            char kept[160];
+            snprintf(kept, sizeof kept, "%s.kept", path);
+            assert_int_equal(rename(part(suffixes[i]), kept), 0);
+            if (replaced)
+                fclose(fopen(part(suffixes[i]), "w"));
+            assert_int_equal(store_check_files(store, &error), STATUS_REFUSE);
+            assert_non_null(strstr(error.text, part(suffixes[i])));
+            assert_non_null(strstr(error.text, replaced ? "replaced" : "deleted"));
+            store_close(store);
+        }
+}
+
+static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state)
+{
+    (void)state;
+    struct store *first = open_store(true), *second = open_store(true);
+    submit(first, "d", 0, 8);
+    struct claims mine = claim(first, "", 2), theirs = claim(second, "", 2);
+    size_t n_first = mine.n;
+    assert_int_equal(unlink(part("-workers")), 0);
+    struct claims more = claim(second, "", 8); // finds the file deleted; the first worker does not know of it yet
+    assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
+    struct claims rest = claim(second, "", 8);
+    assert_int_equal(finish(first, &mine), n_first);
+    assert_int_equal(finish(second, &theirs), theirs.n);
+    drop(&mine), drop(&theirs), drop(&more), drop(&rest);
+    store_close(first); // dies: its lock was in the new file
+    store_close(second);
+}
+
+static int32_t crashes_seen;
+
+static void keep_crashes(void *context, const struct claimed_job *job)
+{
+    (void)context;
+    crashes_seen += job->crashes;
+}
+
+// `ages`: the new lock file is older than living workers need to lock their bytes in it.
+static size_t claim_behind_a_lost_lock(bool ages)
+{
+    struct store *first = open_store(true);
+    submit(first, "d", 0, 1);
+    struct claims mine = claim(first, "", 1);
+    assert_int_equal(mine.n, 1);
+    assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, true, &error), STATUS_OK);
+    assert_int_equal(unlink(part("-workers")), 0);
+    struct store *second = open_store(true);
+    struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0}, {time(NULL) - STORE_LOCK_GRACE_S - 2, 0}};
+    if (ages)
+        assert_int_equal(utimensat(AT_FDCWD, part("-workers"), before, 0), 0);
+    size_t n;
+    crashes_seen = 0;
+    assert_int_equal(store_claim(second, TEXT(""), 1, keep_crashes, NULL, &n, &error), STATUS_OK);
+    assert_int_equal(finish(first, &mine), 1 - n);
+    drop(&mine);
+    store_close(first);
+    store_close(second);
+    return n;
+}
+
+static void a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while(void **state)
+{
+    (void)state;
+    assert_int_equal(claim_behind_a_lost_lock(false), 0);
+}
+
+static void jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(claim_behind_a_lost_lock(true), 1);
+    assert_int_equal(crashes_seen, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deleted_or_replaced_file_of_the_store_is_named),
+        cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
+        cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),
+        cmocka_unit_test_setup(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
