@@ -462,25 +462,6 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 
 // ---- closing ----
 
-// rd_kafka_consumer_close has no time limit.
-static void leave_group(struct kafka_transport *kafka, int64_t deadline_ms)
-{
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
-    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue);
-    if (fault)
-        rd_kafka_error_destroy(fault);
-    while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {
-        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 50);
-        if (!event)
-            continue;
-        if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE)
-            kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event),
-                            rd_kafka_event_topic_partition_list(event), &kafka->consumer);
-        rd_kafka_event_destroy(event);
-    }
-    rd_kafka_queue_destroy(queue);
-}
-
 static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
@@ -494,7 +475,7 @@ static void kafka_close(struct transport *transport)
     kafka_say_leaving(kafka);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->consumer.rk)
-        leave_group(kafka, deadline);
+        kafka_group_leave(kafka, deadline);
     kafka_control_close(&kafka->control, deadline);
     if (kafka->assigned)
         rd_kafka_topic_partition_list_destroy(kafka->assigned);

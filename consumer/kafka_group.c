@@ -20,7 +20,8 @@ enum {
 
 bool kafka_is_cooperative(const struct kafka_transport *kafka)
 {
-    return strcmp(rd_kafka_rebalance_protocol(kafka->consumer.rk), "COOPERATIVE") == 0;
+    const char *protocol = rd_kafka_rebalance_protocol(kafka->consumer.rk); // NULL: its group is closed
+    return protocol && strcmp(protocol, "COOPERATIVE") == 0;
 }
 
 static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
@@ -530,4 +531,46 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
     }
     kafka->rejoined_ms = now;
     return kafka_group_renew(kafka, error);
+}
+
+// ---- leaving ----
+
+// A consumer whose group is closed answers no call that asks the group: such a call never returns, nor does it when the group
+// closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing while an assignment waits
+// unread makes that assignment stale and lets the group close at any time. So all events are answered before it closes.
+static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    rd_kafka_message_t *message;
+    rd_kafka_unsubscribe(kafka->consumer.rk); // when it returns, what follows of it is in the queue; so with each answer
+    do {
+        kafka->regrouped = false;
+        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+        if (message)
+            rd_kafka_message_destroy(message);
+    } while ((message || kafka->regrouped) && kafka_remaining_ms(deadline_ms) > 0);
+}
+
+// With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
+static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *event)
+{
+    if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE && !rd_kafka_consumer_closed(kafka->consumer.rk))
+        kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event),
+                        &kafka->consumer);
+}
+
+void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    answer_events(kafka, deadline_ms);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
+    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue); // unlike _close it can be bounded
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 50);
+        if (!event)
+            continue;
+        answer_late_event(kafka, event);
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_queue_destroy(queue);
 }

@@ -134,6 +134,8 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same for one that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// Gives the partitions back and closes the consumer within the deadline. A static member stays known to its group.
+void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
 bool kafka_is_cooperative(const struct kafka_transport *kafka);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -264,6 +265,24 @@ static void a_member_without_partitions_is_a_member(void **state)
 }
 
 // The time counts where a broker answers; where none does, that is what poll says.
+// An assignment that came while nobody looked is answered by a consumer that is leaving: there librdkafka knows no rebalance
+// protocol any more.
+static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
+{
+    begin("unread", 1, 10);
+    for (int i = 0; i < 4; i++) {
+        member_open(&first);
+        for (int64_t until = now_ms() + PATIENCE_MS; !inside(&first)->subscribed; assert_true(now_ms() < until))
+            poll_well(&first, 0);
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
+        for (int64_t until = now_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0; assert_true(now_ms() < until))
+            usleep(1000);
+        rd_kafka_queue_destroy(queue);
+        member_close(&first);
+    }
+    member_finish(&first);
+}
+
 static void a_broker_that_is_away_ends_no_member(void **state)
 {
     struct error error = {0};
@@ -321,6 +340,7 @@ int main(void)
         BROKER_TEST(a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why),
         BROKER_TEST(a_worker_that_its_group_refuses_ends_and_says_why),
         BROKER_TEST(a_member_without_partitions_is_a_member),
+        BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
         BROKER_TEST(a_broker_that_is_away_ends_no_member),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
