@@ -141,7 +141,8 @@ static int by_hash(const void *a, const void *b)
 static bool find_second(struct table *table, int64_t after, int64_t *second)
 {
     bool found = false;
-    qsort(table->entries, table->n, sizeof *table->entries, by_hash);
+    if (table->n > 0)
+        qsort(table->entries, table->n, sizeof *table->entries, by_hash);
     for (size_t i = 1; i < table->n; i++) {
         const struct entry *entry = &table->entries[i];
         if (table->entries[i - 1].hash != entry->hash || entry->line <= after || (found && entry->line >= *second))

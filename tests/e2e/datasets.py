@@ -201,6 +201,7 @@ def a_model_name_that_no_result_can_hold_is_refused(test):
 
 @case
 def more_address_space_never_fails_where_less_is_enough(test):
+    test.need_plain_memory()
     test.write("in.jsonl", jobs(4))
     enough = None
     for megabytes in range(100, 601, 50):

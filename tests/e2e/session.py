@@ -121,6 +121,12 @@ class Session:
                 self.log.append(f"sheaf {' '.join(process.arguments)}: {state}\n{self.told_by(process)}")
         return [line for text in self.log[-6:] for line in text.splitlines()[-TOLD_LINES:]]
 
+    def need_plain_memory(self):
+        """Skips a case that bounds the address space, of which a sanitizer takes terabytes."""
+        with open(self.sheaf, "rb") as file:
+            if b"__asan_init" in file.read():
+                raise Skip("a sanitizer reserves address space")
+
     # ---- results ----
 
     def query(self, sql, store="sheaf.db"):
