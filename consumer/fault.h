@@ -1,6 +1,6 @@
 // The instants at which a crash matters, and what may be delivered twice. The program passes them without effect
 // (fault.c). A test program that defines these functions itself is called instead and may stop or kill its process:
-// tests/kafka_crash.c, and tests/fault_points.c, which is `sheaf` with faults that the environment orders.
+// tests/kafka/kafka_crash.c, and tests/fault_points.c, which is `sheaf` with faults that the environment orders.
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "consumer/intake.h"
 
-#include "consumer/headers.h"
+#include "consumer/kafka/headers.h"
 
 #include <stdio.h>
 #include <string.h>

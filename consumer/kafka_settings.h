@@ -1,7 +1,7 @@
 // The Kafka side of the command line: topics' and group's default names, -X properties, librdkafka's log lines.
 #pragma once
 
-#include "consumer/kafka.h"
+#include "consumer/kafka/kafka.h"
 #include "consumer/options.h"
 
 struct kafka_settings {

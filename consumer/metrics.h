@@ -4,7 +4,7 @@
 // Thread: main.
 #pragma once
 
-#include "consumer/kafka.h"
+#include "consumer/kafka/kafka.h"
 #include "consumer/transport.h"
 #include "schemas/figures.h"
 #include "store/store.h"

@@ -1,11 +1,11 @@
 #include "consumer/mirror.h"
 
 #include "consumer/clock.h"
-#include "consumer/headers.h"
+#include "consumer/kafka/headers.h"
 #include "consumer/intake.h"
-#include "consumer/kafka_follow.h"
+#include "consumer/kafka/kafka_follow.h"
 #include "consumer/log.h"
-#include "consumer/offset_map.h"
+#include "consumer/kafka/offset_map.h"
 
 #include <poll.h>
 #include <stdlib.h>

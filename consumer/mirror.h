@@ -2,7 +2,7 @@
 // the group stands. Goes on where it was stopped, in the same transaction as what it read. Thread: main.
 #pragma once
 
-#include "consumer/kafka.h"
+#include "consumer/kafka/kafka.h"
 #include "store/store.h"
 
 struct mirror_config {

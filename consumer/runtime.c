@@ -9,9 +9,9 @@
 #include "consumer/test_engine.h"
 #include "consumer/trace.h"
 #include "engine/cpu/backend.h"
-#include "engine/gguf_quantise.h"
+#include "engine/file/gguf_quantise.h"
 #include "engine/machine.h"
-#include "engine/model_folder.h"
+#include "engine/model/model_folder.h"
 #include "gpu/backend.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
 
-// A longer name could not be read back from results. A file's own name is shorter (engine/model.h).
+// A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
 static enum status name_model(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     runtime->model_name = text_from_string(settings->model_name ? settings->model_name : runtime->model->name);

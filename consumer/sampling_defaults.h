@@ -4,7 +4,7 @@
 #pragma once
 
 #include "consumer/options.h"
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 #include "schemas/job.h"
 
 struct sampling_defaults {

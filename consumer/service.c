@@ -7,7 +7,7 @@
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 #include <stdio.h>
 #include <unistd.h>

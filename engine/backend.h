@@ -10,7 +10,7 @@
 // Thread: engine.
 #pragma once
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "schemas/job.h"
 
 #include <stdint.h>

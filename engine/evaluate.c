@@ -1,6 +1,6 @@
 #include "engine/evaluate.h"
 
-#include "engine/family.h"
+#include "engine/model/family.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #include "engine/forward_parts.h"
 
-#include "engine/family.h"
+#include "engine/model/family.h"
 
 #include <assert.h>
 #include <stddef.h>

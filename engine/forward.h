@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "engine/model.h"
+#include "engine/model/model.h"
 
 struct forward;
 

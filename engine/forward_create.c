@@ -1,5 +1,5 @@
 #include "engine/forward_parts.h"
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 #include <assert.h>
 #include <stddef.h>

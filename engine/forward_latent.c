@@ -4,8 +4,8 @@
 // are latents, of which the head's value matrix V makes its output afterwards. So to attention this is one
 // key-value head whose key is [rotated dims, latent] and whose value is the latent.
 #include "engine/forward_parts.h"
-#include "engine/gguf.h"
-#include "engine/quantise.h"
+#include "engine/file/gguf.h"
+#include "engine/file/quantise.h"
 
 #include <stdlib.h>
 #include <string.h>

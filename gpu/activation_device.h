@@ -1,7 +1,7 @@
 // For kernels: activations (enum activation_kind).
 #pragma once
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "gpu/kernel.h"
 
 static __device__ inline float gelu_tanh(float x)

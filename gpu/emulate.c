@@ -1,6 +1,6 @@
 #include "gpu/emulate.h"
 
-#include "engine/dequantise.h"
+#include "engine/file/dequantise.h"
 #include "gpu/emulate_switch.h"
 
 #include <assert.h>

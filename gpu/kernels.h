@@ -7,7 +7,7 @@
 // What comes out for a row depends on that row alone (engine/backend.h), whichever kernel a number of rows picks.
 #pragma once
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 // that the row's length alone decides.
 #pragma once
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 
 #include <stdbool.h>
 #include <stdint.h>

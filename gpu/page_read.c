@@ -1,6 +1,6 @@
 // What the KV pages hold, for the host: the layout of gpu/kernels_attention.h read by the definition, not for speed.
-#include "engine/dequantise.h"
-#include "engine/quantise.h"
+#include "engine/file/dequantise.h"
+#include "engine/file/quantise.h"
 #include "gpu/state.h"
 
 #include <assert.h>

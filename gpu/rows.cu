@@ -34,7 +34,7 @@ static __device__ float read_half(const unsigned char *bytes)
     return half_float((uint32_t)(bytes[0] | bytes[1] << 8));
 }
 
-// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/dequantise.h).
+// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/file/dequantise.h).
 static __device__ void read_k_scale(const unsigned char *packed, int index, float *scale, float *minimum)
 {
     if (index < 4) {
@@ -46,7 +46,7 @@ static __device__ void read_k_scale(const unsigned char *packed, int index, floa
     }
 }
 
-// Item `i` of a row in the file's layout: engine/dequantise.c draws them.
+// Item `i` of a row in the file's layout: engine/file/dequantise.c draws them.
 static __device__ float read_k_item(const unsigned char *block, int i, bool five_bits)
 {
     float scale, minimum;

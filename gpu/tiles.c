@@ -1,6 +1,6 @@
 #include "gpu/tiles.h"
 
-#include "engine/dequantise.h"
+#include "engine/file/dequantise.h"
 
 #include <assert.h>
 #include <math.h>
@@ -127,7 +127,7 @@ uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs)
     return (uint64_t)tiles_panels(n_outputs) * (uint64_t)panel_tiles(format, n_inputs) * (uint64_t)tile_bytes(format);
 }
 
-// --- Taking blocks apart: layouts in engine/dequantise.c ---
+// --- Taking blocks apart: layouts in engine/file/dequantise.c ---
 
 static void take_32(struct row_piece *piece, int index, enum tensor_type type, const uint8_t *block)
 {

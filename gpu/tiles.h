@@ -25,7 +25,7 @@
 // Thread: any; pieces of one weight may be packed by many threads at once.
 #pragma once
 
-#include "engine/tensor.h"
+#include "engine/file/tensor.h"
 
 enum {
     TILE_OUTPUTS = 16,

@@ -77,7 +77,7 @@ struct submission {
 };
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
                          size_t *n_added, struct error *error) WARN_UNUSED;
-// How far the file of a dataset was submitted: its first lines, and their hash (consumer/input_lines.h).
+// How far the file of a dataset was submitted: its first lines, and their hash (consumer/command/input_lines.h).
 struct dataset_mark {
     int64_t n_lines; // STORE_WHOLE_FILE: all that there were, by version 4, and the hash is of the file's bytes
     uint64_t hash;   // 63 bits

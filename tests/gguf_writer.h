@@ -1,7 +1,7 @@
 // Writes small GGUF files for tests, well formed or not: every field goes out exactly as given.
 #pragma once
 
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

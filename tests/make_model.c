@@ -1,7 +1,7 @@
 #include "tests/make_model.h"
 
 #include "engine/philox.h"
-#include "engine/tensor.h"
+#include "engine/file/tensor.h"
 #include "tests/gguf_writer.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 // own list is what gets tested.
 #pragma once
 
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 enum { MADE_KEYS_MAX = 8 };
 

@@ -1,6 +1,6 @@
 #include "tests/reference_forward.h"
 
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 #include <math.h>
 #include <stdio.h>

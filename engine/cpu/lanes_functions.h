@@ -3,7 +3,7 @@
 //
 // exp: x = n ln 2 + r, |r| <= ln 2 / 2 (reduction in two parts after Cody and Waite, Software Manual for the
 // Elementary Functions, 1980); 2^n goes into the exponent bits. Polynomials are minimax fits;
-// tests/kernel_rows.c measures them.
+// tests/kernel/kernel_rows.c measures them.
 #pragma once
 
 #include <float.h>

@@ -3,7 +3,7 @@
 // units'.
 #pragma once
 
-#include "engine/dequantise.h"
+#include "engine/file/dequantise.h"
 
 #include <math.h>
 #include <stdint.h>

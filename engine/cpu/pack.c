@@ -1,10 +1,10 @@
 // Packed weights: memory, and the packers of the plain types and of those with blocks of 32.
-// File layouts: engine/dequantise.c; packed layout: packed.h.
+// File layouts: engine/file/dequantise.c; packed layout: packed.h.
 #include "engine/cpu/packed.h"
 
 #include "engine/cpu/memory.h"
-#include "engine/dequantise.h"
-#include "engine/quantise.h"
+#include "engine/file/dequantise.h"
+#include "engine/file/quantise.h"
 
 #include <assert.h>
 #include <stdlib.h>

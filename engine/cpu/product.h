@@ -22,7 +22,7 @@
 #pragma once
 
 #include "engine/pool.h"
-#include "engine/tensor.h"
+#include "engine/file/tensor.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // Products in plain C: the definition (product.h) written down, against which the other versions are tested.
 #include "engine/cpu/packed.h"
 
-#include "engine/dequantise.h"
+#include "engine/file/dequantise.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "engine/tokenizer/tokenizer.h"
 
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 #include "engine/tokenizer/tokenizer_parts.h"
 #include "engine/tokenizer/vocabulary.h"
 

@@ -64,7 +64,7 @@ void vocabulary_finish(struct vocabulary *vocabulary);
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// Reads what a Hugging Face folder brings (engine/model_folder.h): the keys tokenizer.huggingface.*. What such a file
+// Reads what a Hugging Face folder brings (engine/model/model_folder.h): the keys tokenizer.huggingface.*. What such a file
 // asks for and this version does not do is refused by name.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;

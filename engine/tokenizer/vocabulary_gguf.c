@@ -4,7 +4,7 @@
 //   tokenizer.ggml.tokens, scores, token_type, merges ("left right"), bos_token_id, eos_token_id, ...
 // Defaults where a key is missing are llama.cpp's (src/llama-vocab.cpp), by whose converters such files are
 // made.
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 #include "engine/tokenizer/vocabulary.h"
 
 #include <string.h>

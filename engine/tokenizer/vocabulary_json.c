@@ -2,7 +2,7 @@
 // byte tokens. bos, eos and whether they are added come from tokenizer_config.json where it says.
 #include "engine/tokenizer/vocabulary_json.h"
 
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Writes a Hugging Face vocabulary as the keys tokenizer.ggml.* by which other engines read GGUF files. Keys:
 // github.com/ggml-org/ggml, docs/gguf.md; kinds of tokens and names of split patterns: github.com/ggml-org/llama.cpp.
-#include "engine/gguf.h"
-#include "engine/gguf_write.h"
+#include "engine/file/gguf.h"
+#include "engine/file/gguf_write.h"
 #include "engine/tokenizer/split_stage.h"
 #include "engine/tokenizer/vocabulary.h"
 

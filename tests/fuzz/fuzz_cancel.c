@@ -1,6 +1,6 @@
 // Any bytes as a record of the control topic: one byte of key length, the key, the value. What is accepted
 // must be found in the set and survive being written and read again.
-#include "consumer/cancel.h"
+#include "consumer/kafka/cancel.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

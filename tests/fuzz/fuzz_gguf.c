@@ -1,5 +1,5 @@
 // Any bytes as a GGUF file: opened, and if that works everything the file claims is read.
-#include "engine/gguf.h"
+#include "engine/file/gguf.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

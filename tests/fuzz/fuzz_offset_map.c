@@ -1,6 +1,6 @@
 // Any bytes as what a group committed: eight bytes of offset, then the metadata. What is accepted must be
 // exactly what encoding the map gives back, and the map must then work.
-#include "consumer/offset_map.h"
+#include "consumer/kafka/offset_map.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

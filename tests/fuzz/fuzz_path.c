@@ -8,9 +8,9 @@
 //   u8 n_times       the headers are repeated so often, up to KAFKA_HEADERS_MAX
 //   the value        what is left
 #include "consumer/gate.h"
-#include "consumer/headers.h"
+#include "consumer/kafka/headers.h"
 #include "consumer/intake.h"
-#include "consumer/kafka.h"
+#include "consumer/kafka/kafka.h"
 #include "consumer/test_engine.h"
 #include "store/store.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 // Any bytes as a safetensors file; what opens must lie in the file, found by name and readable to the last
 // item.
-#include "engine/safetensors.h"
+#include "engine/file/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,0 +1,341 @@
+// sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no text.
+#include "consumer/check_cpu.h"
+#include "consumer/check_log.h"
+#include "consumer/command/commands.h"
+#include "consumer/log.h"
+#include "consumer/runtime.h"
+#include "schemas/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct measurement {
+    int32_t batch;
+    double prefill, decode; // tokens a second, medians
+};
+
+struct bench {
+    const struct model *model;
+    struct runtime *runtime;
+    struct forward_limits limits;
+    int32_t n_prompt, n_generate;
+    // A step's arrays, for the largest batch; tokens, positions and sequences twice, for two steps under way.
+    int32_t *tokens, *positions, *output_rows, *pages, *drawn;
+    struct step_sequence *sequences;
+    struct sample_request *samples;
+    struct sample_result *results;
+    struct sampling sampling;
+    int32_t n_pages_each;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCHES_MAX], int *n, struct error *error)
+{
+    *n = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        long batch = strtol(at, &end, 10);
+        if (end == at || batch < 1 || batch > LIMITS_SEQUENCES_MAX || (*end && *end != ',') || *n == OPTIONS_BATCHES_MAX)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--batch: expected up to %d sizes from 1 to %d, as 1,8,32, got \"%s\"", OPTIONS_BATCHES_MAX,
+                             LIMITS_SEQUENCES_MAX, text);
+        batches[(*n)++] = (int32_t)batch;
+        if (!*end)
+            return STATUS_OK;
+        at = end;
+    }
+}
+
+static bool allocate(struct bench *bench, int32_t batch_max)
+{
+    size_t rows = (size_t)bench->limits.n_rows_max, batch = (size_t)batch_max;
+    bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
+    bench->positions = calloc(2 * rows, sizeof *bench->positions);
+    bench->output_rows = calloc(batch, sizeof *bench->output_rows);
+    bench->drawn = calloc(batch, sizeof *bench->drawn);
+    bench->sequences = calloc(2 * batch, sizeof *bench->sequences);
+    bench->samples = calloc(batch, sizeof *bench->samples);
+    bench->results = calloc(batch, sizeof *bench->results);
+    bench->pages = calloc(batch * (size_t)bench->n_pages_each, sizeof *bench->pages);
+    if (!bench->tokens || !bench->positions || !bench->output_rows || !bench->drawn || !bench->sequences ||
+        !bench->samples || !bench->results || !bench->pages)
+        return false;
+    bench->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1};
+    for (size_t i = 0; i < batch; i++)
+        bench->samples[i] = (struct sample_request){.sampling = &bench->sampling};
+    for (int32_t i = 0; i < batch_max * bench->n_pages_each; i++)
+        bench->pages[i] = i;
+    return true;
+}
+
+static int32_t prompt_token(const struct bench *bench, int32_t sequence, int32_t position)
+{
+    int32_t key[2] = {sequence, position};
+    return (int32_t)(hash_bytes(key, sizeof key, 1) % (uint64_t)bench->model->shape.n_vocab);
+}
+
+static struct step step_of(struct bench *bench)
+{
+    return (struct step){.tokens = bench->tokens,
+                         .positions = bench->positions,
+                         .sequences = bench->sequences,
+                         .output_rows = bench->output_rows,
+                         .samples = bench->samples};
+}
+
+static void take_drawn(struct bench *bench, const int32_t *drawing, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
+}
+
+static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing, struct error *error)
+{
+    enum status status = runtime_step(bench->runtime, step, bench->results, error);
+    if (status == STATUS_OK)
+        take_drawn(bench, drawing, step->n_outputs);
+    if (status == STATUS_OK && bench->runtime->check) {
+        struct check_figures news;
+        check_cpu_take(bench->runtime->check, &news);
+        check_log(&news);
+    }
+    return status;
+}
+
+// All prompts one after the other, in steps of as many rows as fit: as the batcher cuts them.
+static enum status prefill(struct bench *bench, int32_t batch, struct error *error)
+{
+    int32_t sequence = 0, position = 0;
+    while (sequence < batch) {
+        struct step step = step_of(bench);
+        int32_t drawing[LIMITS_SEQUENCES_MAX];
+        while (sequence < batch && step.n_rows < bench->limits.n_rows_max) {
+            int32_t n = bench->n_prompt - position;
+            if (n > bench->limits.n_rows_max - step.n_rows)
+                n = bench->limits.n_rows_max - step.n_rows;
+            bench->sequences[step.n_sequences++] =
+                (struct step_sequence){.first_row = step.n_rows,
+                                       .n_rows = n,
+                                       .position = position,
+                                       .pages = bench->pages + sequence * bench->n_pages_each};
+            for (int32_t i = 0; i < n; i++, position++) {
+                bench->tokens[step.n_rows] = prompt_token(bench, sequence, position);
+                bench->positions[step.n_rows++] = position;
+            }
+            if (position < bench->n_prompt)
+                break;
+            drawing[step.n_outputs] = sequence++;
+            bench->output_rows[step.n_outputs++] = step.n_rows - 1;
+            position = 0;
+        }
+        enum status status = run_step(bench, &step, drawing, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+// Step number t. Tokens that the step before draws are not known when it is `pending`.
+static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bool pending)
+{
+    struct step step = step_of(bench);
+    int32_t *tokens = bench->tokens + t % 2 * bench->limits.n_rows_max;
+    int32_t *positions = bench->positions + t % 2 * bench->limits.n_rows_max;
+    struct step_sequence *sequences = bench->sequences + t % 2 * bench->limits.n_sequences_max;
+    for (int32_t i = 0; i < batch; i++) {
+        positions[i] = bench->n_prompt + t;
+        sequences[i] = (struct step_sequence){
+            .first_row = i, .n_rows = 1, .position = positions[i], .pages = bench->pages + i * bench->n_pages_each};
+        tokens[i] = pending ? -1 - i : bench->drawn[i];
+        bench->output_rows[i] = i;
+    }
+    step.tokens = tokens;
+    step.positions = positions;
+    step.sequences = sequences;
+    step.n_rows = step.n_sequences = step.n_outputs = batch;
+    return step;
+}
+
+static enum status collect(struct bench *bench, const struct step *step, struct error *error)
+{
+    enum status status = runtime_collect(bench->runtime, step, bench->results, error);
+    if (status == STATUS_OK)
+        take_drawn(bench, bench->output_rows, step->n_outputs);
+    return status;
+}
+
+// As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
+static enum status decode(struct bench *bench, int32_t batch, struct error *error)
+{
+    bool ahead = runtime_computes_ahead(bench->runtime);
+    struct step steps[2];
+    enum status status = STATUS_OK;
+    for (int32_t t = 0; status == STATUS_OK && t < bench->n_generate; t++) {
+        struct step *step = &steps[t % 2];
+        *step = decode_step(bench, batch, t, ahead && t > 0);
+        status = ahead ? runtime_submit(bench->runtime, step, error) : run_step(bench, step, bench->output_rows, error);
+        if (status == STATUS_OK && ahead && t > 0)
+            status = collect(bench, &steps[1 - t % 2], error);
+    }
+    return status == STATUS_OK && ahead ? collect(bench, &steps[(bench->n_generate - 1) % 2], error) : status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// Long prompts are computed once when that takes long: the answers are measured from the same pages each time.
+enum { PREFILL_S_MAX = 15 };
+
+static enum status measure(struct bench *bench, struct measurement *measurement, int n_runs, struct error *error)
+{
+    double prefills[1000], decodes[1000], prefill_s = 0;
+    int32_t batch = measurement->batch;
+    int n_prefills = 0;
+    for (int run = 0; run < n_runs; run++) {
+        enum status status = STATUS_OK;
+        double start = now_s(), prefilled = start;
+        if (run == 0 || prefill_s < PREFILL_S_MAX) {
+            status = prefill(bench, batch, error);
+            prefilled = now_s();
+            prefill_s += prefilled - start;
+            prefills[n_prefills++] = (double)batch * bench->n_prompt / (prefilled - start);
+        }
+        if (status == STATUS_OK)
+            status = decode(bench, batch, error);
+        double decoded = now_s();
+        if (status != STATUS_OK)
+            return status;
+        decodes[run] = (double)batch * bench->n_generate / (decoded - prefilled);
+    }
+    measurement->prefill = median(prefills, n_prefills);
+    measurement->decode = median(decodes, n_runs);
+    return STATUS_OK;
+}
+
+static void print_measurement(const struct measurement *m, const struct bench *bench, bool json, bool first)
+{
+    if (json)
+        printf("%s{\"batch\":%d,\"prompt\":%d,\"generate\":%d,\"prefill_tokens_per_second\":%.2f,"
+               "\"decode_tokens_per_second\":%.2f}",
+               first ? "[" : ",\n ", m->batch, bench->n_prompt, bench->n_generate, m->prefill, m->decode);
+    else
+        printf("%6d %12.1f %12.1f\n", m->batch, m->prefill, m->decode);
+    fflush(stdout);
+}
+
+static enum status measure_all(struct bench *bench, const struct settings *settings, const int32_t *batches, int n,
+                               struct error *error)
+{
+    if (!settings->json)
+        printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill", "decode",
+               bench->n_prompt, bench->n_generate, (int)settings->repeat);
+    struct measurement warm = {.batch = 1};
+    enum status status = measure(bench, &warm, 1, error);
+    for (int i = 0; status == STATUS_OK && i < n; i++) {
+        struct measurement measurement = {.batch = batches[i]};
+        status = measure(bench, &measurement, (int)settings->repeat, error);
+        if (status == STATUS_OK)
+            print_measurement(&measurement, bench, settings->json, i == 0);
+    }
+    if (settings->json && status == STATUS_OK)
+        puts("]");
+    return status;
+}
+
+static enum status plan(struct bench *bench, const struct settings *settings, const int32_t *batches, int n,
+                        int32_t *batch_max, struct error *error)
+{
+    int64_t positions = settings->prompt + settings->generate;
+    if (positions > bench->model->shape.n_context)
+        return error_set(error, STATUS_REFUSE, ERROR_CONTEXT_LENGTH,
+                         "the model's context holds %d tokens: --prompt and --generate ask for %lld",
+                         bench->model->shape.n_context, (long long)positions);
+    *batch_max = 1;
+    for (int i = 0; i < n; i++)
+        *batch_max = batches[i] > *batch_max ? batches[i] : *batch_max;
+    bench->n_prompt = (int32_t)settings->prompt;
+    bench->n_generate = (int32_t)settings->generate;
+    bench->n_pages_each = (int32_t)((positions + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS);
+    int32_t rows = settings->max_rows ? (int32_t)settings->max_rows : 512;
+    bench->limits = (struct forward_limits){.n_rows_max = rows > *batch_max ? rows : *batch_max,
+                                            .n_outputs_max = *batch_max,
+                                            .n_sequences_max = *batch_max,
+                                            .page_positions = LIMITS_PAGE_POSITIONS,
+                                            .n_pages = *batch_max * bench->n_pages_each,
+                                            .kv_type = KV_F16};
+    if (!allocate(bench, *batch_max))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "bench: out of memory");
+    return STATUS_OK;
+}
+
+// What was asked for is what is measured, or it does not fit.
+static enum status place(const struct bench *bench, struct runtime *runtime, const struct settings *settings,
+                         struct error *error)
+{
+    const struct forward_limits *limits = &bench->limits;
+    struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
+                                   .n_rows_max = limits->n_rows_max,
+                                   .kv_type = &limits->kv_type,
+                                   .page_bytes = (uint64_t)limits->n_pages *
+                                                 forward_page_bytes(bench->model, runtime->backend, limits->page_positions,
+                                                                    limits->kv_type)};
+    return runtime_plan(runtime, settings, &wanted, error);
+}
+
+enum status command_bench(const struct settings *settings, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct bench bench = {0};
+    int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
+    int n = 0;
+    enum status status = parse_batches(settings->batch ? settings->batch : "1,8,32", batches, &n, error);
+    if (status == STATUS_OK)
+        status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
+    bench.model = runtime.model;
+    if (status == STATUS_OK)
+        status = runtime_open_backend(&runtime, settings, error);
+    if (status == STATUS_OK)
+        status = plan(&bench, settings, batches, n, &batch_max, error);
+    if (status == STATUS_OK)
+        status = runtime_kv_type(&runtime, settings, &bench.limits.kv_type, error);
+    if (status == STATUS_OK)
+        status = place(&bench, &runtime, settings, error);
+    double start = now_s();
+    if (status == STATUS_OK)
+        status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);
+    bench.runtime = &runtime;
+    if (status == STATUS_OK)
+        status = runtime_open_check(&runtime, settings, &bench.limits, error);
+    if (status == STATUS_OK) {
+        log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->impl->name,
+                  pool_n_threads(runtime.pool), now_s() - start);
+        status = measure_all(&bench, settings, batches, n, error);
+    }
+    free(bench.tokens);
+    free(bench.positions);
+    free(bench.output_rows);
+    free(bench.drawn);
+    free(bench.sequences);
+    free(bench.samples);
+    free(bench.results);
+    free(bench.pages);
+    runtime_close(&runtime);
+    return status;
+}

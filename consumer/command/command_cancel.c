@@ -1,0 +1,38 @@
+// sheaf cancel: stops what has not finished. Waiting jobs get their cancelled result now, running ones from their worker.
+#include "consumer/command/commands.h"
+#include "consumer/kafka/kafka_client.h"
+#include "consumer/kafka_settings.h"
+#include "consumer/log.h"
+#include "store/store.h"
+
+static enum status cancel_by_topic(const struct settings *settings, struct error *error)
+{
+    struct kafka_settings kafka;
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    status = kafka_cancel(&kafka.config, text_from_string(settings->dataset), (struct text){0}, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: every worker is told", settings->dataset);
+    kafka_settings_finish(&kafka);
+    return status;
+}
+
+enum status command_cancel(const struct settings *settings, struct error *error)
+{
+    if (!settings->dataset)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf cancel: which dataset? give --dataset NAME");
+    if (settings->brokers)
+        return cancel_by_topic(settings, error);
+    struct store *store = NULL;
+    int64_t n_cancelled = 0;
+    enum status status =
+        store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_EXISTING, error);
+    if (status == STATUS_OK)
+        status = store_cancel(store, text_from_string(settings->dataset), &n_cancelled, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step",
+                  settings->dataset, (long long)n_cancelled);
+    store_close(store);
+    return status;
+}

@@ -1,0 +1,95 @@
+// sheaf collect: a dataset's results in input order.
+#include "consumer/command/commands.h"
+#include "consumer/file.h"
+#include "consumer/command/gather.h"
+#include "consumer/kafka_settings.h"
+#include "consumer/log.h"
+#include "consumer/command/output.h"
+#include "store/store.h"
+
+#include <stdio.h>
+
+static enum status collect_record(void *context, struct text record, struct error *error)
+{
+    return output_add(context, record, error);
+}
+
+static enum status check_complete(const struct settings *settings, int64_t n_missing, struct error *error)
+{
+    if (n_missing == 0 || settings->force)
+        return STATUS_OK;
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "dataset %s: %lld jobs have not finished; wait, or write what there is with --force",
+                     settings->dataset, (long long)n_missing);
+}
+
+static enum status collect_from_store(struct output *output, const struct settings *settings, struct error *error)
+{
+    struct store *store = NULL;
+    int64_t n_missing = 0;
+    enum status status =
+        store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
+    if (status == STATUS_OK)
+        status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing, error);
+    if (status == STATUS_OK)
+        status = check_complete(settings, n_missing, error);
+    if (status == STATUS_OK)
+        status = output_complete(output, error);
+    if (status == STATUS_OK) // and not before the file is there
+        status = store_collected(store, text_from_string(settings->dataset), error);
+    store_close(store);
+    return status;
+}
+
+static enum status check_gathered(const struct gathered *gathered, const struct settings *settings, struct error *error)
+{
+    if (gathered->n_missing == 0 && !gathered->is_being_submitted)
+        return STATUS_OK;
+    char text[256];
+    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)gathered->n_results,
+             (long long)gathered->n_expected,
+             gathered->is_being_submitted ? ", and its submission has not ended (run sheaf submit again if it was stopped)" : "");
+    if (settings->force) {
+        log_write(LOG_WARNING, "dataset %s: %s", settings->dataset, text);
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_RETRY, ERROR_STORE, "dataset %s: %s; wait, or write what there is with --force",
+                     settings->dataset, text);
+}
+
+static enum status collect_from_topics(struct output *output, const struct settings *settings, struct error *error)
+{
+    struct kafka_settings kafka;
+    struct gathered gathered;
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    status = gather_results(&kafka.config, text_from_string(settings->dataset), output, &gathered, error);
+    kafka_settings_finish(&kafka);
+    if (status == STATUS_OK)
+        status = check_gathered(&gathered, settings, error);
+    return status == STATUS_OK ? output_complete(output, error) : status;
+}
+
+enum status command_collect(const struct settings *settings, struct error *error)
+{
+    if (!settings->dataset || !settings->output)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf collect: give --dataset NAME and -o OUT.jsonl");
+    const char *store = settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db";
+    const struct file_use uses[] = {
+        {"--store", store, true}, {"-o", settings->output, true}, {"--errors", settings->errors, true}};
+    enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status != STATUS_OK)
+        return status;
+    struct output output;
+    status = output_open(&output, settings->output, settings->errors, error);
+    if (status != STATUS_OK)
+        return status;
+    status = settings->brokers ? collect_from_topics(&output, settings, error)
+                               : collect_from_store(&output, settings, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
+                  (long long)output.n_results, (long long)output.n_failed);
+    output_close(&output);
+    return status;
+}

@@ -1,0 +1,150 @@
+// sheaf dataset list|delete|rename|reopen: upkeep of the datasets in a store.
+#include "consumer/command/commands.h"
+#include "consumer/log.h"
+#include "schemas/value.h"
+#include "store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+// ---- list ----
+
+struct listing {
+    struct buffer out;
+    bool json;
+    int64_t n;
+};
+
+static void add_time(struct buffer *out, int64_t time_us)
+{
+    time_t seconds = (time_t)(time_us / 1000000);
+    struct tm parts;
+    char text[32] = "-";
+    if (time_us && gmtime_r(&seconds, &parts))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    buffer_add_format(out, "%-19s", text);
+}
+
+static void add_row(void *context, const struct dataset_row *row)
+{
+    struct listing *listing = context;
+    struct buffer *out = &listing->out;
+    if (listing->n++ == 0)
+        buffer_add_format(out, "%-20s %-9s %9s %9s %7s %9s %8s  %-19s %s\n", "dataset", "state", "submitted", "done", "failed",
+                          "cancelled", "running", "submitted (UTC)", "model");
+    buffer_add_format(out, "%-20.*s %-9s %9lld %9lld %7lld %9lld %8lld  ", (int)row->dataset.size, row->dataset.data,
+                      dataset_state_name(row->state), (long long)row->submitted, (long long)row->done, (long long)row->failed,
+                      (long long)row->cancelled, (long long)row->running);
+    add_time(out, row->submitted_at);
+    buffer_add_format(out, " %.*s\n", row->model.size ? (int)row->model.size : 1, row->model.size ? row->model.data : "-");
+}
+
+static void add_text(struct buffer *out, const char *name, struct text value)
+{
+    buffer_add_format(out, ",\"%s\":", name);
+    if (value.size)
+        json_encode_string(value, out);
+    else
+        buffer_add_string(out, "null");
+}
+
+static void add_json(void *context, const struct dataset_row *row)
+{
+    struct listing *listing = context;
+    struct buffer *out = &listing->out;
+    buffer_add_string(out, listing->n++ ? ",{\"dataset\":" : "{\"dataset\":");
+    json_encode_string(row->dataset, out);
+    buffer_add_format(out, ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
+                      dataset_state_name(row->state), (long long)row->submitted, (long long)row->done, (long long)row->failed,
+                      (long long)row->cancelled, (long long)row->running);
+    buffer_add_format(out, ",\"submitted_at\":%lld,\"last_finished_at\":%lld", (long long)row->submitted_at,
+                      (long long)row->last_finished_at);
+    add_text(out, "model", row->model);
+    add_text(out, "arithmetic", row->arithmetic);
+    buffer_add_byte(out, '}');
+}
+
+static enum status list(struct store *store, const struct settings *settings, struct error *error)
+{
+    struct listing listing = {.json = settings->json};
+    if (listing.json)
+        buffer_add_string(&listing.out, "{\"datasets\":[");
+    enum status status = store_datasets(store, listing.json ? add_json : add_row, &listing, error);
+    if (listing.json)
+        buffer_add_string(&listing.out, "]}\n");
+    if (status == STATUS_OK && listing.out.failed)
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "sheaf dataset list: out of memory");
+    if (status == STATUS_OK && listing.out.size)
+        fwrite(listing.out.data, 1, listing.out.size, stdout);
+    buffer_finish(&listing.out);
+    return status;
+}
+
+// ---- changes ----
+
+static const char *name_of(const struct settings *settings)
+{
+    return settings->dataset ? settings->dataset : settings->n_positionals > 1 ? settings->positionals[1] : NULL;
+}
+
+static enum status delete(struct store *store, const struct settings *settings, struct error *error)
+{
+    enum status status = store_dataset_delete(store, text_from_string(name_of(settings)), settings->force, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
+    return status;
+}
+
+static enum status rename_to(struct store *store, const struct settings *settings, struct error *error)
+{
+    const char *to = settings->positionals[settings->n_positionals - 1];
+    enum status status = store_dataset_rename(store, text_from_string(name_of(settings)), text_from_string(to), error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s is named %s now", name_of(settings), to);
+    return status;
+}
+
+static enum status reopen(struct store *store, const struct settings *settings, struct error *error)
+{
+    int64_t n_reopened = 0;
+    enum status status = store_dataset_reopen(store, text_from_string(name_of(settings)), REOPEN_FAILED | REOPEN_CANCELLED,
+                                              &n_reopened, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: %lld failed or cancelled jobs are queued again", name_of(settings), (long long)n_reopened);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    int n_names; // of datasets
+    bool changes;
+    enum status (*run)(struct store *store, const struct settings *settings, struct error *error);
+} actions[] = {
+    {"list", 0, false, list},
+    {"delete", 1, true, delete},
+    {"rename", 2, true, rename_to},
+    {"reopen", 1, true, reopen},
+};
+
+enum status command_dataset(const struct settings *settings, struct error *error)
+{
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
+        if (strcmp(actions[i].name, settings->positionals[0]) != 0)
+            continue;
+        int n_names = settings->n_positionals - 1 + (settings->dataset != NULL);
+        if (n_names != actions[i].n_names)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf dataset %s%s [--store FILE]", actions[i].name,
+                             actions[i].n_names == 2 ? " NAME NEW-NAME" : actions[i].n_names ? " NAME" : "");
+        struct store *store = NULL;
+        const char *path = settings->store ? settings->store : "sheaf.db";
+        enum status status = actions[i].changes ? store_open(&store, path, STORE_EXISTING, error)
+                                                : store_open_to_read(&store, path, error);
+        if (status == STATUS_OK)
+            status = actions[i].run(store, settings, error);
+        store_close(store);
+        return status;
+    }
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf dataset: expected list, delete, rename or reopen, got \"%s\"",
+                     settings->positionals[0]);
+}

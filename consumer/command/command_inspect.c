@@ -1,0 +1,133 @@
+// sheaf inspect: what a person needs to know before trusting a model file.
+#include "consumer/command/commands.h"
+#include "consumer/runtime.h"
+#include "engine/file/gguf.h"
+#include "engine/machine.h"
+#include "schemas/value.h"
+
+#include <stdio.h>
+
+struct type_count {
+    int64_t n_tensors;
+    uint64_t n_bytes;
+    uint64_t n_held_bytes; // as the weights are held when loaded (tensor_held_type)
+};
+
+static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR_TYPE_COUNT])
+{
+    for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
+        const struct tensor *tensor = gguf_tensor_at(gguf, i);
+        counts[tensor->type].n_tensors++;
+        counts[tensor->type].n_bytes += tensor->size_bytes;
+        const struct tensor_traits *held = tensor_traits(tensor_held_type(tensor->type));
+        counts[tensor->type].n_held_bytes +=
+            tensor->dims[0] / held->block_items * tensor_n_rows(tensor) * held->block_bytes;
+    }
+}
+
+// What a worker would take here. A model too large for this machine is told so, and its file described all the same.
+static void tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
+{
+    struct limits_wanted wanted = {0};
+    if (limits_derive(plan, model, machine_memory_available(), &wanted, error) != STATUS_OK)
+        plan->batch.n_pages = 0;
+}
+
+static const char *template_state(const struct runtime *runtime)
+{
+    if (runtime->chat_template)
+        return "yes";
+    return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
+}
+
+static void print_text(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan,
+                       const struct error *memory_error)
+{
+    const struct model *model = runtime->model;
+    const struct model_shape *shape = &model->shape;
+    printf("file        %s, %.1f MB\n", gguf_path(model->gguf), (double)gguf_file_bytes(model->gguf) / 1e6);
+    printf("name        %s\n", model->name);
+    printf("family      %s, %.1f M parameters\n", model_family_name(model), (double)model_n_parameters(model) / 1e6);
+    printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n", shape->n_layers,
+           shape->n_embd, shape->n_heads, shape->n_kv_heads, shape->key_dim, shape->n_ff);
+    if (shape->n_experts)
+        printf("experts     %d, %d used\n", shape->n_experts, shape->n_experts_used);
+    printf("context     %d tokens\n", shape->n_context);
+    printf("vocabulary  %d tokens\n", shape->n_vocab);
+    printf("tokenizer   %s%s%s, bos %d%s, eos %d\n", tokenizer_model_name(runtime->tokenizer),
+           tokenizer_pre_name(runtime->tokenizer)[0] ? " " : "", tokenizer_pre_name(runtime->tokenizer),
+           tokenizer_bos(runtime->tokenizer), tokenizer_adds_bos(runtime->tokenizer) ? " (added)" : "",
+           tokenizer_eos(runtime->tokenizer));
+    printf("template    %s\n", template_state(runtime));
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
+        if (!counts[type].n_tensors)
+            continue;
+        printf("%-11s %-6s %4lld tensors, %.1f MB", "weights", tensor_traits((uint32_t)type)->name,
+               (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
+        enum tensor_type held = tensor_held_type((enum tensor_type)type);
+        if (held != (enum tensor_type)type)
+            printf(", held as %s: %.1f MB", tensor_traits(held)->name, (double)counts[type].n_held_bytes / 1e6);
+        putchar('\n');
+    }
+    if (plan->batch.n_pages)
+        printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",
+               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
+               plan->batch.n_pages,
+               (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+    else
+        printf("memory      does not fit here: %s\n", memory_error->text);
+    printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->pool));
+}
+
+static void print_json(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan)
+{
+    const struct model *model = runtime->model;
+    const struct model_shape *shape = &model->shape;
+    struct buffer out = {0};
+    buffer_add_string(&out, "{\"name\":");
+    json_encode_string(text_from_string(model->name), &out);
+    buffer_add_format(&out,
+                      ",\"family\":\"%s\",\"parameters\":%llu,\"file_bytes\":%llu,\"layers\":%d,\"width\":%d,\"heads\":%d,"
+                      "\"key_value_heads\":%d,\"head_dim\":%d,\"feed_forward\":%d,\"experts\":%d,\"experts_used\":%d,"
+                      "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
+                      "\"template\":\"%s\",\"weights\":{",
+                      model_family_name(model), (unsigned long long)model_n_parameters(model),
+                      (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd, shape->n_heads,
+                      shape->n_kv_heads, shape->key_dim, shape->n_ff, shape->n_experts, shape->n_experts_used,
+                      shape->n_context, shape->n_vocab, tokenizer_model_name(runtime->tokenizer),
+                      tokenizer_pre_name(runtime->tokenizer), tokenizer_bos(runtime->tokenizer),
+                      tokenizer_eos(runtime->tokenizer), template_state(runtime));
+    bool first = true;
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+        if (counts[type].n_tensors) {
+            buffer_add_format(&out, "%s\"%s\":{\"tensors\":%lld,\"bytes\":%llu}", first ? "" : ",",
+                              tensor_traits((uint32_t)type)->name, (long long)counts[type].n_tensors,
+                              (unsigned long long)counts[type].n_bytes);
+            first = false;
+        }
+    buffer_add_format(&out, "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"pages\":%llu,\"n_pages\":%d},",
+                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
+                      (unsigned long long)plan->page_bytes, plan->batch.n_pages);
+    buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n", (unsigned long long)model_fingerprint(model, runtime->pool));
+    fwrite(out.data, 1, out.size, stdout);
+    buffer_finish(&out);
+}
+
+enum status command_inspect(const struct settings *settings, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct limits_plan plan = {0};
+    struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
+    enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+    if (status == STATUS_OK) {
+        struct error memory_error = {0};
+        tell_memory(runtime.model, &plan, &memory_error);
+        count_types(runtime.model->gguf, counts);
+        if (settings->json)
+            print_json(&runtime, counts, &plan);
+        else
+            print_text(&runtime, counts, &plan, &memory_error);
+    }
+    runtime_close(&runtime);
+    return status;
+}

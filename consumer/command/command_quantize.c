@@ -1,0 +1,112 @@
+// sheaf quantize: a model of any readable kind, written as GGUF with its matrices in another type.
+#include "consumer/command/commands.h"
+#include "consumer/file.h"
+#include "consumer/log.h"
+#include "consumer/command/output_file.h"
+#include "engine/file/gguf_quantise.h"
+#include "engine/file/gguf_write.h"
+#include "engine/model/model_folder.h"
+#include "engine/pool.h"
+#include "engine/tokenizer/vocabulary.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+struct progress {
+    int percent; // shown last
+    bool shown;
+};
+
+static void show(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct progress *progress = context;
+    int percent = total_bytes ? (int)(100.0 * (double)done_bytes / (double)total_bytes) : 100;
+    if (!isatty(STDERR_FILENO) || (progress->shown && percent == progress->percent))
+        return;
+    progress->percent = percent;
+    progress->shown = true;
+    fprintf(stderr, "\rquantising: %3d %%", percent);
+}
+
+static uint64_t tensor_bytes(const struct gguf *gguf)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < gguf_n_tensors(gguf); i++)
+        bytes += gguf_tensor_at(gguf, i)->size_bytes;
+    return bytes;
+}
+
+static enum status check(const struct settings *settings, enum tensor_type *type, struct error *error)
+{
+    static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
+    if (!settings->type)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf quantize: give --type %s", known);
+    if (!gguf_quantise_type(settings->type, type))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
+                         settings->type);
+    const struct file_use uses[] = {{"IN", settings->positionals[0], false}, {"OUT", settings->positionals[1], true}};
+    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+}
+
+// What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by tokenizer.json, which
+// the file carries too.
+static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
+{
+    struct text unknown;
+    enum status status = vocabulary_write_ggml(gguf, keys, &unknown, error);
+    if (status == STATUS_OK && unknown.size)
+        log_write(LOG_WARNING, "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
+                  (int)unknown.size, unknown.data);
+    if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
+        gguf_writer_text(keys, "general.type", TEXT("model"));
+    return status;
+}
+
+static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys, const char *path,
+                               struct progress *progress, struct error *error)
+{
+    struct output_file output;
+    enum status status = output_file_open(&output, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = gguf_write(gguf, keys, output.file, show, progress, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "%s", path);
+    else
+        status = output_file_complete(&output, error);
+    output_file_close(&output);
+    return status;
+}
+
+enum status command_quantize(const struct settings *settings, struct error *error)
+{
+    struct gguf *source = NULL, *quantised = NULL;
+    struct pool *pool = NULL;
+    struct progress progress = {0};
+    enum tensor_type type = TENSOR_F32;
+    uint64_t bytes_before = 0;
+    enum status status = check(settings, &type, error);
+    if (status == STATUS_OK)
+        status = pool_create(&pool, (int)settings->threads, error);
+    if (status == STATUS_OK)
+        status = model_folder_open(&source, settings->positionals[0], error);
+    if (status == STATUS_OK) {
+        bytes_before = tensor_bytes(source);
+        status = gguf_quantise(&quantised, source, type, pool, error);
+    }
+    struct gguf_writer keys = {0};
+    if (status == STATUS_OK)
+        status = add_tokenizer(quantised, &keys, error);
+    if (status == STATUS_OK)
+        status = write_model(quantised, &keys, settings->positionals[1], &progress, error);
+    gguf_writer_finish(&keys);
+    if (progress.shown)
+        fputs("\r\033[K", stderr);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%s: %zu tensors, %.1f MB from %.1f MB", settings->positionals[1],
+                  gguf_n_tensors(quantised), (double)tensor_bytes(quantised) / 1e6,
+                  (double)bytes_before / 1e6);
+    gguf_close(quantised);
+    pool_destroy(pool);
+    return status;
+}

@@ -1,0 +1,165 @@
+// sheaf run: submit, work and collect in one process, on an embedded queue beside the output. Each part is the command of
+// that name; a run that was killed picks up where it was. Where input and output are streams there is nothing to go on with, and the
+// queue is in a temporary folder.
+#include "consumer/closing.h"
+#include "consumer/command/commands.h"
+#include "consumer/file.h"
+#include "consumer/command/input_queue.h"
+#include "consumer/log.h"
+#include "consumer/command/output.h"
+#include "consumer/progress_line.h"
+#include "consumer/runtime.h"
+#include "consumer/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct run {
+    const struct settings *settings;
+    struct text dataset;
+    char *store_path, *temporary_folder; // temporary_folder NULL: the store stays
+    struct store *store;
+    struct input input;
+    struct output output;
+};
+static void take_progress(void *context, const struct dataset_progress *progress)
+{
+    struct progress_line *line = context;
+    line->n_total = progress->submitted;
+    line->n_before = progress->done + progress->failed + progress->cancelled;
+}
+
+static enum status collect_record(void *context, struct text record, struct error *error)
+{
+    return output_add(context, record, error);
+}
+
+static enum status collect_output(struct run *run, struct error *error)
+{
+    int64_t n_missing = 0;
+    struct output *output = &run->output;
+    enum status status = store_collect(run->store, run->dataset, collect_record, output, &n_missing, error);
+    if (status == STATUS_OK && n_missing)
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld jobs to go%s", (long long)n_missing,
+                         run->temporary_folder ? "" : "; the same command goes on from here");
+    if (status == STATUS_OK)
+        status = output_complete(output, error);
+    if (status == STATUS_OK)
+        status = store_collected(run->store, run->dataset, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
+                  run->settings->output, (long long)output->n_failed, run->temporary_folder ? "" : "; figures in ",
+                  run->temporary_folder ? "" : run->store_path);
+    if (status == STATUS_OK && output->n_failed)
+        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3%s", (long long)output->n_failed,
+                         run->temporary_folder ? "" : "; the same command with --retry-failed answers them again");
+    return status;
+}
+
+static enum status run_in_store(struct run *run, struct error *error)
+{
+    size_t n_added;
+    enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
+    struct progress_line line = {.message_ms = run->settings->progress * 1000};
+    int64_t n_reopened;
+    if (status == STATUS_OK && run->settings->retry_failed)
+        status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
+    if (status == STATUS_OK)
+        status = store_progress(run->store, run->dataset, take_progress, &line, error);
+    if (status == STATUS_OK && line.n_total) { // also where all are finished: is it this model that has answered them?
+        if (line.n_before && line.n_before < line.n_total)
+            log_write(LOG_INFO, "going on: %lld of %lld jobs were finished before", (long long)line.n_before,
+                      (long long)line.n_total);
+        struct service service = {.store = run->store, .dataset = run->dataset, .line = &line};
+        struct worker_progress progress;
+        status = service_run(&service, run->settings, &progress, error);
+    }
+    return status == STATUS_OK ? collect_output(run, error) : status;
+}
+
+// Beside the output; beside the input where the output is a stream.
+static enum status choose_store(struct run *run, struct error *error)
+{
+    const struct settings *settings = run->settings;
+    const char *input = settings->positionals[0];
+    bool beside_input = file_is_stream(settings->output);
+    int length;
+    if (settings->store) {
+        length = asprintf(&run->store_path, "%s", settings->store);
+    } else if (beside_input && file_is_stream(input)) {
+        if (asprintf(&run->temporary_folder, "%s/sheaf-run-XXXXXX", file_temporary_folder()) < 0)
+            run->temporary_folder = NULL;
+        else if (!mkdtemp(run->temporary_folder))
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "a folder in %s: %s", file_temporary_folder(), strerror(errno));
+        length = run->temporary_folder ? asprintf(&run->store_path, "%s/run.db", run->temporary_folder) : -1;
+    } else {
+        length = asprintf(&run->store_path, "%s.db", beside_input ? input : settings->output);
+    }
+    if (length >= 0)
+        return STATUS_OK;
+    run->store_path = NULL;
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf run: out of memory");
+}
+
+static void remove_temporary(const struct run *run)
+{
+    static const char *const names[] = {"run.db", "run.db-wal", "run.db-shm", "run.db-workers"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", run->temporary_folder, names[i]);
+        unlink(path);
+    }
+    if (rmdir(run->temporary_folder) != 0)
+        log_write(LOG_WARNING, "%s: %s", run->temporary_folder, strerror(errno));
+}
+
+static enum status check_files(const struct run *run, struct error *error)
+{
+    const struct settings *settings = run->settings;
+    const struct file_use uses[] = {{"the input", settings->positionals[0], false},
+                                    {"--model", settings->model, false},
+                                    {"--chat-template", settings->chat_template, false},
+                                    {"--config", settings->config, false},
+                                    {"-o", settings->output, true},
+                                    {"--errors", settings->errors, true},
+                                    {"the store", run->store_path, true},
+                                    {"--log", settings->log, true},
+                                    {"--trace-steps", settings->trace_steps, true}};
+    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+}
+
+enum status command_run(const struct settings *settings, struct error *error)
+{
+    if (!settings->model || !settings->output)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf run: give --model FILE and -o OUT.jsonl");
+    struct run run = {.settings = settings, .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
+    enum status status = input_check_dataset(run.dataset, error);
+    if (status == STATUS_OK)
+        status = choose_store(&run, error);
+    if (status == STATUS_OK)
+        status = check_files(&run, error);
+    if (status == STATUS_OK)
+        status = runtime_check_model(settings->model, error);
+    if (status == STATUS_OK)
+        status = input_open(&run.input, settings->positionals[0], run.dataset, error); // before a store is made for nothing
+    if (status == STATUS_OK)
+        status = output_open(&run.output, settings->output, settings->errors, error);
+    if (status == STATUS_OK)
+        status = store_open(&run.store, run.store_path, STORE_CREATE, error);
+    if (status == STATUS_OK)
+        status = run_in_store(&run, error);
+    input_close(&run.input);
+    output_close(&run.output);
+    struct closing closing = {0};
+    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    store_close(run.store);
+    closing_end(&closing);
+    if (run.temporary_folder)
+        remove_temporary(&run);
+    free(run.temporary_folder);
+    free(run.store_path);
+    return status;
+}

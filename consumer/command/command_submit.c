@@ -1,0 +1,74 @@
+// sheaf submit: queues the lines of a file under a dataset's name.
+#include "consumer/command/commands.h"
+#include "consumer/file.h"
+#include "consumer/command/input_queue.h"
+#include "consumer/kafka/kafka_client.h"
+#include "consumer/kafka_settings.h"
+#include "consumer/log.h"
+#include "consumer/command/topic_submit.h"
+
+#include <stdio.h>
+
+static enum status submit_to_store(struct input *input, const struct settings *settings, struct error *error)
+{
+    const char *path = settings->store ? settings->store : "sheaf.db";
+    struct store *store = NULL;
+    size_t n_added = 0;
+    enum status status = store_open(&store, path, STORE_CREATE, error);
+    if (status == STATUS_OK)
+        status = input_queue(input, store, text_from_string(settings->dataset), &n_added, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "dataset %s: %zu jobs queued in %s%s", settings->dataset, n_added, path,
+                  (int64_t)n_added < input->n_jobs || input->n_before ? " (the others were there already)" : "");
+    store_close(store);
+    return status;
+}
+
+static enum status produce(struct input *input, const struct kafka_config *config, const struct settings *settings,
+                           struct error *error)
+{
+    struct topic_submitted submitted;
+    enum status status = settings->create_topics ? kafka_create_topics(config, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = topic_submit(config, text_from_string(settings->dataset), input, &submitted, error);
+    if (status != STATUS_OK)
+        return status;
+    char before[80] = "";
+    if (submitted.n_before)
+        snprintf(before, sizeof before, " (%lld were there already)", (long long)submitted.n_before);
+    log_write(LOG_INFO, "dataset %s: %lld jobs written to topic %s%s", settings->dataset, (long long)submitted.n_new,
+              config->jobs, before);
+    return STATUS_OK;
+}
+
+static enum status submit_to_topic(struct input *input, const struct settings *settings, struct error *error)
+{
+    struct kafka_settings kafka;
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    status = produce(input, &kafka.config, settings, error);
+    kafka_settings_finish(&kafka);
+    return status;
+}
+
+enum status command_submit(const struct settings *settings, struct error *error)
+{
+    if (!settings->dataset)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf submit: under which name? give --dataset NAME");
+    struct text dataset = text_from_string(settings->dataset);
+    const struct file_use uses[] = {{"the input", settings->positionals[0], false},
+                                    {"--store", settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db", true}};
+    enum status status = input_check_dataset(dataset, error);
+    if (status == STATUS_OK)
+        status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status != STATUS_OK)
+        return status;
+    struct input input;
+    status = input_open(&input, settings->positionals[0], dataset, error);
+    if (status != STATUS_OK)
+        return status;
+    status = settings->brokers ? submit_to_topic(&input, settings, error) : submit_to_store(&input, settings, error);
+    input_close(&input);
+    return status;
+}

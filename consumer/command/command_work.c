@@ -1,0 +1,70 @@
+// sheaf work: takes jobs from the queue and answers them.
+#include "consumer/closing.h"
+#include "consumer/command/commands.h"
+#include "consumer/file.h"
+#include "consumer/log.h"
+#include "consumer/progress_line.h"
+#include "consumer/runtime.h"
+#include "consumer/service.h"
+
+static enum status retry_failed(struct store *store, const struct settings *settings, struct error *error)
+{
+    int64_t n_reopened;
+    enum status status = store_retry_failed(store, text_from_string(settings->dataset), &n_reopened, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%lld failed jobs are queued again", (long long)n_reopened);
+    return status;
+}
+
+// A worker that was stopped has done its work whatever failed.
+static enum status report(const struct worker_progress *progress, enum status status, struct error *error)
+{
+    int64_t n_failed = progress->n_failed - progress->n_cancelled;
+    if (status == STATUS_OK || progress->n_done || progress->n_failed)
+        log_write(LOG_INFO, "%lld jobs answered, %lld failed, %lld cancelled", (long long)progress->n_done,
+                  (long long)n_failed, (long long)progress->n_cancelled);
+    if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
+        return status;
+    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3", (long long)n_failed);
+}
+
+enum status command_work(const struct settings *settings, struct error *error)
+{
+    if (!settings->model)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: which model? give --model FILE");
+    if (settings->brokers && (settings->retry_failed || settings->force_new))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: --%s is for the embedded queue",
+                         settings->retry_failed ? "retry-failed" : "force-new");
+    struct store *store = NULL;
+    struct late_store late = {0};
+    struct progress_line line = {.message_ms = settings->progress * 1000};
+    struct worker_progress progress = {0};
+    const char *path = settings->store ? settings->store : "sheaf.db";
+    const struct file_use uses[] = {{"--model", settings->model, false},
+                                    {"--store", path, true},
+                                    {"--log", settings->log, true},
+                                    {"--trace-steps", settings->trace_steps, true}};
+    enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = runtime_check_model(settings->model, error); // before a store is made for nothing
+    if (status == STATUS_OK && settings->brokers)
+        late_store_open(&late, path);
+    else if (status == STATUS_OK)
+        status = store_open(&store, path, STORE_CREATE, error);
+    if (status == STATUS_OK && settings->retry_failed)
+        status = retry_failed(store, settings, error);
+    if (status == STATUS_OK) {
+        struct service service = {.store = store,
+                                  .late = settings->brokers ? &late : NULL,
+                                  .dataset = text_from_string(settings->dataset),
+                                  .exit_when_idle_s = (int)settings->exit_when_idle,
+                                  .line = &line};
+        status = report(&progress, service_run(&service, settings, &progress, error), error);
+    }
+    struct closing closing = {0};
+    closing_begin(&closing, "the store", status == STATUS_OK ? "the work is done" : error->text);
+    late_store_close(&late);
+    store_close(store);
+    closing_end(&closing);
+    return status;
+}

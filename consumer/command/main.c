@@ -1,0 +1,106 @@
+// sheaf: the process. Parses the command line, runs one command, says how it ended.
+// Exit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed.
+#include "consumer/command/commands.h"
+#include "consumer/log.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    enum status (*run)(const struct settings *settings, struct error *error);
+} commands[] = {
+    {"work", command_work},         {"submit", command_submit},   {"collect", command_collect},
+    {"run", command_run},           {"status", command_status},   {"cancel", command_cancel},
+    {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
+    {"logits", command_logits},     {"bench", command_bench},
+    {"quantize", command_quantize}, {"mirror", command_mirror},
+    {"dataset", command_dataset},
+};
+
+static int fail(const struct error *error)
+{
+    if (error->code == ERROR_JOBS_FAILED)
+        log_write(LOG_WARNING, "%s", error->text);
+    else
+        log_write(LOG_ERROR, "%s", error->text); // also what was retried: it is why the command ends
+    if (log_has_file())
+        fprintf(stderr, "sheaf: %s\n", error->text);
+    return error->code == ERROR_USAGE ? 2 : error->code == ERROR_JOBS_FAILED ? 3 : 1;
+}
+
+static int run(const struct settings *settings)
+{
+    struct error error = {0};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, settings->command) == 0)
+            return commands[i].run(settings, &error) == STATUS_OK ? 0 : fail(&error);
+    return 2;
+}
+
+// glibc reserves 64 MB of address space for each thread that allocates. Where that space is limited (ulimit -v), all threads
+// allocate from one heap instead, and what is left of the limit is what can be used.
+static void share_heap_where_space_is_limited(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1);
+}
+
+static void warn_of_variable(const char *name, const char *nearest)
+{
+    log_write(LOG_WARNING, "%s: no option reads this variable%s%s", name, nearest ? "; the nearest name is " : "",
+              nearest ? nearest : "");
+}
+
+static int start(int argc, char **argv)
+{
+    const char *first = argc > 1 ? argv[1] : NULL;
+    if (first && (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)) {
+        options_print_help(argc > 2 ? argv[2] : NULL);
+        return 0;
+    }
+    if (first && strcmp(first, "--version") == 0) {
+        printf("sheaf %s\n", SHEAF_VERSION);
+        return 0;
+    }
+    struct settings settings;
+    struct error error;
+    if (options_parse(&settings, argc - 1, argv + 1, &error) != STATUS_OK) {
+        settings_finish(&settings);
+        return fail(&error);
+    }
+    struct log_settings logs = {settings.quiet ? LOG_ERROR : settings.verbose ? LOG_DEBUG : LOG_INFO, settings.log_json,
+                                settings.log};
+    int exit_status = 0;
+    if (log_configure(&logs, &error) != STATUS_OK) {
+        exit_status = fail(&error);
+    } else if (settings.help) {
+        options_print_help(settings.command);
+    } else {
+        options_find_unknown_variables(environ, warn_of_variable);
+        exit_status = run(&settings);
+    }
+    settings_finish(&settings);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    share_heap_where_space_is_limited();
+    signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to
+    int exit_status = start(argc, argv);
+    bool failed = ferror(stdout);
+    errno = 0;
+    if ((fclose(stdout) != 0 && errno != EBADF) || failed) { // EBADF: it was closed from the start
+        struct error error;
+        error_set(&error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno ? errno : EIO));
+        exit_status = exit_status ? exit_status : fail(&error);
+    }
+    return exit_status;
+}

@@ -1,0 +1,22 @@
+// Results as OpenAI batch output lines, into one file or two (consumer/command/output_file.h).
+// Thread: main.
+#pragma once
+
+#include "consumer/command/output_file.h"
+#include "schemas/job.h"
+
+#include <stdint.h>
+
+struct output {
+    struct output_file results, errors; // errors.file NULL: failed jobs stand among the results
+    struct buffer line;
+    int64_t n_results, n_failed;
+};
+
+enum status output_open(struct output *output, const char *path, const char *errors_path, struct error *error)
+    WARN_UNUSED;
+// One encoded result (schemas/job.h), JSON or msgpack.
+enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
+// Makes the files stand under their names. Without it output_close leaves nothing behind.
+enum status output_complete(struct output *output, struct error *error) WARN_UNUSED;
+void output_close(struct output *output);

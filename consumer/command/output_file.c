@@ -1,0 +1,193 @@
+#include "consumer/command/output_file.h"
+
+#include "consumer/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAMES_TRIED_MAX = 100 };
+
+static enum status fail(const struct output_file *output, const char *doing, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s%s", output->name, doing, strerror(errno));
+}
+
+// A name beside the target that nobody else has: use() takes it, or fails with EEXIST.
+static bool take_name(struct output_file *output, bool (*use)(const char *path, int *fd), int *fd)
+{
+    for (int i = 0; i < NAMES_TRIED_MAX; i++) {
+        unsigned random;
+        char *path;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random ||
+            asprintf(&path, "%s.%08x.part", output->target, random) < 0)
+            return false;
+        if (use(path, fd)) {
+            output->temporary = path;
+            return true;
+        }
+        int code = errno;
+        free(path);
+        errno = code;
+        if (code != EEXIST)
+            return false;
+    }
+    return false;
+}
+
+static bool create_named(const char *path, int *fd)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd >= 0;
+}
+
+static void path_of_descriptor(int fd, char path[32])
+{
+    snprintf(path, 32, "/proc/self/fd/%d", fd);
+}
+
+static bool name_unnamed(const char *path, int *fd)
+{
+    char from[32];
+    path_of_descriptor(*fd, from);
+    return linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+}
+
+// A file without a name, where the file system has such and /proc is there to name it by; else one with a name of its own.
+static int create_temporary(struct output_file *output)
+{
+    char *slash = strrchr(output->target, '/'), path[32];
+    size_t length = slash == output->target ? 1 : (size_t)(slash - output->target);
+    char *folder = strndup(output->target, length);
+    if (!folder)
+        return -1;
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    if (fd >= 0) {
+        path_of_descriptor(fd, path);
+        if (access(path, F_OK) == 0)
+            return fd;
+        close(fd);
+    }
+    return take_name(output, create_named, &fd) ? fd : -1;
+}
+
+static enum status open_regular(struct output_file *output, const char *target, const struct stat *existing,
+                                struct error *error)
+{
+    if (existing && faccessat(AT_FDCWD, target, W_OK, AT_EACCESS) != 0)
+        return fail(output, "", error);
+    output->target = strdup(target);
+    int fd = output->target ? create_temporary(output) : -1;
+    if (fd < 0)
+        return fail(output, "creating a file beside it: ", error);
+    if (existing) {
+        if (fchown(fd, existing->st_uid, existing->st_gid) != 0)
+            errno = 0; // another's file becomes ours
+        if (fchmod(fd, existing->st_mode & 07777) != 0)
+            errno = 0; // a file system without modes
+    }
+    output->file = fdopen(fd, "w");
+    if (output->file)
+        return STATUS_OK;
+    close(fd);
+    return fail(output, "", error);
+}
+
+static enum status open_stream(struct output_file *output, int fd, struct error *error)
+{
+    output->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (output->file)
+        return STATUS_OK;
+    fail(output, "", error);
+    if (fd >= 0)
+        close(fd);
+    return error->status;
+}
+
+static enum status open_path(struct output_file *output, const char *path, struct error *error)
+{
+    struct file_place place;
+    struct stat about;
+    if (!file_follow(path, &place))
+        return fail(output, "", error);
+    if (place.descriptor >= 0)
+        return open_stream(output, fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3), error);
+    if (stat(place.path, &about) != 0)
+        return errno == ENOENT ? open_regular(output, place.path, NULL, error) : fail(output, "", error);
+    if (S_ISDIR(about.st_mode))
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file, got a folder", path);
+    if (S_ISREG(about.st_mode))
+        return open_regular(output, place.path, &about, error);
+    return open_stream(output, open(place.path, O_WRONLY | O_NOCTTY | O_CLOEXEC), error); // a FIFO: waits for its reader
+}
+
+enum status output_file_open(struct output_file *output, const char *path, struct error *error)
+{
+    bool standard = strcmp(path, "-") == 0;
+    *output = (struct output_file){.name = strdup(standard ? "standard output" : path)};
+    if (!output->name)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+    enum status status = STATUS_OK;
+    if (standard)
+        output->file = stdout;
+    else
+        status = open_path(output, path, error);
+    if (status != STATUS_OK)
+        output_file_close(output);
+    return status;
+}
+
+// The name survives a power failure only with its folder.
+static void synchronise_folder(const char *path)
+{
+    char *folder = strdup(path);
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash) {
+        slash[slash == folder] = '\0';
+        int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+            fsync(fd); // best effort: some file systems refuse it
+            close(fd);
+        }
+    }
+    free(folder);
+}
+
+enum status output_file_complete(struct output_file *output, struct error *error)
+{
+    if (!output->file)
+        return STATUS_OK;
+    int fd = fileno(output->file);
+    errno = 0;
+    if (fflush(output->file) != 0 || (ferror(output->file) && (errno = errno ? errno : EIO)))
+        return fail(output, "writing: ", error);
+    if (!output->target)
+        return STATUS_OK;
+    if (fsync(fd) != 0)
+        return fail(output, "writing: ", error);
+    if (!output->temporary && !take_name(output, name_unnamed, &fd))
+        return fail(output, "naming it: ", error);
+    if (rename(output->temporary, output->target) != 0)
+        return fail(output, "renaming: ", error);
+    free(output->temporary);
+    output->temporary = NULL;
+    synchronise_folder(output->target);
+    return STATUS_OK;
+}
+
+void output_file_close(struct output_file *output)
+{
+    if (output->file && output->file != stdout)
+        fclose(output->file);
+    if (output->temporary)
+        unlink(output->temporary);
+    free(output->temporary);
+    free(output->target);
+    free(output->name);
+    *output = (struct output_file){0};
+}

@@ -1,0 +1,254 @@
+#include "consumer/command/topic_submit.h"
+
+#include "consumer/clock.h"
+#include "consumer/kafka/control.h"
+#include "consumer/kafka/headers.h"
+#include "consumer/kafka/kafka_client.h"
+#include "consumer/log.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    CHUNK_JOBS = 20000, // of one transaction: a commit's round trips are few beside so many records
+    CHUNK_BYTES = 16 << 20,
+    CHUNK_MS = 2000,
+    COMMIT_TIMEOUT_MS = 60000,
+    PATIENCE_MS = 60000, // for brokers that are away, since the last commit
+    RETRY_WAIT_MS = 500,
+    TOO_LARGE_KEPT_BYTES = 1000,
+    ID_BYTES = 512, // "sheaf-submit/", a topic of 249 bytes and a dataset of 128
+};
+
+struct topic_submit {
+    const struct kafka_config *config;
+    struct input *input;
+    struct kafka_producer *producer;
+    struct marker marker; // as committed; topic, dataset and created as to be
+    bool is_marked;       // the marker stands on the control topic
+    size_t n_pending, pending_bytes; // sent since the last commit
+    int64_t began_ms, committed_ms;
+    int64_t n_before; // jobs there at the start; -1: not known yet
+};
+
+// ---- producing ----
+
+// The line itself is the record; its headers name the job, so that a line that is no job gets its answer too.
+static enum status send_job(struct topic_submit *submit, const struct submission *submission, struct error *error)
+{
+    char index[INTEGER_TEXT_BYTES], created[INTEGER_TEXT_BYTES];
+    struct header headers[] = {{TEXT("content-type"), TEXT(CONTENT_TYPE_JSON)},
+                               {TEXT(HEADER_DATASET), submit->marker.dataset},
+                               {TEXT(HEADER_JOB_ID), submission->job_id},
+                               {TEXT(HEADER_CUSTOM_ID), submission->custom_id},
+                               {TEXT(HEADER_INDEX), text_from_integer(submission->index, index)},
+                               {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created, created)}};
+    struct kafka_record record = {submission->job_id, submission->record, headers, sizeof headers / sizeof headers[0]};
+    enum status status = kafka_producer_send(submit->producer, &record, error);
+    if (status == STATUS_REJECT) { // the topic takes no record so large: its beginning gets an error for an answer
+        log_write(LOG_WARNING, "job %.*s: %s", (int)submission->job_id.size, submission->job_id.data, error->text);
+        record.value.size = record.value.size < TOO_LARGE_KEPT_BYTES ? record.value.size : TOO_LARGE_KEPT_BYTES;
+        status = kafka_producer_send(submit->producer, &record, error);
+    }
+    if (status != STATUS_OK)
+        return error_prefix(error, "job %.*s", (int)submission->job_id.size, submission->job_id.data);
+    if (submit->n_pending++ == 0)
+        submit->began_ms = clock_now_ms();
+    submit->pending_bytes += record.value.size;
+    return STATUS_OK;
+}
+
+static enum status commit(struct topic_submit *submit, bool complete, struct error *error)
+{
+    struct input_position position = input_position(submit->input);
+    struct marker marker = submit->marker;
+    marker.n_lines = position.n_lines;
+    marker.n_jobs = position.n_jobs;
+    marker.fingerprint = position.fingerprint;
+    marker.complete = complete;
+    enum status status = kafka_producer_flush(submit->producer, COMMIT_TIMEOUT_MS, error);
+    if (status != STATUS_OK)
+        return status;
+    if (submit->n_pending)
+        kafka_producer_last(submit->producer, &marker.partition, &marker.offset);
+    struct buffer key = {0}, value = {0};
+    marker_encode(&marker, &key, &value);
+    struct kafka_record record = {.key = {key.data, key.size}, .value = {value.data, value.size}};
+    status = key.failed || value.failed
+                 ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a progress marker")
+                 : kafka_producer_commit(submit->producer, &record, COMMIT_TIMEOUT_MS, error);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    if (status != STATUS_OK)
+        return status;
+    submit->marker = marker;
+    submit->is_marked = true;
+    submit->n_pending = submit->pending_bytes = 0;
+    submit->committed_ms = clock_now_ms();
+    return STATUS_OK;
+}
+
+static enum status send_group(void *context, const struct submission *submissions, size_t n, struct error *error)
+{
+    struct topic_submit *submit = context;
+    for (size_t i = 0; i < n; i++) {
+        enum status status = send_job(submit, &submissions[i], error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    bool is_due = submit->n_pending >= CHUNK_JOBS || submit->pending_bytes >= CHUNK_BYTES ||
+                  clock_now_ms() - submit->began_ms >= CHUNK_MS;
+    return is_due ? commit(submit, false, error) : STATUS_OK;
+}
+
+// ---- where to go on ----
+
+// A marker of a topic that was deleted and made again under its name counts jobs that are gone.
+static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts, struct error *error)
+{
+    const struct marker *marker = &control->marker;
+    *counts = control->has_marker;
+    if (!control->has_marker || marker->partition < 0)
+        return STATUS_OK;
+    enum status status = kafka_topic_reaches(submit->config, submit->config->jobs, marker->partition, marker->offset, counts,
+                                             error);
+    if (status == STATUS_OK && !*counts)
+        log_write(LOG_WARNING,
+                  "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before offset %lld): submitted"
+                  " from its first line",
+                  (int)marker->dataset.size, marker->dataset.data, submit->config->jobs, (int)marker->partition,
+                  (long long)marker->offset);
+    return status;
+}
+
+// A job of the dataset ends the search with STATUS_REJECT.
+static enum status search_record(void *context, const struct record *record, struct error *error)
+{
+    const struct topic_submit *submit = context;
+    struct text dataset = submit->marker.dataset;
+    if (!text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), dataset))
+        return STATUS_OK;
+    return error_set(error, STATUS_REJECT, ERROR_BROKER,
+                     "partition %d has a job of it at offset %lld, and no record of its submission: give this input another name",
+                     (int)record->partition, (long long)record->offset);
+}
+
+// The first submission to a topic, by its control topic, finds what versions without progress markers have submitted. Later
+// ones rely on the markers, for reading the whole topic takes longer than submitting a dataset.
+static enum status search_topic(struct topic_submit *submit, const struct control *control, struct error *error)
+{
+    if (control->n_markers > 0)
+        return STATUS_OK;
+    enum status status =
+        kafka_read_topic(submit->config, submit->config->jobs, KAFKA_READ_COMMITTED, search_record, submit, error);
+    if (status == STATUS_REJECT)
+        error->status = STATUS_REFUSE;
+    return status == STATUS_REJECT ? STATUS_REFUSE : status;
+}
+
+static enum status take_up(struct topic_submit *submit, const struct control *control, struct error *error)
+{
+    bool counts = false;
+    if (control->is_cancelled)
+        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED, "it was cancelled: submit under another name");
+    enum status status = check_marker(submit, control, &counts, error);
+    if (status == STATUS_OK && !counts)
+        return search_topic(submit, control, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct marker *marker = &control->marker;
+    struct input_position position = {marker->n_lines, marker->n_jobs, marker->fingerprint};
+    struct error other;
+    status = input_skip(submit->input, &position, &other);
+    if (status != STATUS_OK)
+        return error_set(error, status, other.code, "%s; give another input another name", other.text);
+    if (!marker->complete)
+        submit->marker.created = marker->created;
+    submit->marker.n_lines = marker->n_lines;
+    submit->marker.n_jobs = marker->n_jobs;
+    submit->marker.fingerprint = marker->fingerprint;
+    submit->marker.complete = marker->complete;
+    submit->marker.partition = marker->partition;
+    submit->marker.offset = marker->offset;
+    submit->is_marked = true;
+    return STATUS_OK;
+}
+
+static enum status find_start(struct topic_submit *submit, struct error *error)
+{
+    struct control control;
+    struct text dataset = submit->marker.dataset;
+    enum status status = control_read(&control, submit->config, dataset, error);
+    if (status == STATUS_OK) {
+        status = take_up(submit, &control, error);
+        control_finish(&control);
+    }
+    return status == STATUS_OK ? status
+                               : error_prefix(error, "dataset %.*s on topic %s", (int)dataset.size, dataset.data,
+                                              submit->config->jobs);
+}
+
+// ---- attempts ----
+
+static enum status open_producer(struct topic_submit *submit, struct error *error)
+{
+    char id[ID_BYTES]; // a topic's name has no slash
+    snprintf(id, sizeof id, "sheaf-submit/%s/%.*s", submit->config->jobs, (int)submit->marker.dataset.size,
+             submit->marker.dataset.data);
+    return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
+}
+
+// From the last committed line on. The producer first: it ends what its predecessor left open, so that the marker is decided.
+static enum status run(struct topic_submit *submit, struct error *error)
+{
+    enum status status = find_start(submit, error);
+    if (status != STATUS_OK)
+        return status;
+    if (submit->n_before < 0)
+        submit->n_before = submit->marker.n_jobs;
+    status = input_read(submit->input, submit->marker.dataset, send_group, submit, error);
+    bool has_news = submit->n_pending || !submit->is_marked || !submit->marker.complete;
+    return status == STATUS_OK && has_news ? commit(submit, true, error) : status;
+}
+
+static enum status start_again(struct topic_submit *submit, struct error *error)
+{
+    struct timespec wait = {.tv_nsec = RETRY_WAIT_MS * 1000000L};
+    kafka_producer_close(submit->producer);
+    submit->producer = NULL;
+    submit->n_pending = submit->pending_bytes = 0;
+    nanosleep(&wait, NULL);
+    enum status status = input_rewind(submit->input, error);
+    if (status != STATUS_OK)
+        return status;
+    return open_producer(submit, error) == STATUS_OK ? STATUS_OK : STATUS_RETRY; // no broker answers yet
+}
+
+enum status topic_submit(const struct kafka_config *config, struct text dataset, struct input *input,
+                         struct topic_submitted *submitted, struct error *error)
+{
+    *submitted = (struct topic_submitted){0};
+    struct topic_submit submit = {
+        .config = config,
+        .input = input,
+        .marker = {.topic = text_from_string(config->jobs),
+                   .dataset = dataset,
+                   .created = time(NULL),
+                   .partition = -1,
+                   .offset = -1},
+        .committed_ms = clock_now_ms(),
+        .n_before = -1};
+    enum status status = open_producer(&submit, error);
+    if (status == STATUS_OK)
+        status = run(&submit, error);
+    while (status == STATUS_RETRY && clock_now_ms() - submit.committed_ms < PATIENCE_MS) {
+        log_write(LOG_WARNING, "%s; going on behind line %lld", error->text, (long long)submit.marker.n_lines);
+        status = start_again(&submit, error);
+        if (status == STATUS_OK)
+            status = run(&submit, error);
+    }
+    kafka_producer_close(submit.producer);
+    if (status == STATUS_OK)
+        *submitted = (struct topic_submitted){submit.n_before, submit.marker.n_jobs - submit.n_before};
+    return status;
+}

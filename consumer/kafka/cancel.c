@@ -1,0 +1,165 @@
+#include "consumer/kafka/cancel.h"
+
+#include "schemas/hash.h"
+#include "schemas/job.h"
+#include "schemas/value.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+// ---- records ----
+
+void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffer *value)
+{
+    buffer_add_string(key, "[\"cancel\",");
+    json_encode_string(cancel->dataset, key);
+    buffer_add_string(value, "{\"dataset\":");
+    json_encode_string(cancel->dataset, value);
+    if (cancel->job_id.size > 0) {
+        buffer_add_string(key, ",");
+        json_encode_string(cancel->job_id, key);
+        buffer_add_string(value, ",\"job_id\":");
+        json_encode_string(cancel->job_id, value);
+    }
+    buffer_add_string(key, "]");
+    buffer_add_format(value, ",\"at\":%" PRId64 "}", cancel->at);
+}
+
+static enum status read_name(const struct value *value, const char *name, size_t size_max, struct text *text,
+                             struct error *error)
+{
+    *text = (struct text){0};
+    if (!value || value->kind == VALUE_NULL)
+        return STATUS_OK;
+    if (value->kind != VALUE_STRING || value->text.size > size_max)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "%s: expected a string of at most %zu bytes", name, size_max);
+    *text = value->text;
+    return STATUS_OK;
+}
+
+static enum status read_names(const struct value *dataset, const struct value *job_id, struct cancel *cancel,
+                              struct error *error)
+{
+    enum status status = read_name(dataset, "dataset", JOB_DATASET_BYTES_MAX, &cancel->dataset, error);
+    if (status == STATUS_OK)
+        status = read_name(job_id, "job_id", JOB_ID_BYTES_MAX, &cancel->job_id, error);
+    if (status == STATUS_OK && cancel->dataset.size == 0)
+        status = error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "dataset is missing");
+    return status;
+}
+
+// ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]
+static enum status decode_key(const struct value *key, struct cancel *cancel, struct error *error)
+{
+    if (key->kind != VALUE_ARRAY || key->array.n_items < 2 || key->array.n_items > 3 ||
+        key->array.items[0].kind != VALUE_STRING || !text_equals_string(key->array.items[0].text, "cancel"))
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "the key is not [\"cancel\", DATASET, JOB_ID]");
+    cancel->at = CANCEL_NEVER;
+    return read_names(&key->array.items[1], key->array.n_items == 3 ? &key->array.items[2] : NULL, cancel,
+                      error);
+}
+
+static enum status decode_value(const struct value *value, struct cancel *cancel, struct error *error)
+{
+    if (value->kind != VALUE_OBJECT)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "expected an object");
+    const struct value *at = value_get(value, "at");
+    if (!at || at->kind != VALUE_INTEGER)
+        return error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected the integer \"at\"");
+    cancel->at = at->integer;
+    return read_names(value_get(value, "dataset"), value_get(value, "job_id"), cancel, error);
+}
+
+enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
+                          struct error *error)
+{
+    *cancel = (struct cancel){0};
+    struct text text = value.size > 0 ? value : key;
+    if (text.size > CANCEL_BYTES_MAX)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are taken",
+                         text.size, CANCEL_BYTES_MAX);
+    struct value tree;
+    enum status status = json_decode(text, arena, &tree, error);
+    if (status != STATUS_OK)
+        return status;
+    return value.size > 0 ? decode_value(&tree, cancel, error) : decode_key(&tree, cancel, error);
+}
+
+// ---- the set ----
+
+static size_t hash(struct text dataset, struct text job_id)
+{
+    uint64_t seed = hash_bytes(dataset.data, dataset.size, 0);
+    return (size_t)hash_bytes(job_id.data, job_id.size, seed);
+}
+
+// The item of that name, or the free one where it belongs.
+static struct cancel *locate(const struct cancel_set *set, struct text dataset, struct text job_id)
+{
+    size_t at = hash(dataset, job_id) & (set->capacity - 1);
+    while (set->items[at].dataset.data &&
+           !(text_equal(set->items[at].dataset, dataset) && text_equal(set->items[at].job_id, job_id)))
+        at = (at + 1) & (set->capacity - 1);
+    return &set->items[at];
+}
+
+static bool grow(struct cancel_set *set)
+{
+    struct cancel_set larger = {.capacity = set->capacity ? set->capacity * 2 : 64, .n_items = set->n_items};
+    larger.items = calloc(larger.capacity, sizeof *larger.items);
+    if (!larger.items)
+        return false;
+    for (size_t i = 0; i < set->capacity; i++) {
+        if (set->items[i].dataset.data)
+            *locate(&larger, set->items[i].dataset, set->items[i].job_id) = set->items[i];
+    }
+    free(set->items);
+    set->items = larger.items;
+    set->capacity = larger.capacity;
+    return true;
+}
+
+enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
+{
+    if (2 * (set->n_items + 1) > set->capacity && !grow(set))
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
+    struct cancel *item = locate(set, cancel->dataset, cancel->job_id);
+    if (!item->dataset.data) {
+        if (cancel->at == CANCEL_NEVER)
+            return STATUS_OK;
+        if (set->n_items == CANCEL_SET_MAX)
+            return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "the control topic holds more than %d cancellations; delete old ones",
+                             CANCEL_SET_MAX);
+        char *dataset = arena_copy(&set->arena, cancel->dataset.data, cancel->dataset.size);
+        char *job_id = arena_copy(&set->arena, cancel->job_id.data, cancel->job_id.size);
+        if (!dataset || !job_id)
+            return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                             "no memory to remember a cancellation");
+        item->dataset = (struct text){dataset, cancel->dataset.size};
+        item->job_id = (struct text){job_id, cancel->job_id.size};
+        set->n_items++;
+    }
+    item->at = cancel->at;
+    return STATUS_OK;
+}
+
+bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id, int64_t created)
+{
+    if (set->n_items == 0)
+        return false;
+    const struct cancel *whole = locate(set, dataset, (struct text){0});
+    if (whole->dataset.data && whole->at != CANCEL_NEVER && created <= whole->at)
+        return true;
+    const struct cancel *one = locate(set, dataset, job_id);
+    return one->dataset.data && one->at != CANCEL_NEVER && created <= one->at;
+}
+
+void cancel_set_finish(struct cancel_set *set)
+{
+    free(set->items);
+    arena_finish(&set->arena);
+    *set = (struct cancel_set){0};
+}

@@ -1,0 +1,65 @@
+#include "consumer/kafka/control.h"
+
+#include "consumer/kafka/cancel.h"
+#include "consumer/kafka/kafka_client.h"
+
+struct control_reading {
+    struct control *control;
+    struct text topic, dataset;
+};
+
+static enum status take_marker(struct control_reading *reading, const struct record *record, struct error *error)
+{
+    struct marker marker;
+    struct arena arena = {0};
+    struct control *control = reading->control;
+    enum status status = marker_decode(record->key, record->value, &arena, &marker, error);
+    bool is_of_topic = status == STATUS_OK && text_equal(marker.topic, reading->topic);
+    control->n_markers += is_of_topic;
+    if (is_of_topic && text_equal(marker.dataset, reading->dataset)) {
+        arena_finish(&control->arena);
+        control->arena = arena;
+        control->marker = marker;
+        control->has_marker = !marker.is_taken_back;
+        return STATUS_OK;
+    }
+    arena_finish(&arena);
+    return status == STATUS_REJECT ? STATUS_OK : status; // not written by sheaf
+}
+
+static enum status take_cancel(struct control_reading *reading, const struct record *record, struct error *error)
+{
+    struct cancel cancel;
+    struct arena arena = {0};
+    enum status status = cancel_decode(record->key, record->value, &arena, &cancel, error);
+    if (status == STATUS_OK && cancel.job_id.size == 0 && text_equal(cancel.dataset, reading->dataset))
+        reading->control->is_cancelled = cancel.at != CANCEL_NEVER;
+    arena_finish(&arena);
+    return status == STATUS_REJECT ? STATUS_OK : status;
+}
+
+static enum status receive(void *context, const struct record *record, struct error *error)
+{
+    struct control_reading *reading = context;
+    return marker_is_key(record->key) ? take_marker(reading, record, error) : take_cancel(reading, record, error);
+}
+
+enum status control_read(struct control *control, const struct kafka_config *config, struct text dataset,
+                         struct error *error)
+{
+    *control = (struct control){0};
+    struct control_reading reading = {control, text_from_string(config->jobs), dataset};
+    bool exists = false;
+    enum status status = kafka_topic_exists(config, config->control, &exists, error);
+    if (status == STATUS_OK && exists)
+        status = kafka_read_topic(config, config->control, KAFKA_READ_WRITTEN, receive, &reading, error);
+    if (status != STATUS_OK)
+        control_finish(control);
+    return status;
+}
+
+void control_finish(struct control *control)
+{
+    arena_finish(&control->arena);
+    *control = (struct control){0};
+}

@@ -1,0 +1,200 @@
+#include "consumer/kafka/headers.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255 };
+
+static void add(struct record_headers *headers, struct text name, struct text value)
+{
+    assert(headers->n_items < RECORD_HEADERS_MAX);
+    headers->items[headers->n_items++] = (struct header){name, value};
+}
+
+// The next value's bytes. Long enough for all of them: what comes from outside (topic, worker, an error's text) is
+// bounded, and cut here.
+static void append(struct record_headers *headers, struct text *value, struct text part)
+{
+    size_t room = sizeof headers->text - headers->used_bytes;
+    size_t size = part.size < room ? part.size : room;
+    if (!value->data)
+        value->data = headers->text + headers->used_bytes;
+    if (size)
+        memcpy(headers->text + headers->used_bytes, part.data, size);
+    headers->used_bytes += size;
+    value->size += size;
+}
+
+static void append_integer(struct record_headers *headers, struct text *value, int64_t integer)
+{
+    char digits[INTEGER_TEXT_BYTES];
+    append(headers, value, text_from_integer(integer, digits));
+}
+
+static void add_integer(struct record_headers *headers, struct text name, int64_t integer)
+{
+    struct text value = {0};
+    append_integer(headers, &value, integer);
+    add(headers, name, value);
+}
+
+static void write_digits(char *at, int n_digits, int number)
+{
+    for (; n_digits > 0; number /= 10)
+        at[--n_digits] = (char)('0' + number % 10);
+}
+
+// RFC 3339, milliseconds, UTC.
+static void add_time(struct record_headers *headers, struct text name, int64_t time_us)
+{
+    time_t seconds = (time_t)(time_us / 1000000);
+    struct tm parts;
+    gmtime_r(&seconds, &parts);
+    char text[] = "0000-00-00T00:00:00.000Z";
+    write_digits(text, 4, parts.tm_year + 1900);
+    write_digits(text + 5, 2, parts.tm_mon + 1);
+    write_digits(text + 8, 2, parts.tm_mday);
+    write_digits(text + 11, 2, parts.tm_hour);
+    write_digits(text + 14, 2, parts.tm_min);
+    write_digits(text + 17, 2, parts.tm_sec);
+    write_digits(text + 20, 3, (int)(time_us / 1000 % 1000));
+    struct text value = {0};
+    append(headers, &value, text_from_string(text));
+    add(headers, name, value);
+}
+
+struct text headers_find(const struct header *headers, int32_t n_headers, const char *name)
+{
+    struct text wanted = text_from_string(name);
+    for (int32_t i = 0; i < n_headers; i++) {
+        if (text_equal(headers[i].name, wanted))
+            return headers[i].value;
+    }
+    return (struct text){0};
+}
+
+bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic)
+{
+    struct text source = headers_find(headers, n_headers, "sheaf-source-topic");
+    return source.size == 0 || text_equals_string(source, topic);
+}
+
+bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value)
+{
+    struct text text = headers_find(headers, n_headers, name);
+    char digits[24];
+    if (text.size == 0 || text.size >= sizeof digits)
+        return false;
+    memcpy(digits, text.data, text.size);
+    digits[text.size] = '\0';
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(digits, &end, 10);
+    if (*end != '\0' || parsed < 0 || errno != 0)
+        return false;
+    *value = parsed;
+    return true;
+}
+
+static void pass_through(struct record_headers *headers, const struct job_source *source, struct text name)
+{
+    struct text value = headers_find(source->headers, source->n_headers, name.data);
+    if (value.size > 0)
+        add(headers, name, value);
+}
+
+// Not the bytes, which nobody looks at.
+static void clear(struct record_headers *headers)
+{
+    headers->n_items = 0;
+    headers->used_bytes = 0;
+}
+
+// A segment of a URI's path (RFC 3986, section 2.3).
+static void append_segment(struct record_headers *headers, struct text *value, struct text segment)
+{
+    for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
+        unsigned char byte = (unsigned char)segment.data[i];
+        char escaped[4];
+        bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+        snprintf(escaped, sizeof escaped, is_plain ? "%c" : "%%%02X", byte);
+        append(headers, value, text_from_string(escaped));
+    }
+}
+
+void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
+                       const char *worker, int64_t finished_us)
+{
+    const struct job_source *source = &job->source;
+    clear(headers);
+    add(headers, TEXT("content-type"),
+        text_from_string(encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
+    // A result's identity is its group and its job's place in the log: published again after a crash it would have the same.
+    add(headers, TEXT("ce_specversion"), TEXT("1.0"));
+    struct text id = {0}, from = {0}, maker = {0};
+    append_integer(headers, &id, source->partition);
+    append(headers, &id, TEXT("-"));
+    append_integer(headers, &id, source->offset);
+    add(headers, TEXT("ce_id"), id);
+    append(headers, &from, TEXT("/sheaf/"));
+    append_segment(headers, &from, text_from_string(group));
+    append(headers, &from, TEXT("/"));
+    append_segment(headers, &from, source->topic);
+    add(headers, TEXT("ce_source"), from);
+    add(headers, TEXT("ce_type"), TEXT("sheaf.result"));
+    if (job->job_id.size > 0)
+        add(headers, TEXT("ce_subject"), job->job_id);
+    add_time(headers, TEXT("ce_time"), finished_us);
+    pass_through(headers, source, TEXT("traceparent"));
+    pass_through(headers, source, TEXT("tracestate"));
+    add(headers, TEXT("sheaf-source-topic"), source->topic);
+    add_integer(headers, TEXT("sheaf-source-partition"), source->partition);
+    add_integer(headers, TEXT("sheaf-source-offset"), source->offset);
+    append(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
+    add(headers, TEXT("sheaf-worker"), maker);
+    add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
+    add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
+    add_integer(headers, TEXT("sheaf-queued-us"), job->figures.queued_us);
+    add_integer(headers, TEXT("sheaf-prefill-us"), job->figures.prefill_us);
+    add_integer(headers, TEXT("sheaf-decode-us"), job->figures.decode_us);
+    add_integer(headers, TEXT("sheaf-finished-us"), finished_us);
+}
+
+static const char *stage_name(enum error_code code)
+{
+    switch (code) {
+    case ERROR_INVALID_ENCODING:
+    case ERROR_INVALID_FIELD:
+    case ERROR_MISSING_FIELD:
+    case ERROR_UNSUPPORTED_FIELD:
+    case ERROR_LIMIT_EXCEEDED:
+        return "decode";
+    case ERROR_RESULT_REFUSED:
+        return "publish";
+    default:
+        return "compute";
+    }
+}
+
+void headers_of_dead_letter(struct record_headers *headers, const struct job *job, const char *omitted,
+                            int64_t now_us)
+{
+    const struct job_source *source = &job->source;
+    const struct error *error = &job->result.error;
+    clear(headers);
+    add(headers, TEXT("__sheaf.errors.topic"), source->topic);
+    add_integer(headers, TEXT("__sheaf.errors.partition"), source->partition);
+    add_integer(headers, TEXT("__sheaf.errors.offset"), source->offset);
+    add(headers, TEXT("__sheaf.errors.stage"), text_from_string(stage_name(error->code)));
+    add(headers, TEXT("__sheaf.errors.code"), text_from_string(error_code_name(error->code)));
+    add(headers, TEXT("__sheaf.errors.message"), text_from_string(error->text));
+    add_integer(headers, TEXT("__sheaf.errors.attempts"), job->figures.attempts);
+    add_time(headers, TEXT("__sheaf.errors.timestamp"), now_us);
+    if (omitted)
+        add(headers, TEXT("__sheaf.errors.omitted"), text_from_string(omitted));
+}

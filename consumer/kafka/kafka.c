@@ -1,0 +1,646 @@
+#include "consumer/kafka/kafka.h"
+
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum {
+    INIT_TIMEOUT_MS = 15000,  // init_transactions: ends what our predecessor left open
+    CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
+    BEGIN_TIMEOUT_MS = 1000,  // one try to begin with assigned partitions, or to clear up a transaction
+    PROBE_INTERVAL_MS = 1000, // while no broker is up
+    PROBE_TIMEOUT_MS = 200,
+    IDLE_COMMIT_INTERVAL_MS = 1000,
+    WATCH_QUIET_MS = 30000, // a partition is looked at after so long without a record
+    WATCH_TIMEOUT_MS = 1000,
+};
+
+static struct kafka_transport *kafka_of(struct transport *transport)
+{
+    return (struct kafka_transport *)transport;
+}
+
+enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
+{
+    if (kafka->stopped.status == STATUS_OK)
+        kafka->stopped = *error;
+    return kafka->stopped.status;
+}
+
+bool kafka_is_down(const struct kafka_transport *kafka)
+{
+    return kafka->consumer.is_down || kafka->producer.is_down;
+}
+
+// ---- waking the worker ----
+
+static void wake(struct kafka_transport *kafka)
+{
+    static const uint64_t one = 1;
+    (void)!write(kafka->wake_file, &one, sizeof one);
+}
+
+static void drain_wake(struct kafka_transport *kafka)
+{
+    uint64_t count;
+    (void)!read(kafka->wake_file, &count, sizeof count);
+}
+
+static int kafka_fd(struct transport *transport)
+{
+    return kafka_of(transport)->wake_file;
+}
+
+// ---- receiving ----
+
+static void hand_over(struct kafka_transport *kafka, struct partition *partition,
+                      const rd_kafka_message_t *message)
+{
+    struct record record = kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
+    record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
+    enum encoding encoding = ENCODING_JSON;
+    if (!encoding_detect(record.content_type, record.value, &encoding))
+        encoding = ENCODING_JSON;
+    partition_set_encoding(partition, message->offset, encoding);
+    kafka->events->receive(kafka->events->context, &record);
+}
+
+// A record without a value says, on a compacted topic, that its key is gone: it asks for nothing.
+static bool is_tombstone(const rd_kafka_message_t *message)
+{
+    return message->payload == NULL;
+}
+
+// Returns how many records were handed over: 0 or 1.
+static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message, enum status *status,
+                          struct error *error)
+{
+    struct partition *partition = partition_find(&kafka->partitions, message->partition);
+    if (!partition || !partition->owned)
+        return 0;
+    partition->moved_ms = kafka_now_ms();
+    partition->at_end = partition->was_rewound = false;
+    if (partition->paused || partition->rewind) {
+        partition->rewind = true; // it slipped through: it will be fetched again
+        return 0;
+    }
+    *status = kafka_gaps_note(kafka, partition, message->offset, error);
+    if (*status != STATUS_OK)
+        return 0;
+    switch (offset_map_deliver(&partition->map, message->offset)) {
+    case DELIVERY_NEW:
+        if (is_tombstone(message)) {
+            offset_map_finish(&partition->map, message->offset);
+            kafka->figures.n_tombstones++;
+            return 0;
+        }
+        hand_over(kafka, partition, message);
+        break;
+    case DELIVERY_DONE:
+        kafka->figures.n_skipped++;
+        return 0;
+    case DELIVERY_FULL:
+        partition->rewind = true;
+        break;
+    }
+    if (offset_map_is_full(&partition->map))
+        kafka_steer_partitions(kafka);
+    return partition->rewind ? 0 : 1;
+}
+
+// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken for done, or
+// for one that runs. A process that knows nothing of the old one goes on.
+enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
+{
+    error_set(error, STATUS_RESTART, ERROR_BROKER, "topic %s was deleted or made anew while its jobs ran here: %s",
+              kafka->config->jobs, how);
+    return kafka_stop(kafka, error);
+}
+
+static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message, struct error *error)
+{
+    struct partition *partition = partition_find(&kafka->partitions, message->partition);
+    if (!partition || !partition->owned || partition->rewind)
+        return STATUS_OK;
+    if (message->offset < partition->map.position) {
+        char how[128];
+        snprintf(how, sizeof how, "partition %" PRId32 " ends at %" PRId64 ", and all below %" PRId64 " was delivered",
+                 partition->id, message->offset, partition->map.position);
+        return kafka_stop_outdated(kafka, how, error);
+    }
+    if (kafka_gaps_note(kafka, partition, message->offset, error) != STATUS_OK)
+        return error->status;
+    offset_map_reach(&partition->map, message->offset);
+    partition->at_end = true;
+    partition->end = message->offset;
+    partition->was_rewound = false;
+    partition->moved_ms = kafka_now_ms();
+    return STATUS_OK;
+}
+
+// At the start a topic may not be known to every broker yet.
+static bool is_topic_gone(const struct kafka_transport *kafka, rd_kafka_resp_err_t code)
+{
+    if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+        return false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+        if (kafka->partitions.items[i] && kafka->partitions.items[i]->map.position != OFFSET_UNKNOWN)
+            return true;
+    return false;
+}
+
+static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_kafka_message_t *message,
+                                        struct error *error)
+{
+    char text[ERROR_TEXT_BYTES];
+    const char *what = rd_kafka_message_errstr(message);
+    if (rd_kafka_fatal_error(kafka->consumer.rk, text, sizeof text) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        kafka->is_expelled = true;
+        what = text;
+    }
+    if (is_topic_gone(kafka, message->err))
+        return kafka_stop_outdated(kafka, what, error);
+    enum status status = kafka_is_denial(message->err) ? STATUS_REFUSE : STATUS_RETRY;
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: %s", kafka->config->brokers, what);
+    return status == STATUS_REFUSE ? kafka_stop(kafka, error) : status;
+}
+
+// Returns how many records were handed over: 0 or 1.
+static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *message, enum status *status,
+                        struct error *error)
+{
+    int n_received = 0;
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        n_received = receive_record(kafka, message, status, error);
+    else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+        *status = reach_end(kafka, message, error);
+    else
+        *status = judge_consumer_error(kafka, message, error);
+    rd_kafka_message_destroy(message);
+    return n_received;
+}
+
+// What the group says. An assignment may stand in the queue right behind another one; nothing is committed between the two.
+static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
+{
+    rd_kafka_message_t *message;
+    do {
+        kafka->regrouped = false;
+        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+    } while (!message && kafka->regrouped);
+    return message;
+}
+
+// First the group's events, in which partitions come and go, then records. One message at a time: a batch that is taken
+// while partitions go can hold records of those (librdkafka's issue 4208). `waiting`: why new partitions have to wait.
+static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *waiting,
+                                      struct error *error)
+{
+    enum status status = STATUS_OK;
+    rd_kafka_message_t *message;
+    while (status == STATUS_OK && (message = next_event(kafka)))
+        *n_received += take_message(kafka, message, &status, error);
+    if (status == STATUS_OK && kafka->assigned && !kafka_is_down(kafka)) // each try would only take its time
+        (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
+    while (status == STATUS_OK && *n_received < n_max && (message = rd_kafka_consume_queue(kafka->records, 0)))
+        *n_received += take_message(kafka, message, &status, error);
+    return status;
+}
+
+static enum status receive(struct kafka_transport *kafka, int timeout_ms, int n_max, struct error *error)
+{
+    int n_received = 0;
+    struct error waiting = {0};
+    enum status status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
+    if (status == STATUS_OK && waiting.status == STATUS_OK && n_received == 0 && timeout_ms > 0) {
+        struct pollfd woken = {kafka->wake_file, POLLIN, 0};
+        poll(&woken, 1, timeout_ms);
+        status = take_what_is_there(kafka, n_max, &n_received, &waiting, error);
+    }
+    if (n_received > 0)
+        wake(kafka); // there may be more
+    if (status == STATUS_OK && waiting.status != STATUS_OK)
+        *error = waiting;
+    return status == STATUS_OK ? waiting.status : status;
+}
+
+// ---- what is done beside receiving ----
+
+static bool is_idle(const struct partition *partition)
+{
+    return partition && partition->owned && partition->at_end && partition->map.n_running == 0 &&
+           partition->map.watermark > partition->committed;
+}
+
+// Control records and compaction put the end of a partition beyond its last job. With nothing in flight
+// nobody would commit that, and the group's lag would never be 0.
+static void commit_idle_positions(struct kafka_transport *kafka)
+{
+    int64_t now = kafka_now_ms();
+    if (now - kafka->idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
+        return;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        if (!is_idle(kafka->partitions.items[i]))
+            continue;
+        struct error error;
+        kafka->idle_commit_ms = now;
+        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error); // else the next one, or a job's
+        return;
+    }
+}
+
+static bool is_quiet(const struct partition *partition, int64_t now_ms, int quiet_ms)
+{
+    return partition && partition->owned && !partition->paused && partition->map.position != OFFSET_UNKNOWN &&
+           now_ms - partition->moved_ms >= quiet_ms;
+}
+
+static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
+    for (int i = 0; i < list->cnt; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
+        partition->moved_ms = kafka_now_ms();
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
+            continue;
+        kafka->is_stuck = kafka->is_stuck || partition->was_rewound;
+        partition->rewind = partition->was_rewound = true;
+    }
+}
+
+// librdkafka has stopped fetching a partition before (its issue 5591, open). Those that are quiet for long
+// are compared with the log itself, fetched again and, if that does not help, fetched by a new consumer.
+static void watch(struct kafka_transport *kafka)
+{
+    int64_t now = kafka_now_ms();
+    if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
+        return;
+    if (kafka->watched_ms)
+        kafka_gaps_warn_when_idle(kafka);
+    kafka->watched_ms = now;
+    if (rd_kafka_queue_length(kafka->records) > 0) { // whose they are is not to be seen: perhaps each partition's
+        for (int32_t i = 0; i < kafka->partitions.n_items; i++)
+            if (kafka->partitions.items[i])
+                kafka->partitions.items[i]->moved_ms = now;
+        return;
+    }
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        if (is_quiet(kafka->partitions.items[i], now, kafka->watch_quiet_ms))
+            rd_kafka_topic_partition_list_add(list, kafka->config->jobs, i);
+    }
+    if (list->cnt > 0)
+        compare_with_log(kafka, list);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static enum status probe(struct kafka_transport *kafka, struct error *error)
+{
+    if (!kafka_is_down(kafka))
+        return STATUS_OK;
+    if (kafka_now_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
+        int32_t n_partitions;
+        struct error absent;
+        if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
+                             &absent) == STATUS_OK)
+            kafka->consumer.is_down = kafka->producer.is_down = false;
+        kafka->probed_ms = kafka_now_ms();
+    }
+    if (!kafka_is_down(kafka))
+        return STATUS_OK;
+    return kafka_error_set(error, STATUS_RETRY, kafka->consumer.is_down ? &kafka->consumer : &kafka->producer,
+                           "no broker is up", RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+}
+
+// The control topic, and before it is read nothing else; then what an earlier call had to leave.
+static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (kafka->control.handle.rk)
+        status = kafka_control_poll(&kafka->control, timeout_ms, kafka->events, error);
+    if (status == STATUS_OK && !kafka->subscribed && kafka->control.n_behind == 0)
+        status = kafka_group_join(kafka, error);
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    if (!kafka->subscribed)
+        return STATUS_OK;
+    if (kafka_is_down(kafka)) // each try would only take its time; probe() says when it is over
+        return STATUS_OK;
+    return kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
+}
+
+// ---- the seam ----
+
+static enum status kafka_poll(struct transport *transport, int timeout_ms, int n_max,
+                              const struct transport_events *events, struct error *error)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    kafka->events = events;
+    drain_wake(kafka);
+    kafka_handle_serve(&kafka->producer);
+    enum status unready = kafka->stopped.status == STATUS_OK ? prepare(kafka, timeout_ms, error) : STATUS_OK;
+    enum status status = STATUS_OK;
+    struct error fault = {0}, outside;
+    if (kafka->stopped.status == STATUS_OK && kafka->subscribed) {
+        kafka_steer_partitions(kafka);
+        // The group is served even if something else waits for a broker, or nothing is to be delivered now.
+        status = receive(kafka, timeout_ms, kafka->paused ? 0 : n_max, &fault);
+        if (kafka->is_expelled && kafka_group_rejoin(kafka, &fault) != STATUS_OK)
+            status = fault.status;
+        commit_idle_positions(kafka);
+        watch(kafka);
+        if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
+            status = fault.status;
+        if (kafka->is_stuck && kafka_group_renew(kafka, &fault) != STATUS_OK)
+            status = fault.status;
+    }
+    kafka->events = NULL;
+    if (kafka->stopped.status == STATUS_OK)
+        (void)!kafka_watch_membership(kafka, status == STATUS_RETRY ? &fault : unready == STATUS_RETRY ? error : &fault, &outside);
+    if (kafka->stopped.status != STATUS_OK) {
+        *error = kafka->stopped;
+        return error->status;
+    }
+    if (unready != STATUS_OK)
+        return unready;
+    if (status != STATUS_OK) {
+        *error = fault;
+        return status;
+    }
+    return probe(kafka, error);
+}
+
+static void kafka_pause(struct transport *transport)
+{
+    kafka_of(transport)->paused = true;
+}
+
+static void kafka_resume(struct transport *transport)
+{
+    kafka_of(transport)->paused = false;
+    wake(kafka_of(transport));
+}
+
+static enum status kafka_release(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                 struct error *error)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, jobs[i]->source.partition);
+        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset))
+            continue;
+        offset_map_release(&partition->map, jobs[i]->source.offset);
+        partition->rewind = partition->owned;
+        partition->at_end = false;
+    }
+    return STATUS_OK;
+}
+
+static bool kafka_is_drained(struct transport *transport)
+{
+    const struct kafka_transport *kafka = kafka_of(transport);
+    if (!kafka->membership || kafka->assigned)
+        return false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned && (!partition->at_end || partition->rewind))
+            return false;
+    }
+    return true;
+}
+
+static int64_t find_end(const struct kafka_transport *kafka, const struct partition *partition)
+{
+    int64_t low, high = -1;
+    int64_t end = partition->end;
+    if (rd_kafka_get_watermark_offsets(kafka->consumer.rk, kafka->config->jobs, partition->id, &low, &high) ==
+            RD_KAFKA_RESP_ERR_NO_ERROR &&
+        high > end && !partition->at_end)
+        end = high;
+    return end < partition->map.position ? partition->map.position : end;
+}
+
+static size_t kafka_partition_figures(struct transport *transport, struct partition_figures *figures,
+                                      size_t n_max)
+{
+    const struct kafka_transport *kafka = kafka_of(transport);
+    size_t n_figures = 0;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned)
+            continue;
+        if (n_figures < n_max)
+            figures[n_figures] = (struct partition_figures){
+                .topic = text_from_string(kafka->config->jobs),
+                .partition = partition->id,
+                .position = partition->map.position,
+                .committed = partition->committed,
+                .end = find_end(kafka, partition),
+                .n_in_flight = partition->map.n_running,
+                .n_map_covered = partition->map.n_finished,
+                .n_deleted = partition->n_deleted,
+            };
+        n_figures++;
+    }
+    return n_figures;
+}
+
+static bool kafka_is_cancelled(struct transport *transport, const struct job *job)
+{
+    return cancel_set_has(&kafka_of(transport)->control.set, job->dataset, job->job_id, job_submitted(job));
+}
+
+// ---- closing ----
+
+static void kafka_close(struct transport *transport)
+{
+    struct kafka_transport *kafka = kafka_of(transport);
+    int64_t deadline = kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    struct error error;
+    kafka->events = NULL;
+    if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
+        kafka->transaction.phase == TRANSACTION_ABORTING)
+        (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    kafka_mark_leaving(kafka, NULL);
+    kafka_say_leaving(kafka);
+    kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
+    if (kafka->consumer.rk)
+        kafka_group_leave(kafka, deadline);
+    kafka_control_close(&kafka->control, deadline);
+    if (kafka->assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->assigned);
+    if (kafka->coming)
+        rd_kafka_consumer_group_metadata_destroy(kafka->coming);
+    if (kafka->membership)
+        rd_kafka_consumer_group_metadata_destroy(kafka->membership);
+    kafka_group_drop_records(kafka);
+    kafka_handle_close(&kafka->consumer, deadline);
+    kafka_publish_close(kafka, deadline);
+    kafka_transaction_finish(kafka);
+    partition_table_finish(&kafka->partitions);
+    buffer_finish(&kafka->value);
+    buffer_finish(&kafka->map);
+    slot_close(&kafka->slot);
+    if (kafka->wake_file >= 0)
+        close(kafka->wake_file);
+    free(kafka);
+}
+
+static const struct transport_impl kafka_impl = {
+    .name = "kafka",
+    .poll = kafka_poll,
+    .pause = kafka_pause,
+    .resume = kafka_resume,
+    .commit = kafka_commit,
+    .release = kafka_release,
+    .is_drained = kafka_is_drained,
+    .figures = kafka_partition_figures,
+    .fd = kafka_fd,
+    .close = kafka_close,
+    .is_cancelled = kafka_is_cancelled,
+    .start = kafka_start,
+    .waiting = kafka_waiting,
+};
+
+// ---- opening ----
+
+// Compaction keeps the newest record of each key.
+static void warn_of_compaction(const struct kafka_config *config, const char *topic, const char *loss)
+{
+    char line[ERROR_TEXT_BYTES];
+    snprintf(line, sizeof line, "topic %s has cleanup.policy=compact: %s", topic, loss);
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
+static enum status read_settings(struct kafka_handle *handle, const char *topic, struct kafka_topic_settings *settings,
+                                 struct error *error)
+{
+    kafka_topic_read_settings(handle, topic, CHECK_TIMEOUT_MS, settings);
+    return kafka_topic_check(topic, settings, error);
+}
+
+static enum status read_all_settings(struct kafka_transport *kafka, struct kafka_handle *admin, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic_settings jobs, results, dead;
+    enum status status = read_settings(admin, config->results, &results, error);
+    if (status == STATUS_OK)
+        status = read_settings(admin, config->dead, &dead, error);
+    if (status != STATUS_OK)
+        return status;
+    kafka_topic_read_settings(admin, config->jobs, CHECK_TIMEOUT_MS, &jobs);
+    kafka->results_bytes_max = results.bytes_max;
+    kafka->dead_bytes_max = dead.bytes_max;
+    kafka->dead_is_compacted = dead.is_compacted;
+    if (jobs.is_compacted)
+        warn_of_compaction(config, config->jobs, "a job is lost when a newer one has its key");
+    if (results.is_compacted)
+        warn_of_compaction(config, config->results, "of results with one key the newest stays");
+    return STATUS_OK;
+}
+
+// All topics are there, and how much they take is known.
+static enum status check_topics(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
+                                   {config->results, config->n_partitions, false},
+                                   {config->dead, 1, false},
+                                   {config->control, 1, true}};
+    struct kafka_handle admin = {0};
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, kafka->id, error);
+    enum status status = conf ? kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error) : error->status;
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topics, config->control ? 4 : 3, error);
+    if (status == STATUS_OK)
+        status = read_all_settings(kafka, &admin, error);
+    if (status == STATUS_OK && config->control)
+        status =
+            kafka_topic_find(&admin, config->control, CHECK_TIMEOUT_MS, &kafka->control.n_partitions, error);
+    kafka_handle_close(&admin, kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+// A full disk or a read-only folder is no reason not to work: only the name is lost with the process.
+static enum status take_slot(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    const char *name = config->member_name;
+    char line[ERROR_TEXT_BYTES + 128];
+    enum status status = name ? slot_open_named(&kafka->slot, config->directory, config->group, name, error)
+                              : slot_open(&kafka->slot, config->directory, config->group, error);
+    if (status == STATUS_OK || error->code != ERROR_FILE)
+        return status;
+    snprintf(line, sizeof line, "%s; %s", error->text,
+             name ? "nothing here keeps another worker from taking the same name"
+                  : "this worker's name ends with it, and its partitions wait for the end of its session then");
+    if (config->log)
+        config->log(config->log_context, 4, line);
+    return slot_open_without_file(&kafka->slot, name, error);
+}
+
+static enum status start(struct kafka_transport *kafka, struct error *error)
+{
+    const struct kafka_config *config = kafka->config;
+    enum status status = take_slot(kafka, error);
+    if (status != STATUS_OK)
+        return status;
+    snprintf(kafka->id, sizeof kafka->id, "sheaf-%s-%s", config->group, kafka->slot.id);
+    if (getrandom(&kafka->owner, sizeof kafka->owner, 0) != sizeof kafka->owner)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
+    kafka->wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (kafka->wake_file < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));
+    status = check_topics(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_group_open(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_publish_open(kafka, INIT_TIMEOUT_MS, error);
+    if (status == STATUS_RETRY)
+        status = error->status = STATUS_REFUSE;
+    if (status == STATUS_OK)
+        status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
+    if (status == STATUS_RETRY) // another worker commits just now: the assignment reads them again
+        status = STATUS_OK;
+    if (status == STATUS_OK && config->control)
+        status = kafka_control_open(&kafka->control, config, kafka->id, kafka->wake_file, error);
+    return status;
+}
+
+enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
+                                 struct error *error)
+{
+    *transport = NULL;
+    struct kafka_transport *kafka = calloc(1, sizeof *kafka);
+    if (!kafka)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the transport");
+    kafka->base.impl = &kafka_impl;
+    kafka->config = config;
+    kafka->slot.file = kafka->wake_file = -1;
+    kafka->watch_quiet_ms = WATCH_QUIET_MS;
+    kafka->looked_ms = kafka_now_ms();
+    enum status status = start(kafka, error);
+    if (status != STATUS_OK) {
+        kafka_close(&kafka->base);
+        return status;
+    }
+    wake(kafka);
+    *transport = &kafka->base;
+    return STATUS_OK;
+}
+
+const struct kafka_figures *kafka_transport_figures(const struct transport *transport)
+{
+    return &((const struct kafka_transport *)transport)->figures;
+}

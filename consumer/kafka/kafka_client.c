@@ -1,0 +1,279 @@
+#include "consumer/kafka/kafka_client.h"
+
+#include "consumer/kafka/cancel.h"
+#include "consumer/kafka/headers.h"
+#include "consumer/kafka/kafka_topic.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLIENT_ID "sheaf"
+
+enum {
+    CLOSE_TIMEOUT_MS = 5000,
+    READ_POLL_MS = 500,
+    READ_SILENCE_MS = 60000, // no record and no end for so long: given up
+    CANCEL_TIMEOUT_MS = 30000,
+};
+
+static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
+                               enum kafka_role role, void (*set_up)(rd_kafka_conf_t *conf),
+                               struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(config, role, CLIENT_ID, error);
+    if (!conf)
+        return error->status;
+    if (set_up)
+        set_up(conf);
+    return kafka_handle_open(handle, config, role, conf, error);
+}
+
+static enum status require_topic(const struct kafka_config *config, const struct kafka_topic *topic,
+                                 int32_t *n_partitions, struct error *error)
+{
+    struct kafka_handle admin = {0};
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topic, 1, error);
+    if (status == STATUS_OK)
+        status = kafka_topic_find(&admin, topic->name, KAFKA_START_TIMEOUT_MS, n_partitions, error);
+    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+// ---- topics ----
+
+enum status kafka_create_topics(const struct kafka_config *config, struct error *error)
+{
+    struct kafka_topic topics[] = {{config->jobs, config->n_partitions, false},
+                                   {config->results, config->n_partitions, false},
+                                   {config->dead, 1, false},
+                                   {config->control, 1, true}};
+    size_t n_topics = 0;
+    for (size_t i = 0; i < sizeof topics / sizeof topics[0]; i++) {
+        if (topics[i].name)
+            topics[n_topics++] = topics[i];
+    }
+    struct kafka_handle admin = {0};
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topics, n_topics, error);
+    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+// ---- collecting ----
+
+struct reading {
+    struct kafka_handle handle;
+    const char *topic;
+    kafka_receive *receive;
+    void *context;
+    int32_t n_partitions;
+    int32_t n_unread; // partitions
+    int64_t *ends;    // [n_partitions]; -1: read
+    struct header headers[KAFKA_HEADERS_MAX];
+};
+
+// Takes `list`'s partitions as far as they hold something.
+static enum status assign(struct reading *reading, const rd_kafka_topic_partition_list_t *list,
+                          struct error *error)
+{
+    rd_kafka_topic_partition_list_t *full = rd_kafka_topic_partition_list_new(list->cnt);
+    for (int32_t i = 0; i < reading->n_partitions; i++) {
+        if (list->elems[i].offset >= reading->ends[i])
+            reading->ends[i] = -1;
+        else
+            rd_kafka_topic_partition_list_add(full, reading->topic, i)->offset = list->elems[i].offset;
+    }
+    reading->n_unread = full->cnt;
+    rd_kafka_resp_err_t code =
+        full->cnt > 0 ? rd_kafka_assign(reading->handle.rk, full) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_topic_partition_list_destroy(full);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, code);
+    return STATUS_OK;
+}
+
+static void read_uncommitted(rd_kafka_conf_t *conf)
+{
+    rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
+}
+
+// Sets the offsets of `list` behind the last records written, those of open transactions too: for a broker answers each
+// reader by its isolation level.
+static enum status find_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
+                                     struct error *error)
+{
+    struct kafka_handle handle = {0};
+    enum status status = open_handle(&handle, config, KAFKA_READER, read_uncommitted, error);
+    if (status == STATUS_OK) {
+        rd_kafka_resp_err_t code = kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+            status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
+    }
+    kafka_handle_close(&handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list, int64_t which,
+                                       struct error *error)
+{
+    rd_kafka_resp_err_t code = kafka_partition_ends(handle, list, which, KAFKA_START_TIMEOUT_MS);
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR
+               ? STATUS_OK
+               : kafka_error_set(error, STATUS_REFUSE, handle, list->elems[0].topic, code);
+}
+
+static enum status begin_reading(struct reading *reading, enum kafka_end end, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(reading->n_partitions);
+    for (int32_t i = 0; i < reading->n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, reading->topic, i);
+    enum status status = end == KAFKA_READ_WRITTEN
+                             ? find_written_ends(reading->handle.config, list, error)
+                             : find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_END, error);
+    for (int32_t i = 0; i < reading->n_partitions; i++)
+        reading->ends[i] = list->elems[i].offset;
+    if (status == STATUS_OK)
+        status = find_committed_ends(&reading->handle, list, RD_KAFKA_OFFSET_BEGINNING, error);
+    if (status == STATUS_OK)
+        status = assign(reading, list, error);
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static enum status hand_over(struct reading *reading, const rd_kafka_message_t *message, struct error *error)
+{
+    struct record record = kafka_message_record(message, text_from_string(reading->topic), reading->headers);
+    return reading->receive(reading->context, &record, error);
+}
+
+static enum status take_message(struct reading *reading, const rd_kafka_message_t *message,
+                                struct error *error)
+{
+    bool is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+    // librdkafka looks for a coordinator, which is not needed to read partitions that nobody shares.
+    if (message->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+        return STATUS_OK;
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end)
+        return kafka_is_denial(message->err)
+                   ? kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, message->err)
+                   : STATUS_OK; // a broker is away; silence for long ends it
+    int64_t *end = &reading->ends[message->partition];
+    if (*end < 0)
+        return STATUS_OK;
+    if (!is_end && message->offset < *end) {
+        enum status status = hand_over(reading, message, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (message->offset + !is_end >= *end) {
+        *end = -1;
+        reading->n_unread--;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_to_end(struct reading *reading, struct error *error)
+{
+    int64_t heard_ms = kafka_now_ms();
+    enum status status = STATUS_OK;
+    while (reading->n_unread > 0 && status == STATUS_OK) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->handle.rk, READ_POLL_MS);
+        if (message) {
+            status = take_message(reading, message, error);
+            if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+                heard_ms = kafka_now_ms();
+            rd_kafka_message_destroy(message);
+        }
+        if (status == STATUS_OK && kafka_now_ms() - heard_ms > READ_SILENCE_MS)
+            status = kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic,
+                                     RD_KAFKA_RESP_ERR__TIMED_OUT);
+    }
+    return status;
+}
+
+enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
+                             kafka_receive *receive, void *context, struct error *error)
+{
+    // A topic to read is never created: it would only be empty.
+    struct kafka_config existing = *config;
+    existing.create_topics = false;
+    struct reading *reading = calloc(1, sizeof *reading);
+    if (!reading)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
+    reading->topic = topic;
+    reading->receive = receive;
+    reading->context = context;
+    enum status status =
+        require_topic(&existing, &(struct kafka_topic){.name = topic}, &reading->n_partitions, error);
+    if (status == STATUS_OK)
+        status = open_handle(&reading->handle, &existing, KAFKA_READER, NULL, error);
+    if (status == STATUS_OK) {
+        reading->ends = calloc((size_t)reading->n_partitions, sizeof *reading->ends);
+        if (!reading->ends)
+            status =
+                error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
+    }
+    if (status == STATUS_OK)
+        status = begin_reading(reading, end, error);
+    if (status == STATUS_OK)
+        status = read_to_end(reading, error);
+    kafka_handle_close(&reading->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    free(reading->ends);
+    free(reading);
+    return status;
+}
+
+enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists, struct error *error)
+{
+    struct kafka_handle admin = {0};
+    int32_t n_partitions = 0;
+    enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
+    if (status == STATUS_OK)
+        status = kafka_topic_find(&admin, topic, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
+    *exists = n_partitions > 0;
+    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition, int64_t offset,
+                                bool *reaches, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic, partition);
+    enum status status = find_written_ends(config, list, error);
+    rd_kafka_resp_err_t code = list->elems[0].err;
+    *reaches = status == STATUS_OK && list->elems[0].offset > offset;
+    if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        status = STATUS_OK; // a topic of fewer partitions
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+// ---- cancelling ----
+
+enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
+                         struct error *error)
+{
+    struct cancel cancel = {dataset, job_id, kafka_time_us() / 1000000};
+    struct buffer key = {0}, value = {0};
+    struct kafka_producer *producer = NULL;
+    cancel_encode(&cancel, &key, &value);
+    enum status status = key.failed || value.failed
+                             ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel")
+                             : kafka_producer_open(&producer, config, config->control, error);
+    struct kafka_record record = {.key = {key.data, key.size}, .value = {value.data, value.size}};
+    if (status == STATUS_OK)
+        status = kafka_producer_send(producer, &record, error);
+    if (status == STATUS_OK)
+        status = kafka_producer_flush(producer, CANCEL_TIMEOUT_MS, error);
+    kafka_producer_close(producer);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    return status;
+}

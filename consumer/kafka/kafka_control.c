@@ -1,0 +1,148 @@
+// Follows the control topic: all of it before the first job is received, then live. Its partitions are
+// assigned, not shared by a group, for every worker reads every cancellation.
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+#include "consumer/kafka/marker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    CONTROL_OPEN_TIMEOUT_MS = 10000,
+    CONTROL_PARTITIONS_MAX = 64,
+    CONTROL_RECORDS_MAX = 1000, // of one poll, once the topic was read
+};
+
+// Fills `list` with where to begin.
+static enum status find_ends(struct kafka_control *control, rd_kafka_topic_partition_list_t *list,
+                             struct error *error)
+{
+    const char *topic = control->handle.config->control;
+    for (int32_t i = 0; i < control->n_partitions; i++)
+        rd_kafka_topic_partition_list_add(list, topic, i);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_END, CONTROL_OPEN_TIMEOUT_MS);
+    for (int32_t i = 0; i < control->n_partitions; i++)
+        control->ends[i] = list->elems[i].offset;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code =
+            kafka_partition_ends(&control->handle, list, RD_KAFKA_OFFSET_BEGINNING, CONTROL_OPEN_TIMEOUT_MS);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &control->handle, topic, code);
+    control->n_behind = 0;
+    for (int32_t i = 0; i < control->n_partitions; i++) {
+        if (list->elems[i].offset >= control->ends[i])
+            control->ends[i] = -1;
+        else
+            control->n_behind++;
+    }
+    return STATUS_OK;
+}
+
+static void wake_by_records(struct kafka_control *control, int wake_file)
+{
+    static const uint64_t one = 1;
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(control->handle.rk);
+    rd_kafka_queue_io_event_enable(queue, wake_file, &one, sizeof one);
+    rd_kafka_queue_destroy(queue);
+}
+
+enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
+                               const char *id, int wake_file, struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_READER, id, error);
+    enum status status =
+        conf ? kafka_handle_open(&control->handle, config, KAFKA_READER, conf, error) : error->status;
+    if (status != STATUS_OK)
+        return status;
+    wake_by_records(control, wake_file);
+    control->ends = calloc((size_t)control->n_partitions, sizeof *control->ends);
+    if (!control->ends || control->n_partitions > CONTROL_PARTITIONS_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "topic %s has %" PRId32 " partitions, at most %d "
+                         "are followed",
+                         config->control, control->n_partitions, CONTROL_PARTITIONS_MAX);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(control->n_partitions);
+    status = find_ends(control, list, error);
+    if (status == STATUS_OK) {
+        rd_kafka_resp_err_t code = rd_kafka_assign(control->handle.rk, list);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+            status = kafka_error_set(error, STATUS_REFUSE, &control->handle, config->control, code);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static void reached(struct kafka_control *control, int32_t partition, int64_t next)
+{
+    if (partition < 0 || partition >= control->n_partitions || control->ends[partition] < 0 ||
+        next < control->ends[partition])
+        return;
+    control->ends[partition] = -1;
+    control->n_behind--;
+}
+
+static void complain(const struct kafka_control *control, const rd_kafka_message_t *message,
+                     const struct error *error)
+{
+    const struct kafka_config *config = control->handle.config;
+    char line[ERROR_TEXT_BYTES + 128];
+    snprintf(line, sizeof line, "topic %s partition %" PRId32 " offset %" PRId64 " is no cancellation: %s",
+             config->control, message->partition, message->offset, error->text);
+    if (config->log)
+        config->log(config->log_context, 4, line);
+}
+
+static enum status hear(struct kafka_control *control, const rd_kafka_message_t *message,
+                        const struct transport_events *events, struct error *error)
+{
+    struct arena arena = {0};
+    struct cancel cancel;
+    struct text key = {message->key, message->key_len}, value = {message->payload, message->len};
+    if (marker_is_key(key)) // for submitters and collectors
+        return STATUS_OK;
+    enum status status = cancel_decode(key, value, &arena, &cancel, error);
+    if (status == STATUS_OK) {
+        status = cancel_set_put(&control->set, &cancel, error);
+        if (status == STATUS_OK && cancel.at != CANCEL_NEVER && events->cancel)
+            events->cancel(events->context, cancel.dataset, cancel.job_id, cancel.at);
+    } else if (status == STATUS_REJECT) {
+        complain(control, message, error);
+        status = STATUS_OK;
+    }
+    arena_finish(&arena);
+    return status;
+}
+
+enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
+                               const struct transport_events *events, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < CONTROL_RECORDS_MAX && status == STATUS_OK; i++) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(
+            control->handle.rk, control->n_behind > 0 ? kafka_remaining_ms(deadline) : 0);
+        if (!message)
+            break;
+        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            reached(control, message->partition, message->offset);
+        } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            status = hear(control, message, events, error);
+            reached(control, message->partition, message->offset + 1);
+        } else if (kafka_is_denial(message->err)) {
+            status = kafka_error_set(error, STATUS_REFUSE, &control->handle, control->handle.config->control,
+                                     message->err);
+        }
+        rd_kafka_message_destroy(message);
+    }
+    return status;
+}
+
+void kafka_control_close(struct kafka_control *control, int64_t deadline_ms)
+{
+    kafka_handle_close(&control->handle, deadline_ms);
+    cancel_set_finish(&control->set);
+    free(control->ends);
+    *control = (struct kafka_control){0};
+}

@@ -1,0 +1,576 @@
+// Membership of the group: partitions come and go. What was committed of a partition is read before its first
+// record is fetched, so nothing is computed that somebody else finished; what is finished here is committed
+// before a partition goes, while we are still its owner.
+#include "consumer/fault.h"
+#include "consumer/kafka/kafka_members.h"
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions go
+    NAMESAKE_MS = 60000,       // expelled twice within: another worker goes by our name
+    ANSWER_TIMEOUT_MS = 500,   // asking the coordinator whether it answers
+    LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
+};
+
+bool kafka_is_cooperative(const struct kafka_transport *kafka)
+{
+    const char *protocol = rd_kafka_rebalance_protocol(kafka->consumer.rk); // NULL: its group is closed
+    return protocol && strcmp(protocol, "COOPERATIVE") == 0;
+}
+
+static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
+                          int32_t id)
+{
+    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, id);
+}
+
+// ---- pausing, resuming, rewinding ----
+
+// Resuming a partition that is not paused makes librdkafka fetch what it fetched before (its issue 4636):
+// `paused` tells what it knows, and only a change is passed on.
+static void set_paused(struct kafka_transport *kafka, struct partition *partition, bool paused)
+{
+    if (partition->paused == paused)
+        return;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    add_partition(list, kafka, partition->id);
+    if (paused)
+        rd_kafka_pause_partitions(kafka->consumer.rk, list);
+    else
+        rd_kafka_resume_partitions(kafka->consumer.rk, list);
+    *(paused ? &kafka->figures.n_pauses : &kafka->figures.n_resumes) += 1;
+    partition->paused = paused;
+    partition->moved_ms = kafka_now_ms(); // a paused partition is not a quiet one
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void rewind_partition(struct kafka_transport *kafka, struct partition *partition, int64_t offset)
+{
+    if (offset == OFFSET_UNKNOWN) {
+        partition->rewind = false;
+        return;
+    }
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    add_partition(list, kafka, partition->id);
+    list->elems[0].offset = offset;
+    rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->consumer.rk, list, LOCAL_TIMEOUT_MS);
+    // Not fetching yet after an assignment: the next poll tries again.
+    partition->rewind = fault || list->elems[0].err;
+    if (!partition->rewind) {
+        kafka->figures.n_rewinds++;
+        partition->at_end = false;
+    }
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+void kafka_steer_partitions(struct kafka_transport *kafka)
+{
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned)
+            continue;
+        set_paused(kafka, partition, offset_map_is_full(&partition->map));
+        if (!partition->paused && fault_redelivers())
+            rewind_partition(kafka, partition, partition->map.watermark);
+        if (partition->rewind && !partition->paused)
+            rewind_partition(kafka, partition, partition->map.position);
+    }
+}
+
+// ---- partitions come ----
+
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
+                              const rd_kafka_topic_partition_t *committed, struct error *error)
+{
+    struct text metadata = {committed->metadata, committed->metadata_size};
+    enum status status = offset_map_restart(map, committed->offset, metadata, error);
+    if (status == STATUS_OK && suspects)
+        status = suspects_take_over(suspects, committed->offset, metadata, kafka->owner, error);
+    if (status == STATUS_REFUSE && kafka->config->accept_unknown_map && committed->offset >= 0) {
+        offset_map_restart_empty(map, committed->offset);
+        if (suspects)
+            *suspects = (struct suspects){0};
+        *error = (struct error){0}; // callers ask it too
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        error_prefix(error, "topic %s partition %" PRId32 ", group %s", committed->topic,
+                     committed->partition, kafka->config->group);
+    return status;
+}
+
+static void ignore_member(void *context, const rd_kafka_MemberDescription_t *member)
+{
+    (void)context, (void)member;
+}
+
+static bool coordinator_answers(const struct kafka_transport *kafka)
+{
+    bool is_stable;
+    return kafka_members(&kafka->consumer, kafka->config->group, ANSWER_TIMEOUT_MS, ignore_member, NULL, &is_stable) ==
+           RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+// librdkafka repeats a request whose answer is UNSTABLE_OFFSET_COMMIT until its time is over, and reports the time alone. Of a
+// coordinator that answers otherwise, a transaction that is not decided is the cause. It may be of one partition of the list.
+static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
+                            struct error *error)
+{
+    char ids[96] = "";
+    size_t size = 0;
+    int n_named = 0;
+    for (; n_named < list->cnt && size + 16 < sizeof ids; n_named++)
+        size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "", list->elems[n_named].partition);
+    return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                     "Kafka at %.100s: reading the group's offsets: offsets of partition(s) %s%s of topic %.100s are held by a "
+                     "transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
+                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
+}
+
+// librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
+// or one that died, which the broker ends after transaction.timeout.ms.
+enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                 int timeout_ms, struct error *error)
+{
+    rd_kafka_resp_err_t code = rd_kafka_committed(kafka->consumer.rk, list, timeout_ms);
+    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        code = list->elems[i].err;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return STATUS_OK;
+    enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
+    bool may_be_held = code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
+    if (may_be_held && !kafka_is_down(kafka) && coordinator_answers(kafka))
+        return set_held(kafka, list, error);
+    return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);
+}
+
+static enum status check_end(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                             int64_t end, struct error *error)
+{
+    if (committed->offset <= end)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "group %s committed offset %" PRId64 " of topic %s partition %" PRId32
+                     ", which ends at %" PRId64 ": was it made anew? Set the group's offsets anew "
+                     "(kafka-consumer-groups --reset-offsets)",
+                     kafka->config->group, committed->offset, committed->topic, committed->partition, end);
+}
+
+// An offset beyond the end is one of a topic that was deleted and made anew: its jobs would be taken for
+// done.
+static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *committed,
+                              int timeout_ms, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
+    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
+    enum status status = STATUS_OK;
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        status =
+            kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "reading the ends of partitions", code);
+    for (int i = 0; i < ends->cnt && status == STATUS_OK; i++)
+        status = check_end(kafka, &committed->elems[i], ends->elems[i].offset, error);
+    rd_kafka_topic_partition_list_destroy(ends);
+    return status;
+}
+
+enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int32_t n_partitions;
+    enum status status =
+        kafka_topic_find(&kafka->producer, kafka->config->jobs, timeout_ms, &n_partitions, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(n_partitions);
+    for (int32_t i = 0; i < n_partitions && i < KAFKA_PARTITIONS_MAX; i++)
+        add_partition(list, kafka, i);
+    if (list->cnt > 0)
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
+        struct offset_map map;
+        struct suspects suspects = {0};
+        offset_map_init(&map);
+        if (list->elems[i].offset >= 0)
+            status = kafka_restart_map(kafka, &map, &suspects, &list->elems[i], error);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic_partition_t *committed,
+                                   struct error *error)
+{
+    struct partition *partition =
+        partition_add(&kafka->partitions, committed->partition, KAFKA_PARTITIONS_MAX);
+    if (!partition)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory for partition %" PRId32,
+                         committed->partition);
+    bool is_committed = committed->offset >= 0;
+    enum status status = STATUS_OK;
+    if (!is_committed && partition->committed >= 0) { // coordinators forget what groups committed of a topic that is deleted
+        char how[96];
+        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none", partition->id,
+                 partition->committed);
+        return kafka_stop_outdated(kafka, how, error);
+    }
+    if (is_committed)
+        status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
+    else if (partition->map.watermark == OFFSET_UNKNOWN)
+        committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
+    else                                             // ours before, and nothing was finished yet
+        offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
+    if (is_committed && status == STATUS_OK)
+        kafka_gaps_warn_of_others(kafka, committed);
+    partition->committed = is_committed ? committed->offset : -1;
+    partition->end = -1;
+    partition->at_end = partition->paused = partition->rewind = partition->was_rewound = false;
+    partition->unsaved = partition->leaving = false;
+    if (!is_committed)
+        partition->suspects = (struct suspects){0};
+    partition->moved_ms = kafka_now_ms();
+    return status;
+}
+
+// ---- assigning ----
+
+// Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
+static void set_records_apart(struct kafka_transport *kafka, int32_t id)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(kafka->consumer.rk, kafka->config->jobs, id);
+    if (!queue)
+        return;
+    rd_kafka_queue_forward(queue, kafka->records);
+    rd_kafka_queue_destroy(queue);
+}
+
+static enum status assign(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int i = 0; i < kafka->assigned->cnt; i++)
+        set_records_apart(kafka, kafka->assigned->elems[i].partition);
+    if (kafka_is_cooperative(kafka)) {
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, kafka->assigned);
+        if (fault) {
+            code = rd_kafka_error_code(fault);
+            rd_kafka_error_destroy(fault);
+        }
+    } else {
+        code = rd_kafka_assign(kafka->consumer.rk, kafka->assigned);
+    }
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_RESTART, &kafka->consumer, "taking partitions", code);
+    return STATUS_OK;
+}
+
+enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    rd_kafka_topic_partition_list_t *list = kafka->assigned;
+    // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
+    enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    if (status == STATUS_OK)
+        status = kafka_confirm_assigned(kafka, kafka_remaining_ms(deadline), error);
+    if (status == STATUS_OK && list->cnt > 0)
+        status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline), error);
+    if (status == STATUS_OK && list->cnt > 0)
+        status = check_ends(kafka, list, kafka_remaining_ms(deadline), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
+        status = begin_partition(kafka, &list->elems[i], error);
+    if (status == STATUS_OK)
+        status = assign(kafka, error);
+    if (status == STATUS_RETRY)
+        return status;
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    for (int i = 0; i < list->cnt; i++)
+        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    kafka_take_membership(kafka);
+    kafka->figures.n_rebalances++;
+    rd_kafka_topic_partition_list_destroy(list);
+    kafka->assigned = NULL;
+    fault_point(FAULT_CLAIMED);
+    kafka_steer_partitions(kafka);
+    return STATUS_OK;
+}
+
+// ---- partitions go ----
+
+static void drop_assigned(struct kafka_transport *kafka)
+{
+    if (kafka->assigned)
+        rd_kafka_topic_partition_list_destroy(kafka->assigned);
+    kafka->assigned = NULL;
+    kafka_drop_metadata(&kafka->coming);
+}
+
+static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; i < list->cnt; i++) {
+        struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
+        if (!partition)
+            continue;
+        // The library keeps its flag over an assignment, if it keeps the partition: ours begins anew, so must
+        // its.
+        set_paused(kafka, partition, false);
+        partition->owned = partition->at_end = partition->rewind = false;
+    }
+}
+
+// Those of the list that librdkafka fetches. The others it was given back by an answer without partitions, and it refuses
+// to take them away.
+static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
+    rd_kafka_topic_partition_list_t *all = NULL;
+    if (rd_kafka_assignment(kafka->consumer.rk, &all) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        for (int i = 0; i < list->cnt; i++)
+            if (rd_kafka_topic_partition_list_find(all, list->elems[i].topic, list->elems[i].partition))
+                rd_kafka_topic_partition_list_add(fetched, list->elems[i].topic, list->elems[i].partition);
+        rd_kafka_topic_partition_list_destroy(all);
+    }
+    rd_kafka_error_t *fault = rd_kafka_incremental_unassign(kafka->consumer.rk, fetched);
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    rd_kafka_topic_partition_list_destroy(fetched);
+}
+
+// A cooperative member keeps what it was given and is not listed.
+static void drop_listed(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; kafka->assigned && i < list->cnt; i++)
+        rd_kafka_topic_partition_list_del(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
+    if (kafka->assigned && kafka->assigned->cnt == 0)
+        drop_assigned(kafka);
+}
+
+static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
+{
+    bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
+    int64_t deadline = kafka_now_ms() + REVOKE_TIMEOUT_MS;
+    bool cooperative = kafka_is_cooperative(kafka);
+    struct error error;
+    if (cooperative)
+        drop_listed(kafka, list);
+    else
+        drop_assigned(kafka);
+    if (!lost && cooperative)
+        kafka_confirm_revoked(kafka, list, LOCAL_TIMEOUT_MS);
+    if (!lost)
+        kafka_mark_leaving(kafka, list);
+    if (!lost && kafka->events && kafka->events->revoke)
+        kafka->events->revoke(kafka->events->context);
+    if (!lost)
+        kafka_say_leaving(kafka);
+    // In doubt even then: the offsets are held back from the next owner until the broker knows.
+    (void)!kafka_transaction_resolve(kafka, deadline, &error);
+    disown(kafka, list);
+    if (cooperative)
+        unassign_cooperative(kafka, list);
+    else
+        rd_kafka_assign(kafka->consumer.rk, NULL);
+    if (lost || !cooperative)
+        kafka_drop_metadata(&kafka->membership);
+}
+
+// An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us without a word.
+static void disown_all(struct kafka_transport *kafka)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        if (kafka->partitions.items[i] && kafka->partitions.items[i]->owned)
+            add_partition(list, kafka, i);
+    }
+    disown(kafka, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    kafka_drop_metadata(&kafka->membership);
+}
+
+// Answers an assignment with no partitions. Until an assignment is answered librdkafka does not join the group again (its
+// issue 873): a member that answered only when its offsets are read would stall the next rebalance, be expelled, and never
+// come back. NULL instead of an empty list is no answer.
+static void answer_without_partitions(struct kafka_transport *kafka)
+{
+    rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
+    if (kafka_is_cooperative(kafka)) {
+        rd_kafka_error_t *fault = rd_kafka_incremental_assign(kafka->consumer.rk, none);
+        if (fault)
+            rd_kafka_error_destroy(fault);
+    } else {
+        rd_kafka_assign(kafka->consumer.rk, none);
+    }
+    rd_kafka_topic_partition_list_destroy(none);
+}
+
+static void add_assigned(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    if (!kafka->assigned)
+        kafka->assigned = rd_kafka_topic_partition_list_new(list->cnt);
+    for (int i = 0; i < list->cnt; i++)
+        if (!rd_kafka_topic_partition_list_find(kafka->assigned, list->elems[i].topic, list->elems[i].partition))
+            rd_kafka_topic_partition_list_add(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
+}
+
+void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
+                     void *opaque)
+{
+    struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
+    kafka->regrouped = true;
+    if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        give_partitions(kafka, list);
+        return;
+    }
+    kafka_drop_metadata(&kafka->coming);
+    if (!kafka_is_cooperative(kafka)) {
+        drop_assigned(kafka);
+        disown_all(kafka);
+    }
+    add_assigned(kafka, list);
+    kafka->coming = rd_kafka_consumer_group_metadata(rk);
+    answer_without_partitions(kafka); // kafka_begin_assigned takes them
+}
+
+// ---- joining ----
+
+static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
+{
+    static const uint64_t one = 1;
+    rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
+}
+
+// A rebalance takes as long as its slowest member may: by default max.poll.interval.ms. Three of them are enough for a dead
+// member's session, a rebalance, and a transaction that holds the offsets.
+static int64_t derive_membership_timeout(const struct kafka_transport *kafka, const rd_kafka_conf_t *conf)
+{
+    char value[32] = "";
+    size_t size = sizeof value;
+    if (kafka->config->membership_timeout_ms > 0)
+        return kafka->config->membership_timeout_ms;
+    (void)rd_kafka_conf_get(conf, "max.poll.interval.ms", value, &size);
+    return 3 * strtoll(value, NULL, 10);
+}
+
+enum status kafka_group_open(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_CONSUMER, kafka->id, error);
+    if (!conf)
+        return error->status;
+    kafka->membership_timeout_ms = derive_membership_timeout(kafka, conf);
+    rd_kafka_conf_set_rebalance_cb(conf, kafka_rebalance);
+    kafka->consumer.owner = kafka;
+    enum status status = kafka_handle_open(&kafka->consumer, kafka->config, KAFKA_CONSUMER, conf, error);
+    if (status != STATUS_OK)
+        return status;
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(kafka->consumer.rk);
+    wake_for(kafka, queue);
+    rd_kafka_queue_destroy(queue);
+    kafka->records = rd_kafka_queue_new(kafka->consumer.rk);
+    wake_for(kafka, kafka->records);
+    return STATUS_OK;
+}
+
+void kafka_group_drop_records(struct kafka_transport *kafka)
+{
+    if (kafka->records)
+        rd_kafka_queue_destroy(kafka->records);
+    kafka->records = NULL;
+}
+
+enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->jobs, RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka->consumer.rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_REFUSE, &kafka->consumer, "joining the group", code);
+    kafka->subscribed = true;
+    return STATUS_OK;
+}
+
+static void forget_group(struct kafka_transport *kafka)
+{
+    drop_assigned(kafka);
+    kafka_drop_metadata(&kafka->membership);
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (partition)
+            partition->owned = partition->paused = partition->at_end = partition->rewind = false;
+    }
+}
+
+enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error)
+{
+    kafka->is_stuck = false;
+    forget_group(kafka);
+    kafka_group_drop_records(kafka);
+    kafka_handle_close(&kafka->consumer, kafka_now_ms() + LOCAL_TIMEOUT_MS);
+    kafka->subscribed = false;
+    kafka->figures.n_rejoins++;
+    enum status status = kafka_group_open(kafka, error);
+    return status == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+}
+
+// A static member whose session ran out while the broker was away can come back and find its name taken by
+// its own earlier attempt (librdkafka 2.0.2). A new consumer takes the name for good, unless a namesake
+// lives: it would be expelled again soon.
+enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
+{
+    int64_t now = kafka_now_ms();
+    kafka->is_expelled = false;
+    if (kafka->rejoined_ms && now - kafka->rejoined_ms < NAMESAKE_MS) {
+        error->status = STATUS_RESTART;
+        return kafka_stop(kafka, error);
+    }
+    kafka->rejoined_ms = now;
+    return kafka_group_renew(kafka, error);
+}
+
+// ---- leaving ----
+
+// A consumer whose group is closed answers no call that asks the group: such a call never returns, nor does it when the group
+// closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing while an assignment waits
+// unread makes that assignment stale and lets the group close at any time. So all events are answered before it closes.
+static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    rd_kafka_message_t *message;
+    rd_kafka_unsubscribe(kafka->consumer.rk); // when it returns, what follows of it is in the queue; so with each answer
+    do {
+        kafka->regrouped = false;
+        message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
+        if (message)
+            rd_kafka_message_destroy(message);
+    } while ((message || kafka->regrouped) && kafka_remaining_ms(deadline_ms) > 0);
+}
+
+// With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
+static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *event)
+{
+    if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE && !rd_kafka_consumer_closed(kafka->consumer.rk))
+        kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event),
+                        &kafka->consumer);
+}
+
+void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    answer_events(kafka, deadline_ms);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
+    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue); // unlike _close it can be bounded
+    if (fault)
+        rd_kafka_error_destroy(fault);
+    while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 50);
+        if (!event)
+            continue;
+        answer_late_event(kafka, event);
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_queue_destroy(queue);
+}

@@ -1,0 +1,345 @@
+#include "consumer/kafka/kafka_producer.h"
+
+#include "consumer/fault.h"
+#include "consumer/kafka/kafka_topic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLIENT_ID "sheaf"
+
+enum {
+    CLOSE_TIMEOUT_MS = 5000,
+    ABORT_TIMEOUT_MS = 3000,
+    SEND_WAIT_MS = 100,
+    INIT_TIMEOUT_MS = 30000, // to fence the predecessor and end its transaction
+    LIMIT_TIMEOUT_MS = 3000, // for the topic's max.message.bytes
+    CALL_TIMEOUT_MS = 2000,  // of one call among several tries
+    RETRY_WAIT_MS = 20,
+    RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; headers are counted
+};
+
+struct kafka_producer {
+    struct kafka_handle handle;
+    rd_kafka_topic_t *topic, *control; // control: of a transactional one
+    const char *topic_name;
+    size_t record_bytes_max; // the broker's limit; 0: librdkafka's alone
+    bool is_open;            // a transaction is
+    int64_t began_ms;
+    int64_t n_delivered;
+    int32_t last_partition;
+    int64_t last_offset;
+    rd_kafka_resp_err_t failure; // of the first record that could not be delivered
+};
+
+// ---- opening ----
+
+static void heard_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
+{
+    struct kafka_producer *producer = ((struct kafka_handle *)opaque)->owner;
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (producer->failure == RD_KAFKA_RESP_ERR_NO_ERROR)
+            producer->failure = message->err;
+        return;
+    }
+    if (message->rkt == producer->control)
+        return;
+    producer->n_delivered++;
+    producer->last_partition = message->partition;
+    producer->last_offset = message->offset;
+}
+
+static enum status require_topics(const struct kafka_config *config, const struct kafka_topic *topics, size_t n_topics,
+                                  size_t *bytes_max, struct error *error)
+{
+    struct kafka_handle admin = {0};
+    rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, CLIENT_ID, error);
+    if (!conf)
+        return error->status;
+    enum status status = kafka_handle_open(&admin, config, KAFKA_ADMIN, conf, error);
+    if (status == STATUS_OK)
+        status = kafka_topics_require(&admin, topics, n_topics, error);
+    if (status == STATUS_OK && bytes_max) {
+        struct kafka_topic_settings settings;
+        kafka_topic_read_settings(&admin, topics[0].name, LIMIT_TIMEOUT_MS, &settings);
+        *bytes_max = settings.bytes_max;
+    }
+    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    return status;
+}
+
+static enum status create_topic(struct kafka_producer *producer, const char *name, rd_kafka_topic_t **topic,
+                                struct error *error)
+{
+    *topic = rd_kafka_topic_new(producer->handle.rk, name, NULL);
+    return *topic ? STATUS_OK
+                  : kafka_error_set(error, STATUS_REFUSE, &producer->handle, name, rd_kafka_last_error());
+}
+
+static enum status open_handle(struct kafka_producer *producer, const struct kafka_config *config,
+                               const char *transactional_id, struct error *error)
+{
+    char text[ERROR_TEXT_BYTES];
+    enum kafka_role role = transactional_id ? KAFKA_SUBMITTER : KAFKA_PRODUCER;
+    rd_kafka_conf_t *conf = kafka_conf_create(config, role, CLIENT_ID, error);
+    if (!conf)
+        return error->status;
+    rd_kafka_conf_set_dr_msg_cb(conf, heard_delivery);
+    if (transactional_id && rd_kafka_conf_set(conf, "transactional.id", transactional_id, text, sizeof text) != RD_KAFKA_CONF_OK) {
+        rd_kafka_conf_destroy(conf);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
+    }
+    return kafka_handle_open(&producer->handle, config, role, conf, error);
+}
+
+static enum status allocate(struct kafka_producer **producer, const char *topic, struct error *error)
+{
+    *producer = calloc(1, sizeof **producer);
+    if (!*producer)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a producer");
+    **producer = (struct kafka_producer){.topic_name = topic, .last_partition = -1, .last_offset = -1};
+    (*producer)->handle.owner = *producer;
+    return STATUS_OK;
+}
+
+static enum status complete_opening(struct kafka_producer **producer, enum status status)
+{
+    if (status != STATUS_OK) {
+        kafka_producer_close(*producer);
+        *producer = NULL;
+    }
+    return status;
+}
+
+enum status kafka_producer_open(struct kafka_producer **producer, const struct kafka_config *config,
+                                const char *topic, struct error *error)
+{
+    *producer = NULL;
+    struct kafka_topic required = {.name = topic, .n_partitions = config->n_partitions};
+    if (config->control && strcmp(topic, config->control) == 0)
+        required = (struct kafka_topic){.name = topic, .n_partitions = 1, .compacted = true};
+    enum status status = require_topics(config, &required, 1, NULL, error);
+    if (status == STATUS_OK)
+        status = allocate(producer, topic, error);
+    if (status == STATUS_OK)
+        status = open_handle(*producer, config, NULL, error);
+    if (status == STATUS_OK)
+        status = create_topic(*producer, topic, &(*producer)->topic, error);
+    return complete_opening(producer, status);
+}
+
+// ---- transactions ----
+
+// Takes the fault over. A transaction open for longer than transaction.timeout.ms is fenced by its coordinator; a younger
+// one by a newer producer of the same id.
+static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what, struct error *error)
+{
+    if (!fault)
+        return STATUS_OK;
+    rd_kafka_resp_err_t code = rd_kafka_error_code(fault);
+    bool is_fenced = code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED;
+    bool is_young = kafka_now_ms() - producer->began_ms < KAFKA_SUBMIT_TRANSACTION_MS / 2;
+    const char *brokers = producer->handle.config->brokers;
+    if (is_fenced && is_young)
+        error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                  "Kafka at %s: %s: another submission of the same dataset has begun; it goes on", brokers, what);
+    else
+        error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", brokers,
+                  what, rd_kafka_error_string(fault));
+    rd_kafka_error_destroy(fault);
+    return error->status;
+}
+
+// Calls again what may be called again, until the deadline.
+static enum status call(struct kafka_producer *producer, rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms),
+                        int timeout_ms, const char *what, struct error *error)
+{
+    int64_t deadline_ms = kafka_now_ms() + timeout_ms;
+    rd_kafka_error_t *fault;
+    while ((fault = function(producer->handle.rk, CALL_TIMEOUT_MS)) && rd_kafka_error_is_retriable(fault) &&
+           kafka_remaining_ms(deadline_ms) > 0 && !producer->handle.denied) {
+        rd_kafka_error_destroy(fault);
+        rd_kafka_poll(producer->handle.rk, RETRY_WAIT_MS);
+    }
+    return judge(producer, fault, what, error);
+}
+
+enum status kafka_producer_open_transactional(struct kafka_producer **producer, const struct kafka_config *config,
+                                              const char *transactional_id, struct error *error)
+{
+    *producer = NULL;
+    struct kafka_topic topics[] = {{.name = config->jobs, .n_partitions = config->n_partitions},
+                                   {.name = config->control, .n_partitions = 1, .compacted = true}};
+    size_t bytes_max = 0;
+    enum status status = require_topics(config, topics, 2, &bytes_max, error);
+    if (status == STATUS_OK)
+        status = allocate(producer, config->jobs, error);
+    if (status != STATUS_OK)
+        return status;
+    struct kafka_producer *opened = *producer;
+    opened->record_bytes_max = bytes_max;
+    status = open_handle(opened, config, transactional_id, error);
+    if (status == STATUS_OK)
+        status = create_topic(opened, config->jobs, &opened->topic, error);
+    if (status == STATUS_OK)
+        status = create_topic(opened, config->control, &opened->control, error);
+    char what[400];
+    snprintf(what, sizeof what, "transactional id %.300s", transactional_id);
+    if (status == STATUS_OK)
+        status = call(opened, rd_kafka_init_transactions, INIT_TIMEOUT_MS, what, error);
+    return complete_opening(producer, status);
+}
+
+static enum status begin(struct kafka_producer *producer, struct error *error)
+{
+    producer->began_ms = kafka_now_ms();
+    enum status status =
+        judge(producer, rd_kafka_begin_transaction(producer->handle.rk), "beginning a transaction", error);
+    producer->is_open = status == STATUS_OK;
+    if (producer->is_open)
+        fault_point(FAULT_BEGUN);
+    return status;
+}
+
+// ---- sending ----
+
+// The same records again would fail again.
+static bool is_final(rd_kafka_resp_err_t code)
+{
+    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+           code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
+}
+
+// A transaction that can't go on purges its records; the error of a commit says why.
+static enum status report_failure(struct kafka_producer *producer, struct error *error)
+{
+    rd_kafka_resp_err_t code = producer->failure;
+    if (!producer->control || is_final(code))
+        return kafka_error_set(error, STATUS_REFUSE, &producer->handle, producer->topic_name, code);
+    const struct kafka_config *config = producer->handle.config;
+    char what[600];
+    snprintf(what, sizeof what, "writing to topics %.249s and %.249s", config->jobs, config->control);
+    enum status status = judge(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
+    return status == STATUS_OK ? kafka_error_set(error, STATUS_RETRY, &producer->handle, what, code) : status;
+}
+
+static rd_kafka_headers_t *copy_headers(const struct kafka_record *record)
+{
+    rd_kafka_headers_t *list = rd_kafka_headers_new((size_t)record->n_headers);
+    for (int32_t i = 0; i < record->n_headers; i++)
+        rd_kafka_header_add(list, record->headers[i].name.data, (ssize_t)record->headers[i].name.size,
+                            record->headers[i].value.data, (ssize_t)record->headers[i].value.size);
+    return list;
+}
+
+// Takes the headers over when it succeeds.
+static rd_kafka_resp_err_t produce(struct kafka_producer *producer, rd_kafka_topic_t *topic, const struct kafka_record *record,
+                                   rd_kafka_headers_t *headers)
+{
+    return rd_kafka_producev(producer->handle.rk, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_KEY(record->key.data, record->key.size),
+                             RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
+                             RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+}
+
+static enum status send_to(struct kafka_producer *producer, rd_kafka_topic_t *topic, const struct kafka_record *record,
+                           struct error *error)
+{
+    rd_kafka_headers_t *headers = copy_headers(record);
+    rd_kafka_resp_err_t code;
+    rd_kafka_poll(producer->handle.rk, 0);
+    while (producer->failure == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        code = produce(producer, topic, record, headers);
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+            return STATUS_OK;
+        if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+            rd_kafka_poll(producer->handle.rk, SEND_WAIT_MS);
+            continue;
+        }
+        rd_kafka_headers_destroy(headers);
+        if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+            return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                             "a record of %zu bytes is larger than topic %s takes (message.max.bytes)",
+                             record->value.size, producer->topic_name);
+        producer->failure = code; // __STATE: the transaction can't go on
+        return report_failure(producer, error);
+    }
+    rd_kafka_headers_destroy(headers);
+    return report_failure(producer, error);
+}
+
+static size_t record_bytes(const struct kafka_record *record)
+{
+    size_t bytes = record->key.size + record->value.size + RECORD_OVERHEAD_BYTES;
+    for (int32_t i = 0; i < record->n_headers; i++)
+        bytes += record->headers[i].name.size + record->headers[i].value.size;
+    return bytes;
+}
+
+enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
+                                struct error *error)
+{
+    if (producer->record_bytes_max && record_bytes(record) > producer->record_bytes_max)
+        return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "a record of %zu bytes is larger than topic %s takes (max.message.bytes %zu)", record_bytes(record),
+                         producer->topic_name, producer->record_bytes_max);
+    enum status status = producer->control && !producer->is_open ? begin(producer, error) : STATUS_OK;
+    return status == STATUS_OK ? send_to(producer, producer->topic, record, error) : status;
+}
+
+int64_t kafka_producer_n_delivered(const struct kafka_producer *producer)
+{
+    return producer->n_delivered;
+}
+
+void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset)
+{
+    *partition = producer->last_partition;
+    *offset = producer->last_offset;
+}
+
+enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms, struct error *error)
+{
+    rd_kafka_resp_err_t code = rd_kafka_flush(producer->handle.rk, timeout_ms);
+    if (producer->failure != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return report_failure(producer, error);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_RETRY, &producer->handle, producer->topic_name, code);
+    return STATUS_OK;
+}
+
+enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control, int timeout_ms,
+                                  struct error *error)
+{
+    enum status status = producer->is_open ? STATUS_OK : begin(producer, error);
+    if (status == STATUS_OK)
+        status = send_to(producer, producer->control, control, error);
+    if (status == STATUS_OK) // the commit would do it
+        status = kafka_producer_flush(producer, timeout_ms, error);
+    if (status == STATUS_OK)
+        fault_point(FAULT_PRODUCED);
+    if (status == STATUS_OK)
+        status = call(producer, rd_kafka_commit_transaction, timeout_ms, "committing a transaction", error);
+    if (status != STATUS_OK)
+        return status;
+    producer->is_open = false;
+    fault_point(FAULT_COMMITTED);
+    return STATUS_OK;
+}
+
+void kafka_producer_close(struct kafka_producer *producer)
+{
+    if (!producer)
+        return;
+    rd_kafka_t *rk = producer->handle.rk;
+    if (rk)
+        rd_kafka_purge(rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    if (rk && producer->is_open) // else readers wait for transaction.timeout.ms
+        rd_kafka_error_destroy(rd_kafka_abort_transaction(rk, ABORT_TIMEOUT_MS));
+    if (producer->topic)
+        rd_kafka_topic_destroy(producer->topic);
+    if (producer->control)
+        rd_kafka_topic_destroy(producer->control);
+    kafka_handle_close(&producer->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    free(producer);
+}

@@ -1,0 +1,360 @@
+// What a commit publishes: the producer, the records of results and dead letters, and what they become when
+// the topic does not take them whole.
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_transport.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADERS_BEYOND "headers beyond the 1024th"
+_Static_assert(KAFKA_HEADERS_MAX == 1024, "what HEADERS_BEYOND says");
+
+enum {
+    REPLACE_TIMEOUT_MS = 2000, // for an old producer to go
+    QUEUE_FULL_WAIT_MS = 10,
+    SETTINGS_TIMEOUT_MS = 1000,
+    // Of a batch (61) and a record's own lengths: Kafka protocol, record batch.
+    RECORD_OVERHEAD_BYTES = 128,
+    HEADER_OVERHEAD_BYTES = 10, // its two lengths
+};
+
+// ---- the producer ----
+
+// A batch of records may be as large as message.max.bytes, so no topic may take less.
+static enum status limit_messages(struct kafka_transport *kafka, rd_kafka_conf_t *conf, struct error *error)
+{
+    size_t least =
+        kafka->results_bytes_max < kafka->dead_bytes_max ? kafka->results_bytes_max : kafka->dead_bytes_max;
+    for (size_t i = 0; i < kafka->config->n_properties; i++) {
+        const struct kafka_property *property = &kafka->config->properties[i];
+        size_t wanted =
+            strcmp(property->name, "message.max.bytes") == 0 ? strtoul(property->value, NULL, 10) : least;
+        least = wanted < least ? wanted : least;
+    }
+    char value[32], text[ERROR_TEXT_BYTES];
+    snprintf(value, sizeof value, "%zu", least < 1000000000 ? least : 1000000000);
+    if (rd_kafka_conf_set(conf, "message.max.bytes", value, text, sizeof text) != RD_KAFKA_CONF_OK)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
+    kafka->results_bytes_max = least < kafka->results_bytes_max ? least : kafka->results_bytes_max;
+    kafka->dead_bytes_max = least < kafka->dead_bytes_max ? least : kafka->dead_bytes_max;
+    return STATUS_OK;
+}
+
+static void read_transaction_timeout(struct kafka_transport *kafka, rd_kafka_conf_t *conf)
+{
+    char value[32] = "0";
+    size_t size = sizeof value;
+    rd_kafka_conf_get(conf, "transaction.timeout.ms", value, &size);
+    kafka->transaction_timeout_ms = atoi(value);
+}
+
+// Ends what a producer of our name left open: a dead process's, or the one that this one replaces.
+static enum status begin_transactions(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->producer.rk, timeout_ms);
+    if (!fault)
+        return STATUS_OK;
+    enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers, kafka->id,
+              rd_kafka_error_string(fault));
+    rd_kafka_error_destroy(fault);
+    return status;
+}
+
+// Of records that failed: the others' reports are switched off (delivery.report.only.error).
+static void heard_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
+{
+    struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
+    (void)rk;
+    kafka_refusals_hear(&kafka->refusals, message->_private, message->err,
+                        message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
+}
+
+static enum status open_producer(struct kafka_transport *kafka, struct error *error)
+{
+    rd_kafka_conf_t *conf = kafka_conf_create(kafka->config, KAFKA_TRANSACTIONAL, kafka->id, error);
+    if (!conf)
+        return error->status;
+    if (limit_messages(kafka, conf, error) != STATUS_OK) {
+        rd_kafka_conf_destroy(conf);
+        return error->status;
+    }
+    read_transaction_timeout(kafka, conf);
+    rd_kafka_conf_set_dr_msg_cb(conf, heard_delivery);
+    kafka->producer.owner = kafka;
+    return kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
+}
+
+enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, struct error *error)
+{
+    enum status status = STATUS_OK;
+    // One without topics is the new one, which did not reach its coordinator at the last try.
+    if (kafka->results)
+        kafka_publish_close(kafka, kafka_now_ms() + REPLACE_TIMEOUT_MS);
+    if (!kafka->producer.rk)
+        status = open_producer(kafka, error);
+    if (status == STATUS_OK)
+        status = begin_transactions(kafka, timeout_ms, error);
+    if (status != STATUS_OK)
+        return status;
+    kafka->results = rd_kafka_topic_new(kafka->producer.rk, kafka->config->results, NULL);
+    kafka->dead = rd_kafka_topic_new(kafka->producer.rk, kafka->config->dead, NULL);
+    return STATUS_OK;
+}
+
+void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    if (kafka->results)
+        rd_kafka_topic_destroy(kafka->results);
+    if (kafka->dead)
+        rd_kafka_topic_destroy(kafka->dead);
+    kafka->results = kafka->dead = NULL;
+    kafka_handle_close(&kafka->producer, deadline_ms);
+}
+
+// ---- records ----
+
+struct outgoing {
+    rd_kafka_topic_t *topic;
+    const char *topic_name;
+    size_t bytes_max;
+    struct text key, value;       // data NULL: none
+    const struct header *headers; // of the job, passed through whole
+    int32_t n_headers;
+    const struct record_headers *own;
+    size_t index; // of the job in its commit
+};
+
+static size_t header_bytes(const struct header *headers, int32_t n_headers)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < n_headers; i++)
+        bytes += headers[i].name.size + headers[i].value.size + HEADER_OVERHEAD_BYTES;
+    return bytes;
+}
+
+static bool fits(const struct outgoing *record)
+{
+    size_t bytes = record->key.size + record->value.size + RECORD_OVERHEAD_BYTES +
+                   header_bytes(record->headers, record->n_headers) +
+                   header_bytes(record->own->items, record->own->n_items);
+    return bytes <= record->bytes_max;
+}
+
+static void add_headers(rd_kafka_headers_t *list, const struct header *headers, int32_t n_headers)
+{
+    for (int32_t i = 0; i < n_headers; i++)
+        rd_kafka_header_add(list, headers[i].name.data, (ssize_t)headers[i].name.size, headers[i].value.data,
+                            (ssize_t)headers[i].value.size);
+}
+
+static enum status produce(struct kafka_transport *kafka, const struct outgoing *record, int64_t deadline_ms,
+                           struct error *error)
+{
+    rd_kafka_headers_t *headers = rd_kafka_headers_new((size_t)(record->n_headers + record->own->n_items));
+    add_headers(headers, record->headers, record->n_headers);
+    add_headers(headers, record->own->items, record->own->n_items);
+    void *opaque = kafka_refusals_opaque(&kafka->refusals, record->index);
+    for (;;) {
+        rd_kafka_resp_err_t code = rd_kafka_producev(
+            kafka->producer.rk, RD_KAFKA_V_RKT(record->topic),
+            RD_KAFKA_V_KEY(record->key.data, record->key.size),
+            RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
+            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(opaque),
+            RD_KAFKA_V_END);
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+            return STATUS_OK;
+        if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL && kafka_remaining_ms(deadline_ms) > 0) {
+            rd_kafka_poll(kafka->producer.rk, QUEUE_FULL_WAIT_MS);
+            continue;
+        }
+        rd_kafka_headers_destroy(headers);
+        kafka_refusals_hear(&kafka->refusals, opaque, code, record->topic_name, RD_KAFKA_PARTITION_UA);
+        return kafka_error_set(error, STATUS_RETRY, &kafka->producer, record->topic_name, code);
+    }
+}
+
+static enum status encode_result(struct kafka_transport *kafka, const struct job *job, enum encoding encoding,
+                                 struct outgoing *record, struct error *error)
+{
+    buffer_clear(&kafka->value);
+    result_encode(job, encoding, &kafka->value);
+    headers_of_result(&kafka->headers, job, encoding, kafka->config->group, kafka->config->worker, kafka_time_us());
+    record->value = (struct text){kafka->value.data, kafka->value.size};
+    if (!kafka->value.failed)
+        return STATUS_OK;
+    kafka->value.failed = false;
+    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
+}
+
+// A job without a key has its id for one: a compacted topic refuses records without.
+static struct text key_of(const struct job *job)
+{
+    return job->source.key.data ? job->source.key : job->job_id;
+}
+
+// Refused so often, with the key and headers that came with its job, that it is tried without them.
+static bool is_bare(const struct job *job)
+{
+    return job->source.refusals >= 2 * KAFKA_REFUSALS_MAX;
+}
+
+static void strip(struct outgoing *record, struct job *job)
+{
+    record->key = job->job_id;
+    job->result.n_warnings = 0;
+    job->source.n_headers = 0;
+}
+
+// A result that is too large fails every transaction it is in: an error result takes its place.
+static enum status shrink_result(struct kafka_transport *kafka, struct job *job, enum encoding encoding,
+                                 struct outgoing *record, struct error *error)
+{
+    struct error too_large;
+    error_set(
+        &too_large, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+        "the result's %zu bytes do not fit topic %s, which takes %zu bytes a record (max.message.bytes)",
+        record->value.size, record->topic_name, record->bytes_max);
+    kafka->figures.n_oversize++;
+    job_fail(job, &too_large);
+    enum status status = encode_result(kafka, job, encoding, record, error);
+    if (status != STATUS_OK || fits(record))
+        return status;
+    // Key, trace or warnings are to blame; what is left fits TOPIC_BYTES_MIN.
+    strip(record, job);
+    return encode_result(kafka, job, encoding, record, error);
+}
+
+static enum status publish_result(struct kafka_transport *kafka, struct job *job, size_t index,
+                                  enum encoding encoding, int64_t deadline_ms, struct error *error)
+{
+    struct outgoing record = {
+        kafka->results, kafka->config->results, kafka->results_bytes_max, key_of(job), {0}, NULL, 0,
+        &kafka->headers, index};
+    struct error unreadable;
+    if (is_bare(job))
+        strip(&record, job);
+    if (result_check(job, &unreadable) != STATUS_OK)
+        job_fail(job, &unreadable);
+    enum status status = encode_result(kafka, job, encoding, &record, error);
+    if (status == STATUS_OK && !fits(&record))
+        status = shrink_result(kafka, job, encoding, &record, error);
+    return status == STATUS_OK ? produce(kafka, &record, deadline_ms, error) : status;
+}
+
+enum { DEAD_KEY_BYTES = 320 };
+
+// On a compacted topic, which keeps one record a key: the record's place in the jobs topic.
+static struct text dead_key(const struct job *job, char name[DEAD_KEY_BYTES])
+{
+    const struct job_source *source = &job->source;
+    int length = snprintf(name, DEAD_KEY_BYTES, "%.*s-%" PRId32 "-%" PRId64, (int)(source->topic.size < 256 ? source->topic.size : 256),
+                          source->topic.size ? source->topic.data : "", source->partition, source->offset);
+    return (struct text){name, (size_t)length};
+}
+
+// The record as it came, with headers that say why it is here. Where the topic does not take it whole, its
+// place in the jobs topic still tells where to find it.
+static enum status publish_dead_letter(struct kafka_transport *kafka, struct job *job, size_t index,
+                                       int64_t deadline_ms, struct error *error)
+{
+    const struct job_source *source = &job->source;
+    struct outgoing record = {kafka->dead,    kafka->config->dead, kafka->dead_bytes_max, source->key,
+                              source->record, source->headers,     source->n_headers,     &kafka->headers, index};
+    int64_t now_us = kafka_time_us();
+    char name[DEAD_KEY_BYTES];
+    bool cut = source->has_more_headers;
+    headers_of_dead_letter(&kafka->headers, job, cut ? HEADERS_BEYOND : NULL, now_us);
+    if (kafka->dead_is_compacted)
+        record.key = dead_key(job, name);
+    if (!is_bare(job) && !fits(&record)) {
+        kafka->figures.n_oversize++;
+        record.value = (struct text){0};
+        headers_of_dead_letter(&kafka->headers, job, cut ? "value, " HEADERS_BEYOND : "value", now_us);
+    }
+    if (is_bare(job) || !fits(&record)) {
+        record.key = dead_key(job, name);
+        record.value = (struct text){0};
+        record.n_headers = 0;
+        headers_of_dead_letter(&kafka->headers, job, "value, key, headers", now_us);
+    }
+    return produce(kafka, &record, deadline_ms, error);
+}
+
+// A record that could not be decoded, or that crashed workers, and one without a name to answer to.
+static bool is_dead_letter(const struct job *job)
+{
+    return job->source.record.data || job->job_id.size == 0;
+}
+
+enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
+                              struct error *error)
+{
+    const struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
+    enum encoding encoding = partition_encoding(partition, job->source.offset);
+    enum status status = STATUS_OK;
+    if (is_dead_letter(job))
+        status = publish_dead_letter(kafka, job, index, deadline_ms, error);
+    if (status == STATUS_OK && job->job_id.size > 0)
+        status = publish_result(kafka, job, index, encoding, deadline_ms, error);
+    return status;
+}
+
+enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error)
+{
+    struct {
+        const char *topic;
+        size_t *bytes_max;
+    } limits[] = {{kafka->config->results, &kafka->results_bytes_max}, {kafka->config->dead, &kafka->dead_bytes_max}};
+    for (int i = 0; i < 2; i++) {
+        struct kafka_topic_settings settings;
+        kafka_topic_read_settings(&kafka->producer, limits[i].topic, SETTINGS_TIMEOUT_MS, &settings);
+        if (kafka_topic_check(limits[i].topic, &settings, error) != STATUS_OK)
+            return error->status;
+        if (settings.bytes_max < *limits[i].bytes_max)
+            *limits[i].bytes_max = settings.bytes_max;
+    }
+    return STATUS_OK;
+}
+
+enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    rd_kafka_resp_err_t code = rd_kafka_flush(kafka->producer.rk, kafka_remaining_ms(deadline_ms));
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return kafka_error_set(error, STATUS_RETRY, &kafka->producer, "sending records one by one", code);
+    if (kafka->refusals.n_records == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "topic %s refused a record", kafka->refusals.topic);
+}
+
+enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
+                                    struct error *error)
+{
+    kafka->refusals.is_alone = true;
+    enum status status = kafka_publish_job(kafka, job, index, deadline_ms, error);
+    if (status == STATUS_OK)
+        status = kafka_publish_flush(kafka, deadline_ms, error);
+    kafka->refusals.is_alone = false;
+    // Records may fit one by one that are too large for the topic as a batch.
+    if (status == STATUS_OK && kafka->refusals.code != RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+        job->source.is_doubted = false;
+    return status;
+}
+
+enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
+                                  struct error *error)
+{
+    const struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
+    if (job->source.record.data) // a dead letter already, which says why
+        return STATUS_OK;
+    buffer_clear(&kafka->value);
+    job_encode(job, partition_encoding(partition, job->source.offset), &kafka->value);
+    if (kafka->value.failed || !job_set_text(job, &job->source.record, (struct text){kafka->value.data, kafka->value.size})) {
+        kafka->value.failed = false;
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");
+    }
+    job_fail(job, refused);
+    return STATUS_OK;
+}

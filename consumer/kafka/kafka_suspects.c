@@ -1,0 +1,89 @@
+// What is committed of crashes (suspects.h): before a job is computed its offset is promised, or it is named as one of few or
+// as the only one. Promises run ahead of what is read and go with the commits there are, so only the first jobs of a
+// partition, and suspects, cost a transaction of their own.
+#include "consumer/kafka/kafka_transport.h"
+
+static struct partition *owner_of(const struct kafka_transport *kafka, const struct job *job)
+{
+    struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
+    bool ours = partition && partition->owned && offset_map_is_running(&partition->map, job->source.offset);
+    return ours ? partition : NULL; // else it may be computed, and will be dropped
+}
+
+// Nobody is alone any more.
+static void rest(struct kafka_transport *kafka)
+{
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (!partition || !partition->owned || partition->suspects.n_items == 0)
+            continue;
+        suspects_rest(&partition->suspects);
+        partition->unsaved = true;
+    }
+    kafka->alone = false;
+}
+
+static bool is_unsaved(const struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs)
+{
+    for (size_t i = 0; i < n_jobs; i++) {
+        const struct partition *partition = owner_of(kafka, jobs[i]);
+        if (partition && partition->unsaved)
+            return true;
+    }
+    return false;
+}
+
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                        struct error *error)
+{
+    struct kafka_transport *kafka = (struct kafka_transport *)transport;
+    if (how == START_ALONE || kafka->alone)
+        rest(kafka);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct partition *partition = owner_of(kafka, jobs[i]);
+        if (!partition)
+            continue;
+        if (how != START_AMONG_MANY)
+            suspects_compute(&partition->suspects, jobs[i]->source.offset, how == START_ALONE);
+        if (how != START_AMONG_MANY || jobs[i]->source.offset >= partition->suspects.promised)
+            partition->unsaved = true;
+    }
+    kafka->alone = how == START_ALONE;
+    if (!is_unsaved(kafka, jobs, n_jobs))
+        return STATUS_OK;
+    enum status status = kafka_commit(transport, NULL, 0, NULL, error);
+    if (status == STATUS_OK && is_unsaved(kafka, jobs, n_jobs))
+        status = error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
+                           kafka->config->brokers);
+    return status;
+}
+
+static void mark(struct partition *partition)
+{
+    if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
+        return;
+    partition->leaving = true;
+    // Where nothing was computed nobody has to be told.
+    partition->unsaved = partition->suspects.promised > 0;
+}
+
+void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; list && i < list->cnt; i++)
+        mark(partition_find(&kafka->partitions, list->elems[i].partition));
+    for (int32_t i = 0; !list && i < kafka->partitions.n_items; i++)
+        mark(kafka->partitions.items[i]);
+}
+
+// Where it can't be said the next owner counts a crash: those jobs are computed with more care, and no worse.
+void kafka_say_leaving(struct kafka_transport *kafka)
+{
+    struct error error;
+    bool unsaid = false;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        const struct partition *partition = kafka->partitions.items[i];
+        unsaid = unsaid || (partition && partition->owned && partition->leaving && partition->unsaved);
+    }
+    if (unsaid && kafka->stopped.status == STATUS_OK)
+        (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error);
+}

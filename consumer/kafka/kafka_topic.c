@@ -1,0 +1,265 @@
+#include "consumer/kafka/kafka_topic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    TOPICS_MAX = 8,                   // that one call requires
+    LOOK_UP_TIMEOUT_MS = 500,         // one of several
+    CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
+    SETTLE_WAIT_NS = 20000000,        // between two looks at brokers that are settling
+    MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
+    TOPIC_BYTES_MIN = 16384,          // of an error result, or a dead letter without its value
+};
+
+static int32_t count_partitions(const rd_kafka_metadata_t *metadata, rd_kafka_resp_err_t *code)
+{
+    if (metadata->topic_cnt != 1)
+        return 0;
+    *code = metadata->topics[0].err;
+    // Until each partition has a leader the topic is not there for us.
+    for (int i = 0; i < metadata->topics[0].partition_cnt; i++) {
+        if (metadata->topics[0].partitions[i].leader < 0)
+            *code = RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
+    }
+    return metadata->topics[0].partition_cnt;
+}
+
+// One look-up; `code` is what the broker or librdkafka said.
+static int32_t look_up(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                       rd_kafka_resp_err_t *code)
+{
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(handle->rk, topic, NULL);
+    if (!rkt) {
+        *code = rd_kafka_last_error();
+        return 0;
+    }
+    const rd_kafka_metadata_t *metadata;
+    int32_t n_partitions = 0;
+    *code = rd_kafka_metadata(handle->rk, 0, rkt, &metadata, timeout_ms);
+    if (*code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        n_partitions = count_partitions(metadata, code);
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(rkt);
+    return n_partitions;
+}
+
+static bool is_absence(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+}
+
+// Asking again would not help: we may not, or no topic can have that name.
+static bool is_final(rd_kafka_resp_err_t code)
+{
+    return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION ||
+           code == RD_KAFKA_RESP_ERR__INVALID_ARG;
+}
+
+enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                             int32_t *n_partitions, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    rd_kafka_resp_err_t code;
+    // Many short look-ups: between them the callbacks tell whether it is worth while to go on.
+    do {
+        int step_ms = kafka_remaining_ms(deadline);
+        *n_partitions =
+            look_up(handle, topic, step_ms < LOOK_UP_TIMEOUT_MS ? step_ms : LOOK_UP_TIMEOUT_MS, &code);
+        kafka_handle_serve(handle);
+        if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+            return STATUS_OK;
+    } while (!is_absence(code) && !is_final(code) && !handle->denied && kafka_remaining_ms(deadline) > 0);
+    *n_partitions = 0;
+    if (is_absence(code))
+        return STATUS_OK;
+    if (is_final(code))
+        return kafka_error_set(error, STATUS_REFUSE, handle, topic, code);
+    if (handle->denied)
+        return kafka_error_set(error, STATUS_REFUSE, handle, "access denied", RD_KAFKA_RESP_ERR__TRANSPORT);
+    char what[64];
+    snprintf(what, sizeof what, "no answer within %d ms", timeout_ms);
+    return kafka_error_set(error, STATUS_REFUSE, handle, what, code);
+}
+
+static enum status add_new_topic(rd_kafka_NewTopic_t **new_topic, const struct kafka_topic *topic,
+                                 struct error *error)
+{
+    char text[ERROR_TEXT_BYTES];
+    int n_partitions = topic->n_partitions > 0 ? topic->n_partitions : -1;
+    *new_topic = rd_kafka_NewTopic_new(topic->name, n_partitions, -1, text, sizeof text);
+    if (!*new_topic)
+        return error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: %s", topic->name, text);
+    if (topic->compacted)
+        rd_kafka_NewTopic_set_config(*new_topic, "cleanup.policy", "compact");
+    return STATUS_OK;
+}
+
+static enum status check_created(rd_kafka_event_t *event, struct error *error)
+{
+    if (!event)
+        return error_set(error, STATUS_REFUSE, ERROR_BROKER, "topics could not be created: no answer");
+    if (rd_kafka_event_error(event))
+        return error_set(error, STATUS_REFUSE, ERROR_BROKER, "topics could not be created: %s",
+                         rd_kafka_event_error_string(event));
+    size_t n_results;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n_results);
+    for (size_t i = 0; i < n_results; i++) {
+        rd_kafka_resp_err_t code = rd_kafka_topic_result_error(results[i]);
+        const char *text = rd_kafka_topic_result_error_string(results[i]);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
+            return error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s could not be created: %s",
+                             rd_kafka_topic_result_name(results[i]), text ? text : rd_kafka_err2str(code));
+    }
+    return STATUS_OK;
+}
+
+static enum status create_topics(struct kafka_handle *handle, const struct kafka_topic *const *topics,
+                                 size_t n_topics, struct error *error)
+{
+    rd_kafka_NewTopic_t *new_topics[TOPICS_MAX] = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n_topics && status == STATUS_OK; i++)
+        status = add_new_topic(&new_topics[i], topics[i], error);
+    if (status == STATUS_OK) {
+        rd_kafka_AdminOptions_t *options =
+            rd_kafka_AdminOptions_new(handle->rk, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+        rd_kafka_AdminOptions_set_request_timeout(options, CREATE_TIMEOUT_MS, NULL, 0);
+        rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
+        rd_kafka_CreateTopics(handle->rk, new_topics, n_topics, options, queue);
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, CREATE_TIMEOUT_MS);
+        status = check_created(event, error);
+        if (event)
+            rd_kafka_event_destroy(event);
+        rd_kafka_queue_destroy(queue);
+        rd_kafka_AdminOptions_destroy(options);
+    }
+    for (size_t i = 0; i < n_topics; i++) {
+        if (new_topics[i])
+            rd_kafka_NewTopic_destroy(new_topics[i]);
+    }
+    return status;
+}
+
+// A new topic is known to a broker a moment after the controller made it.
+static enum status wait_for_topic(struct kafka_handle *handle, const char *topic, struct error *error)
+{
+    int64_t deadline = kafka_now_ms() + CREATE_TIMEOUT_MS;
+    while (kafka_remaining_ms(deadline) > 0) {
+        int32_t n_partitions;
+        enum status status =
+            kafka_topic_find(handle, topic, kafka_remaining_ms(deadline), &n_partitions, error);
+        if (status != STATUS_OK || n_partitions > 0)
+            return status;
+        nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+    }
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "topic %s was created but has no partitions after %d ms", topic, CREATE_TIMEOUT_MS);
+}
+
+enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
+                                 size_t n_topics, struct error *error)
+{
+    const struct kafka_config *config = handle->config;
+    int timeout_ms = config->start_timeout_ms ? config->start_timeout_ms : KAFKA_START_TIMEOUT_MS;
+    const struct kafka_topic *missing[TOPICS_MAX];
+    size_t n_missing = 0;
+    for (size_t i = 0; i < n_topics && i < TOPICS_MAX; i++) {
+        int32_t n_partitions;
+        enum status status = kafka_topic_find(handle, topics[i].name, timeout_ms, &n_partitions, error);
+        if (status != STATUS_OK)
+            return status;
+        if (n_partitions > 0)
+            continue;
+        if (!config->create_topics)
+            return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                             "Kafka at %s has no topic %s; create it, or have it created (--create-topics)",
+                             config->brokers, topics[i].name);
+        missing[n_missing++] = &topics[i];
+    }
+    if (n_missing == 0)
+        return STATUS_OK;
+    enum status status = create_topics(handle, missing, n_missing, error);
+    for (size_t i = 0; i < n_missing && status == STATUS_OK; i++)
+        status = wait_for_topic(handle, missing[i]->name, error);
+    return status;
+}
+
+static void take_setting(const rd_kafka_ConfigEntry_t *entry, struct kafka_topic_settings *settings)
+{
+    const char *name = rd_kafka_ConfigEntry_name(entry), *value = rd_kafka_ConfigEntry_value(entry);
+    if (value && strcmp(name, "max.message.bytes") == 0)
+        settings->bytes_max = strtoul(value, NULL, 10);
+    if (value && strcmp(name, "cleanup.policy") == 0)
+        settings->is_compacted = strstr(value, "compact") != NULL;
+}
+
+static void take_settings(rd_kafka_event_t *event, struct kafka_topic_settings *settings)
+{
+    size_t n_resources = 0, n_entries = 0;
+    const rd_kafka_DescribeConfigs_result_t *result =
+        event ? rd_kafka_event_DescribeConfigs_result(event) : NULL;
+    const rd_kafka_ConfigResource_t **resources =
+        result ? rd_kafka_DescribeConfigs_result_resources(result, &n_resources) : NULL;
+    if (n_resources != 1 || rd_kafka_ConfigResource_error(resources[0]))
+        return;
+    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resources[0], &n_entries);
+    for (size_t i = 0; i < n_entries; i++)
+        take_setting(entries[i], settings);
+}
+
+void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                               struct kafka_topic_settings *settings)
+{
+    *settings = (struct kafka_topic_settings){.bytes_max = MESSAGE_BYTES_FALLBACK};
+    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
+    rd_kafka_DescribeConfigs(handle->rk, &resource, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, timeout_ms);
+    take_settings(event, settings);
+    if (event)
+        rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_ConfigResource_destroy(resource);
+}
+
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error)
+{
+    if (settings->bytes_max >= TOPIC_BYTES_MIN)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                     "topic %s takes %zu bytes a record (max.message.bytes), sheaf needs %d at least", topic,
+                     settings->bytes_max, TOPIC_BYTES_MIN);
+}
+
+// rd_kafka_query_watermark_offsets does the same for one partition, and does not keep to its time limit
+// (2.0.2): with a broker that hangs it returns after socket.timeout.ms.
+static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                        int64_t which, int timeout_ms)
+{
+    for (int i = 0; i < list->cnt; i++)
+        list->elems[i].offset = which; // ListOffsets takes -1 and -2 for timestamps (Kafka protocol)
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(handle->rk, list, timeout_ms);
+    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        code = list->elems[i].err;
+    return code;
+}
+
+rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                         int64_t which, int timeout_ms)
+{
+    int64_t deadline = kafka_now_ms() + timeout_ms;
+    for (;;) {
+        rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline));
+        bool settling = code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION ||
+                        code == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE ||
+                        code == RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE;
+        if (!settling || kafka_remaining_ms(deadline) == 0)
+            return code;
+        nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+    }
+}

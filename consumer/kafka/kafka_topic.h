@@ -1,0 +1,35 @@
+// The topics that a handle needs: looked up, created, and how large a record they take. A handle of role
+// KAFKA_ADMIN or a producer's; a consumer's callbacks run only while it is polled. Internal to
+// consumer/kafka/.
+#pragma once
+
+#include "consumer/kafka/kafka_handle.h"
+
+// How many partitions a topic has; 0: there is none of that name. STATUS_REFUSE: no broker answers in time,
+// or it denies us.
+enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                             int32_t *n_partitions, struct error *error) WARN_UNUSED;
+
+struct kafka_topic {
+    const char *name;
+    int32_t n_partitions; // when it is created; 0: the broker's default
+    bool compacted;
+};
+
+// Sees to it that the topics exist. STATUS_REFUSE names the one that is missing.
+enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
+                                 size_t n_topics, struct error *error) WARN_UNUSED;
+struct kafka_topic_settings {
+    size_t bytes_max;  // max.message.bytes; Kafka's default, less a little, where it can't be read
+    bool is_compacted; // cleanup.policy; false where it can't be read
+};
+
+void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
+                               struct kafka_topic_settings *settings);
+// STATUS_REFUSE: the topic takes less than an error result or a dead letter without its value can need.
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error) WARN_UNUSED;
+// Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
+// or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling
+// who leads them, until the time is up.
+rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                         int64_t which, int timeout_ms);

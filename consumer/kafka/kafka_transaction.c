@@ -1,0 +1,555 @@
+// Commits: begin, produce results and dead letters, send the offsets with their maps, commit. A transaction
+// is open only for that, never while something is computed.
+//
+//   call          answers     then
+//   -------------------------------------------------------------------------------------------------
+//   before        retriable   again until the deadline, then abort
+//   the commit    abort       rebalanced meanwhile, a record refused: abort, and the caller commits again
+//   the commit    retriable   again until the deadline, then it is in doubt: nothing else happens before
+//   itself                    a later call has learned what became of it
+//                 abort       as above
+//   any           fatal       a new producer takes over, and learns from the group's offsets what became
+//                             of the transaction; but fenced by a namesake: the process must end
+//
+// Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
+#include "consumer/fault.h"
+#include "consumer/kafka/kafka_transport.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ABORT_TIMEOUT_MS = 3000,
+    CALL_TIMEOUT_MS = 2000, // of one call among several tries
+    RETRY_WAIT_MS = 20,
+};
+
+// ---- what librdkafka answers ----
+
+enum outcome { OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_ABORT, OUTCOME_BROKEN };
+
+// Of a call that must be made at least once. Short, for only between calls it shows that no broker is up.
+static int call_ms(int64_t deadline_ms)
+{
+    int remaining = kafka_remaining_ms(deadline_ms);
+    return remaining > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : remaining > 0 ? remaining : 1;
+}
+
+// Is it worth while to call again now?
+static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64_t deadline_ms)
+{
+    if (outcome != OUTCOME_RETRY || kafka_remaining_ms(deadline_ms) == 0)
+        return false;
+    rd_kafka_poll(kafka->producer.rk, RETRY_WAIT_MS);
+    return !kafka->producer.is_down;
+}
+
+// The coordinator fences whoever holds a transaction open for longer than transaction.timeout.ms, and whoever
+// bears a name that a newer producer took. Only the second must not happen: it means that two workers share a
+// slot.
+static bool is_namesake(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
+{
+    int64_t open_ms = kafka_now_ms() - kafka->transaction.began_ms;
+    return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
+           open_ms < kafka->transaction_timeout_ms / 2;
+}
+
+// Takes the fault over.
+static enum outcome judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
+                          struct error *error)
+{
+    if (!fault)
+        return OUTCOME_DONE;
+    enum outcome outcome = rd_kafka_error_is_fatal(fault)             ? OUTCOME_BROKEN
+                           : rd_kafka_error_txn_requires_abort(fault) ? OUTCOME_ABORT
+                           : rd_kafka_error_is_retriable(fault)       ? OUTCOME_RETRY
+                                                                      : OUTCOME_ABORT;
+    error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
+              rd_kafka_error_string(fault));
+    if (kafka_is_denial(rd_kafka_error_code(fault))) { // again would be no better
+        error->status = STATUS_REFUSE;
+        kafka_stop(kafka, error);
+    }
+    if (is_namesake(kafka, fault)) {
+        error_set(error, STATUS_RESTART, ERROR_BROKER, "Kafka at %s: %s: another worker goes by our name, %s",
+                  kafka->config->brokers, what, kafka->id);
+        kafka_stop(kafka, error);
+    }
+    rd_kafka_error_destroy(fault);
+    return outcome;
+}
+
+// The producer can't go on. A new one can, once it has learned what became of the transaction.
+static enum status give_up_producer(struct kafka_transport *kafka, const struct error *error)
+{
+    kafka->transaction.phase = TRANSACTION_BROKEN;
+    return error->status;
+}
+
+// ---- entries ----
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct transaction_entry *x = a, *y = b;
+    if (x->partition != y->partition)
+        return x->partition < y->partition ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static struct transaction_entry entry_of(const struct job *job)
+{
+    return (struct transaction_entry){.partition = job->source.partition, .offset = job->source.offset};
+}
+
+static struct transaction_entry *find_untold(const struct transaction *transaction, const struct job *job)
+{
+    struct transaction_entry entry = entry_of(job);
+    if (transaction->n_untold == 0)
+        return NULL;
+    return bsearch(&entry, transaction->untold, transaction->n_untold, sizeof entry, compare_entries);
+}
+
+static void sort_entries(struct transaction_entry *entries, size_t n_entries)
+{
+    if (n_entries > 1)
+        qsort(entries, n_entries, sizeof *entries, compare_entries);
+}
+
+static void clear(struct transaction *transaction)
+{
+    transaction->phase = TRANSACTION_NONE;
+    transaction->n_entries = 0;
+    free(transaction->entries);
+    transaction->entries = NULL;
+    if (transaction->offsets)
+        rd_kafka_topic_partition_list_destroy(transaction->offsets);
+    transaction->offsets = NULL;
+}
+
+// ---- whose jobs they are ----
+
+enum fate {
+    FATE_DROP, // not ours to publish, or published before
+    FATE_PUBLISH,
+    FATE_TELL, // published by a transaction that was in doubt
+};
+
+static struct partition *runs_in(const struct kafka_transport *kafka, const struct job *job)
+{
+    struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
+    return partition && offset_map_is_running(&partition->map, job->source.offset) ? partition : NULL;
+}
+
+// A rebalance is under way: whether the partitions come back is not known yet.
+static bool is_between_owners(const struct kafka_transport *kafka)
+{
+    return kafka->assigned || !kafka->membership;
+}
+
+// Somebody set the group's offsets back while a job ran here, so it was delivered again: one of the two is
+// published.
+static void drop_twins(struct transaction *transaction, struct job *const *jobs, size_t n_jobs,
+                       enum fate *fates)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        struct transaction_entry entry = transaction->entries[i];
+        if (i == 0 || compare_entries(&entry, &transaction->entries[i - 1]) != 0) {
+            transaction->entries[n_kept++] = entry;
+            continue;
+        }
+        size_t twin = n_jobs;
+        for (size_t j = 0; j < n_jobs; j++) {
+            struct transaction_entry other = entry_of(jobs[j]);
+            if (fates[j] == FATE_PUBLISH && compare_entries(&entry, &other) == 0)
+                twin = j;
+        }
+        fates[twin] = FATE_DROP;
+    }
+    transaction->n_entries = n_kept;
+}
+
+// The ownership and the membership that the transaction is sent with are of the same moment: no callback runs
+// before it ends.
+static enum status choose(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                          enum fate *fates, struct error *error)
+{
+    struct transaction *transaction = &kafka->transaction;
+    transaction->entries = calloc(n_jobs + 1, sizeof *transaction->entries);
+    if (!transaction->entries)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct partition *partition = runs_in(kafka, jobs[i]);
+        if (find_untold(transaction, jobs[i])) {
+            fates[i] = FATE_TELL;
+        } else if (partition && is_between_owners(kafka)) {
+            clear(transaction);
+            return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
+                             kafka->config->brokers);
+        } else if (partition && partition->owned) {
+            fates[i] = FATE_PUBLISH;
+            transaction->entries[transaction->n_entries++] = entry_of(jobs[i]);
+        }
+    }
+    sort_entries(transaction->entries, transaction->n_entries);
+    drop_twins(transaction, jobs, n_jobs, fates);
+    return STATUS_OK;
+}
+
+// Everything is known and the caller lets go of the jobs.
+static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                 const enum fate *fates, bool *committed)
+{
+    struct transaction *transaction = &kafka->transaction;
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n_jobs; i++) {
+        committed[i] = fates[i] != FATE_DROP;
+        kafka->figures.n_dropped += !committed[i];
+        if (committed[i])
+            kafka_refusals_published(&kafka->refusals, jobs[i]);
+        if (fates[i] == FATE_TELL)
+            find_untold(transaction, jobs[i])->told = true;
+    }
+    for (size_t i = 0; i < transaction->n_untold; i++) {
+        if (!transaction->untold[i].told)
+            transaction->untold[n_kept++] = transaction->untold[i];
+    }
+    transaction->n_untold = n_kept;
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct partition *partition = fates[i] == FATE_DROP ? runs_in(kafka, jobs[i]) : NULL;
+        if (partition)
+            offset_map_forget(&partition->map, jobs[i]->source.offset);
+    }
+}
+
+static enum status publish(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                           const enum fate *fates, int64_t deadline_ms, struct error *error)
+{
+    enum status status = STATUS_OK;
+    size_t n_doubted = 0;
+    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
+        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+            n_doubted++;
+        else if (fates[i] == FATE_PUBLISH)
+            status = kafka_publish_job(kafka, jobs[i], i, deadline_ms, error);
+    }
+    if (status == STATUS_OK && n_doubted > 0)
+        status = kafka_publish_flush(kafka, deadline_ms, error);
+    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
+        if (fates[i] == FATE_PUBLISH && jobs[i]->source.is_doubted)
+            status = kafka_publish_job_alone(kafka, jobs[i], i, deadline_ms, error);
+    }
+    return status;
+}
+
+// ---- offsets ----
+
+// Adds what the partition's map will be once the entries are finished; a copy, for the commit may fail.
+static enum status add_offset(struct kafka_transport *kafka, struct partition *partition,
+                              struct error *error)
+{
+    struct transaction *transaction = &kafka->transaction;
+    struct offset_map map = partition->map;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        if (transaction->entries[i].partition == partition->id)
+            offset_map_finish(&map, transaction->entries[i].offset);
+    }
+    buffer_clear(&kafka->map);
+    offset_map_encode(&map, &kafka->map);
+    partition->promising = suspects_encode(&partition->suspects, &map, kafka->owner, partition->leaving, &kafka->map);
+    void *metadata = kafka->map.failed ? NULL : malloc(kafka->map.size + 1);
+    if (!metadata) {
+        kafka->map.failed = false;
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode an offset map");
+    }
+    memcpy(metadata, kafka->map.data, kafka->map.size + 1);
+    rd_kafka_topic_partition_t *offset =
+        rd_kafka_topic_partition_list_add(transaction->offsets, kafka->config->jobs, partition->id);
+    offset->offset = map.watermark;
+    offset->metadata = metadata;
+    offset->metadata_size = kafka->map.size;
+    if (kafka->figures.map_bytes_max < (int32_t)kafka->map.size)
+        kafka->figures.map_bytes_max = (int32_t)kafka->map.size;
+    return STATUS_OK;
+}
+
+static bool has_progress(const struct transaction *transaction, const struct partition *partition)
+{
+    if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
+        return false;
+    if (partition->map.watermark > partition->committed || partition->unsaved)
+        return true;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        if (transaction->entries[i].partition == partition->id)
+            return true;
+    }
+    return false;
+}
+
+static enum status collect_offsets(struct kafka_transport *kafka, struct error *error)
+{
+    enum status status = STATUS_OK;
+    kafka->transaction.offsets = rd_kafka_topic_partition_list_new(8);
+    kafka->figures.map_bytes_max = 0;
+    for (int32_t i = 0; i < kafka->partitions.n_items && status == STATUS_OK; i++) {
+        if (has_progress(&kafka->transaction, kafka->partitions.items[i]))
+            status = add_offset(kafka, kafka->partitions.items[i], error);
+    }
+    return status;
+}
+
+// ---- the end of a transaction ----
+
+// It is committed: the maps follow.
+static void apply(struct kafka_transport *kafka)
+{
+    struct transaction *transaction = &kafka->transaction;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        const struct transaction_entry *entry = &transaction->entries[i];
+        struct partition *partition = partition_find(&kafka->partitions, entry->partition);
+        if (offset_map_is_running(&partition->map, entry->offset))
+            offset_map_finish(&partition->map, entry->offset);
+    }
+    for (int i = 0; i < transaction->offsets->cnt; i++) {
+        const rd_kafka_topic_partition_t *offset = &transaction->offsets->elems[i];
+        struct partition *partition = partition_find(&kafka->partitions, offset->partition);
+        partition->committed = offset->offset;
+        partition->suspects.promised = partition->promising;
+        partition->unsaved = false;
+        suspects_prune(&partition->suspects, &partition->map);
+    }
+    kafka->figures.n_commits++;
+    transaction->phase = TRANSACTION_NONE;
+}
+
+// The transaction is committed, and whoever asked for it went away.
+static enum status keep_untold(struct transaction *transaction, struct error *error)
+{
+    size_t n_entries = transaction->n_untold + transaction->n_entries;
+    struct transaction_entry *untold = realloc(transaction->untold, (n_entries + 1) * sizeof *untold);
+    if (!untold)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                         "no memory to remember what was published");
+    for (size_t i = 0; i < transaction->n_entries; i++)
+        untold[transaction->n_untold++] = transaction->entries[i];
+    transaction->untold = untold;
+    sort_entries(untold, n_entries);
+    clear(transaction);
+    return STATUS_OK;
+}
+
+static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    kafka->transaction.phase = TRANSACTION_ABORTING;
+    enum outcome outcome;
+    do {
+        outcome = judge(kafka, rd_kafka_abort_transaction(kafka->producer.rk, call_ms(deadline_ms)),
+                        "aborting a transaction", error);
+    } while (try_again(kafka, outcome, deadline_ms));
+    if (outcome == OUTCOME_RETRY)
+        return STATUS_RETRY;
+    if (outcome != OUTCOME_DONE) // neither aborted nor to be aborted again
+        return give_up_producer(kafka, error);
+    kafka->figures.n_aborts++;
+    clear(&kafka->transaction);
+    return STATUS_OK;
+}
+
+// Aborts because of `error`, which is what the caller is told.
+static enum status abort_because(struct kafka_transport *kafka, struct error *error)
+{
+    struct error abort_error;
+    if (abort_it(kafka, kafka_now_ms() + ABORT_TIMEOUT_MS, &abort_error) == STATUS_RESTART)
+        *error = abort_error;
+    return error->status;
+}
+
+static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    kafka->transaction.phase = TRANSACTION_COMMITTING;
+    enum outcome outcome;
+    do {
+        outcome = judge(kafka, rd_kafka_commit_transaction(kafka->producer.rk, call_ms(deadline_ms)),
+                        "committing a transaction", error);
+    } while (try_again(kafka, outcome, deadline_ms));
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
+    if (outcome == OUTCOME_ABORT)
+        return abort_because(kafka, error);
+    if (outcome == OUTCOME_RETRY)
+        return STATUS_RETRY;
+    fault_point(FAULT_COMMITTED);
+    apply(kafka);
+    return STATUS_OK;
+}
+
+// What the group has committed tells which entries were published, by this transaction or, if partitions went
+// away since, by others.
+static void sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
+                     const struct offset_map *map)
+{
+    struct transaction *transaction = &kafka->transaction;
+    struct partition *partition = partition_find(&kafka->partitions, committed->partition);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < transaction->n_entries; i++) {
+        struct transaction_entry entry = transaction->entries[i];
+        bool published = entry.partition != committed->partition || offset_map_is_finished(map, entry.offset);
+        if (published)
+            transaction->entries[n_kept++] = entry;
+        if (published && entry.partition == committed->partition &&
+            offset_map_is_running(&partition->map, entry.offset))
+            offset_map_finish(&partition->map, entry.offset);
+    }
+    transaction->n_entries = n_kept;
+    if (partition->owned && committed->offset >= 0)
+        partition->committed = committed->offset;
+}
+
+static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    if (!kafka->transaction.offsets) { // it was aborted before its producer was given up
+        clear(&kafka->transaction);
+        return STATUS_OK;
+    }
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(kafka->transaction.offsets);
+    enum status status = kafka_read_committed(kafka, list, kafka_remaining_ms(deadline_ms), error);
+    for (int i = 0; i < list->cnt && status == STATUS_OK; i++) {
+        struct offset_map map;
+        offset_map_init(&map);
+        if (list->elems[i].offset >= 0)
+            status = kafka_restart_map(kafka, &map, NULL, &list->elems[i], error);
+        if (status == STATUS_OK)
+            sort_out(kafka, &list->elems[i], &map);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    if (status == STATUS_OK && keep_untold(&kafka->transaction, error) == STATUS_OK)
+        return STATUS_OK;
+    return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
+}
+
+static enum status replace_producer(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    enum status status = kafka_publish_open(kafka, call_ms(deadline_ms), error);
+    if (status == STATUS_RETRY)
+        return status;
+    if (status != STATUS_OK)
+        return kafka_stop(kafka, error);
+    kafka->figures.n_producers++;
+    kafka->transaction.phase = TRANSACTION_UNKNOWN;
+    return STATUS_OK;
+}
+
+enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    struct transaction *transaction = &kafka->transaction;
+    enum status status = kafka->stopped.status;
+    if (status != STATUS_OK) {
+        *error = kafka->stopped;
+        return status;
+    }
+    if (transaction->phase == TRANSACTION_COMMITTING) {
+        status = commit_it(kafka, deadline_ms, error);
+        if (status == STATUS_OK)
+            return keep_untold(transaction, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+    } else if (transaction->phase == TRANSACTION_ABORTING) {
+        status = abort_it(kafka, deadline_ms, error);
+    }
+    if (transaction->phase == TRANSACTION_BROKEN)
+        status = replace_producer(kafka, deadline_ms, error);
+    if (transaction->phase == TRANSACTION_UNKNOWN)
+        status = learn_fate(kafka, deadline_ms, error);
+    // What was aborted will be committed again.
+    return status == STATUS_RETRY && transaction->phase == TRANSACTION_NONE ? STATUS_OK : status;
+}
+
+void kafka_transaction_finish(struct kafka_transport *kafka)
+{
+    clear(&kafka->transaction);
+    free(kafka->transaction.untold);
+    kafka->transaction = (struct transaction){0};
+}
+
+// ---- a commit ----
+
+static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    enum outcome outcome;
+    do {
+        rd_kafka_error_t *fault = rd_kafka_send_offsets_to_transaction(
+            kafka->producer.rk, kafka->transaction.offsets, kafka->membership, call_ms(deadline_ms));
+        outcome = judge(kafka, fault, "sending offsets", error);
+    } while (try_again(kafka, outcome, deadline_ms));
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
+    return outcome == OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
+}
+
+static enum status run(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                       const enum fate *fates, int64_t deadline_ms, struct error *error)
+{
+    enum status status = is_between_owners(kafka) ? STATUS_OK : collect_offsets(kafka, error);
+    if (status != STATUS_OK || !kafka->transaction.offsets || kafka->transaction.offsets->cnt == 0) {
+        clear(&kafka->transaction);
+        return status;
+    }
+    kafka->transaction.began_ms = kafka_now_ms();
+    enum outcome outcome =
+        judge(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
+    if (outcome == OUTCOME_BROKEN)
+        return give_up_producer(kafka, error);
+    if (outcome != OUTCOME_DONE) {
+        clear(&kafka->transaction);
+        return STATUS_RETRY;
+    }
+    fault_point(FAULT_BEGUN);
+    status = publish(kafka, jobs, n_jobs, fates, deadline_ms, error);
+    if (status == STATUS_OK) {
+        fault_point(FAULT_PRODUCED);
+        status = send_offsets(kafka, deadline_ms, error);
+    }
+    if (status == STATUS_OK) {
+        fault_point(FAULT_OFFSETS_SENT);
+        status = commit_it(kafka, deadline_ms, error);
+        if (status == STATUS_OK)
+            clear(&kafka->transaction);
+        return status;
+    }
+    return kafka->transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
+}
+
+enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
+                         struct error *error)
+{
+    struct kafka_transport *kafka = (struct kafka_transport *)transport;
+    int64_t began_us = kafka_time_us(), deadline = kafka_now_ms() + KAFKA_COMMIT_TIMEOUT_MS;
+    for (size_t i = 0; i < n_jobs; i++)
+        committed[i] = false;
+    if (kafka->stopped.status != STATUS_OK) {
+        *error = kafka->stopped;
+        return error->status;
+    }
+    if (kafka_is_down(kafka)) // begun now, it would only run into its deadline
+        return kafka_error_set(error, STATUS_RETRY, &kafka->consumer, "no broker is up",
+                               RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+    enum status status = kafka_transaction_resolve(kafka, deadline, error);
+    if (status != STATUS_OK)
+        return status;
+    enum fate *fates = calloc(n_jobs + 1, sizeof *fates);
+    if (!fates)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
+    kafka_refresh_membership(kafka);
+    status = kafka_refusals_begin(&kafka->refusals, n_jobs, error);
+    if (status == STATUS_OK)
+        status = choose(kafka, jobs, n_jobs, fates, error);
+    if (status == STATUS_OK)
+        status = run(kafka, jobs, n_jobs, fates, deadline, error);
+    if (status == STATUS_RETRY)
+        status = kafka_refusals_settle(kafka, jobs, n_jobs, error);
+    if (status == STATUS_OK)
+        tell(kafka, jobs, n_jobs, fates, committed);
+    kafka_refusals_end(&kafka->refusals);
+    free(fates);
+    kafka->figures.commit_us = kafka_time_us() - began_us;
+    return status;
+}

@@ -1,0 +1,255 @@
+// The Kafka transport from inside. kafka.c polls and keeps the partitions, kafka_group.c takes and gives them
+// away, kafka_membership.c bounds the time without a place in the group, kafka_transaction.c commits, kafka_control.c follows the control topic. Thread: main, all of it;
+// librdkafka's threads run none of our code.
+#pragma once
+
+#include "consumer/kafka/cancel.h"
+#include "consumer/kafka/headers.h"
+#include "consumer/kafka/kafka_handle.h"
+#include "consumer/kafka/partition.h"
+#include "consumer/kafka/slot.h"
+
+// ---- transactions ----
+
+// A call that reached no answer in time leaves its transaction in doubt; the next call goes on with it.
+enum transaction_phase {
+    TRANSACTION_NONE,
+    TRANSACTION_COMMITTING,
+    TRANSACTION_ABORTING,
+    TRANSACTION_BROKEN,  // its producer can't go on; a new one must take over
+    TRANSACTION_UNKNOWN, // a new one has: what became of it stands in the group's offsets
+};
+
+struct transaction_entry {
+    int32_t partition;
+    bool told; // of one that was untold
+    int64_t offset;
+};
+
+// Entries are sorted by partition and offset.
+struct transaction {
+    enum transaction_phase phase;
+    int64_t began_ms;
+    struct transaction_entry *entries;
+    size_t n_entries;
+    rd_kafka_topic_partition_list_t *offsets; // what it commits
+    // Published by a transaction that was in doubt when its caller was told to come again, and did not yet.
+    struct transaction_entry *untold;
+    size_t n_untold;
+};
+
+// ---- refused records ----
+
+enum {
+    KAFKA_REFUSALS_MAX = 3,  // of a result alone in its batch; then it becomes an error result and a dead letter
+    KAFKA_GIVEN_UP_MAX = 8,  // jobs in a row whose results are given up; one more, and the topic is at fault
+};
+
+// Records that the broker refused, by their delivery reports. Valid for one commit; `named` is NULL outside.
+struct kafka_refusals {
+    uint32_t commit_id;  // in the opaque of the commit's records: later reports are of no interest
+    bool *named;         // [n_jobs] of the commit
+    size_t n_jobs, n_records;
+    bool is_alone;       // each record is sent in a batch of its own
+    bool is_exact;       // the broker named records, not batches
+    rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
+    int32_t partition;
+    char topic[256];
+    int32_t n_given_up;  // in a row, over all commits
+};
+
+// ---- the control topic ----
+
+struct kafka_control {
+    struct kafka_handle handle;
+    struct cancel_set set;
+    int64_t *ends; // [n_partitions], at the start; -1: read
+    int32_t n_partitions;
+    int32_t n_behind; // partitions not yet read to their end
+};
+
+// ---- the transport ----
+
+struct kafka_transport {
+    struct transport base;
+    const struct kafka_config *config;
+    struct kafka_handle consumer, producer;
+    // All partitions' records, apart from the group's events: what the window has no room for waits here, and the
+    // group is served all the same. Pausing the partitions would throw away what was fetched.
+    rd_kafka_queue_t *records;
+    struct kafka_control control;
+    struct slot slot;
+    char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // of the transaction and the group's member
+    rd_kafka_topic_t *results, *dead;
+    size_t results_bytes_max, dead_bytes_max;
+    bool dead_is_compacted;
+    struct kafka_refusals refusals;
+    int transaction_timeout_ms;
+    int wake_file; // eventfd
+    uint64_t owner; // this process, in what it commits of suspects (suspects.h)
+    bool alone;     // one job is computed alone
+
+    struct partition_table partitions;
+    rd_kafka_topic_partition_list_t *assigned; // given to us, but its offsets are not read yet; NULL: none
+    rd_kafka_consumer_group_metadata_t *coming;     // member and generation when `assigned` came
+    rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: we own nothing
+    bool regrouped;                                 // a rebalance was heard of in this poll
+    bool subscribed, paused;
+    bool idle_is_told;                     // that there is no partition for this worker
+    bool is_expelled;                      // the consumer had a fatal error
+    bool is_stuck;                         // it does not fetch what is there
+    int watch_quiet_ms;                    // without a record a partition is compared with the log
+    int64_t rejoined_ms;                   // 0: never
+    const struct transport_events *events; // during poll
+
+    struct transaction transaction;
+    struct buffer value, map; // kept for their memory
+    struct record_headers headers;
+    struct header record_headers[KAFKA_HEADERS_MAX];
+
+    struct kafka_figures figures;
+    struct error stopped; // status STATUS_OK: going on; else what every call says from now on
+    int64_t probed_ms, watched_ms, idle_commit_ms;
+
+    char waiting[ERROR_TEXT_BYTES]; // why this is no confirmed member of the group; "": it is one
+    int64_t outside_ms;             // for how long, while a broker answered
+    int64_t looked_ms, current_ms;  // when that was counted, and when librdkafka was asked
+    int64_t membership_timeout_ms;  // it ends with an error after so long
+};
+
+// No broker is up, as far as we heard. kafka_poll finds out when one is.
+bool kafka_is_down(const struct kafka_transport *kafka);
+// No call may go on after this one. Returns the status.
+enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
+// The same, because the jobs topic is not the one that the maps are of.
+enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
+
+// ---- kafka_group.c ----
+
+enum status kafka_group_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// From now on partitions come and go.
+enum status kafka_group_join(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// With a new consumer, after a fatal error of the old one, which `error` tells. STATUS_RESTART: for the
+// second time within a minute.
+enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// The same for one that does not fetch any more.
+enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// Gives the partitions back and closes the consumer within the deadline. A static member stays known to its group.
+void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
+bool kafka_is_cooperative(const struct kafka_transport *kafka);
+void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
+                     void *opaque);
+// Begins with the assigned partitions: reads what the group committed of them. STATUS_RETRY: not now, call
+// again.
+enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms,
+                                 struct error *error) WARN_UNUSED;
+// Are the maps that the group committed readable? For the start, before it is joined.
+enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
+                                  struct error *error) WARN_UNUSED;
+// To be called before the consumer is closed.
+void kafka_group_drop_records(struct kafka_transport *kafka);
+// Pauses, resumes and rewinds partitions as they need it.
+void kafka_steer_partitions(struct kafka_transport *kafka);
+
+// The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
+enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                 int timeout_ms, struct error *error) WARN_UNUSED;
+// Starts a map at what was committed, and takes the suspects over (NULL: not asked for).
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
+                              const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
+
+// ---- kafka_membership.c ----
+
+void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata);
+// Of the assignment that was taken just now. None when librdkafka is another member or in another generation by now.
+void kafka_take_membership(struct kafka_transport *kafka);
+// To be called before the owned partitions are looked at for a commit.
+void kafka_refresh_membership(struct kafka_transport *kafka);
+// Does the coordinator say that `assigned` is ours? STATUS_RETRY: not, or not yet.
+enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error) WARN_UNUSED;
+// The listed partitions are about to go: takes the membership in which they can still be committed.
+void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list, int timeout_ms);
+// To be called in each poll. `why`: its newest fault that passes. STATUS_RESTART: no confirmed member for too long.
+enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why, struct error *error) WARN_UNUSED;
+const char *kafka_waiting(struct transport *transport);
+
+// ---- kafka_gaps.c ----
+
+// `next` is the offset of a record, or of the log's end, that comes after the partition's position; before the map hears of
+// it. STATUS_REFUSE: retention deleted records between them, and config->refuse_deleted.
+enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next,
+                            struct error *error) WARN_UNUSED;
+// Asks where the log starts, for partitions with a gap.
+enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// An offset without our metadata: kafka-consumer-groups, or a consumer that is no worker.
+void kafka_gaps_warn_of_others(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed);
+// The group gave us no partition.
+void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
+
+// ---- kafka_suspects.c ----
+
+// Of the transport's `start`.
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+                        struct error *error);
+// The partitions go away and nothing of them is computed from now on: says so with the next commit, or with one of its own
+// in kafka_say_leaving. Without a list: all that are ours.
+void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
+void kafka_say_leaving(struct kafka_transport *kafka);
+
+// ---- kafka_publish.c ----
+
+// Opens the producer, in place of one that is there. STATUS_RETRY: no coordinator now.
+enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
+                               struct error *error) WARN_UNUSED;
+void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
+// Hands a job's records to the producer: its result, and the record itself when it is a dead letter. A result
+// that is too large becomes an error result.
+enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
+                              struct error *error) WARN_UNUSED;
+// Somebody may have lowered a topic's max.message.bytes: the next producer keeps to it. STATUS_REFUSE: below what is needed.
+enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// Sends what waits. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
+enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
+// kafka_publish_job, and waits until the broker has acknowledged the records, each in a batch of its own.
+enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
+                                    struct error *error) WARN_UNUSED;
+// Fails the job because the broker refused its result, and keeps its record for the dead letters.
+enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
+                                  struct error *error) WARN_UNUSED;
+
+// ---- kafka_refusals.c ----
+
+// Begins to keep the refusals of a commit of n_jobs.
+enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error) WARN_UNUSED;
+void kafka_refusals_end(struct kafka_refusals *refusals);
+// The opaque of a record of job number `index` of the commit.
+void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index);
+// A delivery report, or what rd_kafka_produce says at once.
+void kafka_refusals_hear(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
+                         int32_t partition);
+// After a commit that failed with `error`: counts the refusals in the jobs and gives up what was refused too often.
+// STATUS_RETRY: commit the jobs again, refused ones alone; the code is ERROR_RESULT_REFUSED where records were refused.
+// STATUS_REFUSE: the topic takes nothing.
+enum status kafka_refusals_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error) WARN_UNUSED;
+// A job's result was published.
+void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);
+
+// ---- kafka_transaction.c ----
+
+enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
+                         struct error *error);
+// Goes on with a transaction in doubt. STATUS_OK: there is none now.
+enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
+                                      struct error *error) WARN_UNUSED;
+void kafka_transaction_finish(struct kafka_transport *kafka);
+
+// ---- kafka_control.c ----
+
+enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
+                               const char *id, int wake_file, struct error *error) WARN_UNUSED;
+// Takes what is there; while the topic was not read to the end it had at the start, waits up to timeout_ms
+// for it.
+enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
+                               const struct transport_events *events, struct error *error) WARN_UNUSED;
+void kafka_control_close(struct kafka_control *control, int64_t deadline_ms);

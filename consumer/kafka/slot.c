@@ -1,0 +1,145 @@
+#include "consumer/kafka/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static bool suits_file_name(char byte)
+{
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
+           byte == '-' || byte == '_';
+}
+
+static void write_group(const char *group, char *out)
+{
+    for (const char *at = group; *at; at++)
+        out += suits_file_name(*at) ? sprintf(out, "%c", *at) : sprintf(out, "%%%02X", (unsigned char)*at);
+    *out = '\0';
+}
+
+static bool id_valid(const char *id, ssize_t size)
+{
+    return size == SLOT_ID_BYTES && strspn(id, "0123456789abcdef") == SLOT_ID_BYTES;
+}
+
+// A new file, or one whose first write a crash cut short: nobody has borne the id yet, or it is lost and what
+// it held open times out at the broker.
+static bool write_new_id(struct slot *slot)
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return false;
+    snprintf(slot->id, sizeof slot->id, "%016llx", (unsigned long long)random);
+    return ftruncate(slot->file, 0) == 0 && pwrite(slot->file, slot->id, SLOT_ID_BYTES, 0) == SLOT_ID_BYTES &&
+           fsync(slot->file) == 0;
+}
+
+static bool read_id(struct slot *slot)
+{
+    char id[SLOT_ID_BYTES + 1] = {0};
+    if (!id_valid(id, pread(slot->file, id, SLOT_ID_BYTES, 0)))
+        return write_new_id(slot);
+    memcpy(slot->id, id, sizeof id);
+    return true;
+}
+
+enum status slot_open(struct slot *slot, const char *directory, const char *group, struct error *error)
+{
+    slot->file = -1;
+    if (strlen(group) > SLOT_GROUP_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
+                         SLOT_GROUP_BYTES_MAX);
+    char name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
+    write_group(group, name);
+    for (slot->number = 0; slot->number < SLOT_COUNT_MAX; slot->number++) {
+        int length = snprintf(path, sizeof path, "%s/%s.worker-%d", directory, name, slot->number);
+        if (length < 0 || (size_t)length >= sizeof path)
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);
+        slot->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (slot->file < 0)
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+        if (flock(slot->file, LOCK_EX | LOCK_NB) == 0) {
+            if (read_id(slot))
+                return STATUS_OK;
+            error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+            slot_close(slot);
+            return STATUS_REFUSE;
+        }
+        int lock_error = errno;
+        slot_close(slot);
+        if (lock_error != EWOULDBLOCK)
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: cannot lock: %s", path,
+                             strerror(lock_error));
+    }
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "all %d worker slots of group %s in %s are taken",
+                     SLOT_COUNT_MAX, group, directory);
+}
+
+static bool name_valid(const char *name)
+{
+    size_t size = strlen(name);
+    return size > 0 && size <= SLOT_NAME_BYTES_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == size;
+}
+
+static enum status refuse_name(const char *name, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--member-name: expected 1 to %d letters, digits, '.', '_' and '-', got \"%s\"", SLOT_NAME_BYTES_MAX, name);
+}
+
+enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
+                            struct error *error)
+{
+    slot->file = -1;
+    if (strlen(group) > SLOT_GROUP_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
+                         SLOT_GROUP_BYTES_MAX);
+    if (!name_valid(name))
+        return refuse_name(name, error);
+    char group_name[3 * SLOT_GROUP_BYTES_MAX + 1], path[PATH_MAX];
+    write_group(group, group_name);
+    int length = snprintf(path, sizeof path, "%s/%s.member-%s", directory, group_name, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "the path of %s is too long", directory);
+    slot->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (slot->file < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+    snprintf(slot->id, sizeof slot->id, "%s", name);
+    if (flock(slot->file, LOCK_EX | LOCK_NB) == 0)
+        return STATUS_OK;
+    int lock_error = errno;
+    slot_close(slot);
+    if (lock_error == EWOULDBLOCK)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--member-name %s: another worker of group %s has this name (%s)",
+                         name, group, path);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: cannot lock: %s", path, strerror(lock_error));
+}
+
+enum status slot_open_without_file(struct slot *slot, const char *name, struct error *error)
+{
+    uint64_t random;
+    slot->file = -1;
+    if (name && !name_valid(name))
+        return refuse_name(name, error);
+    if (!name && getrandom(&random, sizeof random, 0) != sizeof random)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
+    if (name)
+        snprintf(slot->id, sizeof slot->id, "%s", name);
+    else
+        snprintf(slot->id, sizeof slot->id, "%016llx", (unsigned long long)random);
+    return STATUS_OK;
+}
+
+void slot_close(struct slot *slot)
+{
+    if (slot->file >= 0)
+        close(slot->file);
+    slot->file = -1;
+}

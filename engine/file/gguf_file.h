@@ -1,0 +1,66 @@
+// What is shared by gguf.c (opening, parts), gguf_parse.c (one file's bytes), gguf_keys.c (accessors), gguf_write.c
+// and gguf_made.c (models put together in memory). Private to these.
+#pragma once
+
+#include "engine/file/gguf.h"
+#include "engine/file/mapped_file.h"
+#include "schemas/arena.h"
+
+// One key-value; which member holds depends on the kind.
+struct gguf_entry {
+    struct text key;
+    enum gguf_kind kind;
+    const unsigned char *scalar; // unaligned, little-endian
+    struct text string;
+    struct gguf_array array;
+};
+
+// Open addressing by hash: slots hold index + 1, 0 is free. `mask` + 1 slots, at most half full.
+struct gguf_names {
+    uint32_t *slots;
+    size_t mask;
+};
+
+// One file of the model, mapped; or the keys of one put together in memory.
+struct gguf_part {
+    char *path;
+    struct mapped_file file;     // empty: data is a mapping without a file
+    const unsigned char *data;
+    size_t size;
+    struct gguf_entry *entries;
+    size_t n_entries;
+    struct gguf_names keys;
+    struct tensor *tensors;
+    size_t n_tensors;
+};
+
+struct gguf {
+    struct gguf_part *parts; // the key-values are those of the first
+    size_t n_parts;
+    struct tensor *tensors; // of all parts, in file order
+    size_t n_tensors;
+    struct gguf_names names; // of `tensors`
+    struct arena arena;
+    struct gguf_making *making; // NULL: a file
+};
+
+void gguf_making_destroy(struct gguf_making *making);
+uint64_t gguf_making_hash(const struct gguf_making *making, struct pool *pool);
+enum status gguf_making_check(const struct gguf_making *making, struct error *error) WARN_UNUSED;
+bool gguf_is_made(const struct gguf *gguf, const void *data); // not in a file's mapping
+
+// Parses part->data and part->size into the rest of `part`; indexes live in the arena.
+enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error) WARN_UNUSED;
+enum status gguf_out_of_memory(struct error *error);
+
+enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct arena *arena,
+                              struct error *error) WARN_UNUSED;
+size_t gguf_names_start(const struct gguf_names *names, struct text name); // first slot to look at
+void gguf_names_add(struct gguf_names *names, struct text name, size_t index);
+
+const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct text key); // NULL: absent
+const char *gguf_kind_name(enum gguf_kind kind);
+size_t gguf_kind_bytes(enum gguf_kind kind); // of a scalar; 0: string, array
+// As gguf_u32, in one part.
+enum status gguf_part_u32(const struct gguf_part *part, const char *key, uint32_t *value, bool *found,
+                          struct error *error) WARN_UNUSED;

@@ -1,0 +1,95 @@
+#include "engine/file/mapped_file.h"
+
+#include "schemas/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum status mapped_file_open(struct mapped_file *file, const char *path, struct error *error)
+{
+    *file = (struct mapped_file){0};
+    // Without O_NONBLOCK a FIFO would block the open.
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
+    struct stat information;
+    void *data = MAP_FAILED;
+    enum status status = STATUS_OK;
+    if (fstat(descriptor, &information) != 0)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
+    else if (!S_ISREG(information.st_mode))
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "not a regular file");
+    else if (information.st_size == 0)
+        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "the file is empty");
+    else if ((uint64_t)information.st_size > SIZE_MAX)
+        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "larger than the address space");
+    else if ((data = mmap(NULL, (size_t)information.st_size, PROT_READ, MAP_SHARED, descriptor, 0)) == MAP_FAILED)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "mmap: %s", strerror(errno));
+    if (status != STATUS_OK) {
+        close(descriptor);
+        return status;
+    }
+    *file = (struct mapped_file){data, (size_t)information.st_size, descriptor, information.st_mtim};
+    return STATUS_OK;
+}
+
+void mapped_file_close(struct mapped_file *file)
+{
+    if (!file->data)
+        return;
+    munmap((void *)file->data, file->size);
+    close(file->descriptor);
+    *file = (struct mapped_file){0};
+}
+
+enum status mapped_file_check(const struct mapped_file *file, const char *path, struct error *error)
+{
+    struct stat now;
+    if (!file->data)
+        return STATUS_OK;
+    if (fstat(file->descriptor, &now) != 0)
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "%s: %s", path, strerror(errno));
+    if ((uint64_t)now.st_size != file->size)
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE,
+                         "%s changed while it was in use: expected %zu bytes, got %lld", path, file->size,
+                         (long long)now.st_size);
+    if (now.st_mtim.tv_sec != file->modified.tv_sec || now.st_mtim.tv_nsec != file->modified.tv_nsec)
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "%s changed while it was in use: it was written to", path);
+    return STATUS_OK;
+}
+
+// ---- hash ----
+
+enum { CHUNK_BYTES = 1 << 20 };
+
+struct hashing {
+    const struct mapped_file *file;
+    uint64_t sums[POOL_THREADS_MAX]; // of the chunks' hashes, each seeded with its place: any order gives the same
+};
+
+static void hash_chunk(void *context, int index, int thread)
+{
+    struct hashing *hashing = context;
+    size_t start = (size_t)index * CHUNK_BYTES, left = hashing->file->size - start;
+    size_t size = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+    hashing->sums[thread] += hash_bytes(hashing->file->data + start, size, (uint64_t)index);
+}
+
+uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool)
+{
+    struct hashing hashing = {.file = file};
+    uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
+    if (pool)
+        pool_run(pool, n, hash_chunk, &hashing);
+    for (int i = 0; !pool && i < n; i++)
+        hash_chunk(&hashing, i, 0);
+    uint64_t whole[] = {0, file->size};
+    for (int i = 0; i < POOL_THREADS_MAX; i++)
+        whole[0] += hashing.sums[i];
+    return hash_bytes(whole, sizeof whole, seed);
+}

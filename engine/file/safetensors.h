@@ -1,0 +1,45 @@
+// The weights of a Hugging Face folder: one safetensors file, or several named by
+// model.safetensors.index.json, mapped and validated. Format: github.com/huggingface/safetensors, README.
+//
+//   u64 n, little-endian | n bytes of JSON: {"NAME": {"dtype": "BF16", "shape": [r, c], "data_offsets": [b,
+//   e]}, ...,
+//   "__metadata__": {...}} | data, in which the offsets leave no hole and do not overlap
+//
+// Everything is checked at open; a hostile file gives an error and never a crash.
+// Thread: any, after open.
+#pragma once
+
+#include "engine/file/tensor.h"
+#include "schemas/text.h"
+
+struct pool;
+struct safetensors;
+
+// Limits of what a file may declare; beyond is ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
+enum {
+    SAFETENSORS_HEADER_BYTES_MAX = 64 << 20,
+    SAFETENSORS_TENSORS_MAX = 1 << 17,
+    SAFETENSORS_FILES_MAX = 512,
+    SAFETENSORS_NAME_BYTES_MAX = 512,
+};
+
+// A tensor as the file has it; dims[0] is the row length, so the file's shape stands backwards. A scalar is
+// one item.
+struct safetensors_tensor {
+    struct tensor tensor;
+    const char *dtype; // "BF16"
+    bool readable;     // F32, F16, BF16: tensor.type tells which; else tensor.type means nothing
+};
+
+// `path`: a file, or a folder with model.safetensors or the index.
+enum status safetensors_open(struct safetensors **safetensors, const char *path,
+                             struct error *error) WARN_UNUSED;
+void safetensors_close(struct safetensors *safetensors);
+size_t safetensors_n_tensors(const struct safetensors *safetensors);
+const struct safetensors_tensor *safetensors_at(const struct safetensors *safetensors, size_t index);
+// The tensor's index; SIZE_MAX: there is none of that name.
+size_t safetensors_find(const struct safetensors *safetensors, struct text name);
+
+// As gguf_content_hash and gguf_check_files; the hash is of `seed` too.
+uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool);
+enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error) WARN_UNUSED;

@@ -1,0 +1,126 @@
+#include "engine/model/model.h"
+
+#include "engine/model/family.h"
+#include "engine/model/model_folder.h"
+#include "engine/model/model_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status find_family(struct model *model, struct error *error)
+{
+    struct text name = {0};
+    bool found = false;
+    enum status status = gguf_text(model->gguf, "general.architecture", &name, &found, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!found)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "key general.architecture is missing");
+    model->family = family_find(name);
+    if (!model->family)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model family \"%.*s\" is not known",
+                         (int)(name.size < 64 ? name.size : 64), name.data);
+    return STATUS_OK;
+}
+
+static void set_name(struct model *model, const char *path)
+{
+    struct text name = {0};
+    struct error ignored;
+    if (gguf_text(model->gguf, "general.name", &name, NULL, &ignored) != STATUS_OK || name.size == 0) {
+        const char *slash = strrchr(path, '/');
+        name = text_from_string(slash ? slash + 1 : path);
+    }
+    size_t size = name.size < sizeof model->name - 1 ? name.size : sizeof model->name - 1;
+    memcpy(model->name, name.data, utf8_complete_prefix(name.data, size));
+}
+
+static enum status read_model(struct model *model, struct error *error)
+{
+    const char *path = gguf_path(model->gguf);
+    enum status status = find_family(model, error);
+    if (status == STATUS_OK)
+        status = model_read_shape(model, error);
+    if (status == STATUS_OK)
+        status = model_read_rope(model, error);
+    if (status == STATUS_OK)
+        status = model_read_tensors(model, error);
+    if (status != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    set_name(model, path);
+    return STATUS_OK;
+}
+
+enum status model_open(struct model **model, const char *path, struct error *error)
+{
+    struct gguf *gguf;
+    *model = NULL;
+    enum status status = model_folder_open(&gguf, path, error);
+    return status == STATUS_OK ? model_open_taking(model, gguf, error) : status;
+}
+
+enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error)
+{
+    *model = NULL;
+    struct model *opened = calloc(1, sizeof *opened);
+    if (!opened) {
+        gguf_close(gguf);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model");
+    }
+    opened->gguf = gguf;
+    enum status status = read_model(opened, error);
+    if (status != STATUS_OK) {
+        model_close(opened);
+        return status;
+    }
+    *model = opened;
+    return STATUS_OK;
+}
+
+void model_close(struct model *model)
+{
+    if (!model)
+        return;
+    rope_finish(&model->rope[0]);
+    rope_finish(&model->rope[1]);
+    rope_finish(&model->rope_long);
+    free(model->layers);
+    gguf_close(model->gguf);
+    free(model);
+}
+
+const char *model_family_name(const struct model *model)
+{
+    return model->family->name;
+}
+
+uint64_t model_weight_bytes(const struct model *model)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
+        bytes += gguf_tensor_at(model->gguf, i)->size_bytes;
+    return bytes;
+}
+
+uint64_t model_held_bytes(const struct model *model)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
+        bytes += tensor_held_bytes(gguf_tensor_at(model->gguf, i));
+    return bytes;
+}
+
+uint64_t model_n_parameters(const struct model *model)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++) {
+        const struct tensor *tensor = gguf_tensor_at(model->gguf, i);
+        n += tensor->dims[0] * tensor_n_rows(tensor);
+    }
+    return n;
+}
+
+uint64_t model_fingerprint(const struct model *model, struct pool *pool)
+{
+    return gguf_content_hash(model->gguf, pool);
+}

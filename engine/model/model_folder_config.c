@@ -1,0 +1,646 @@
+// config.json as GGUF key-values. What a setting means: configuration_*.py of each model in
+// github.com/huggingface/transformers; what the keys mean: gguf-py/gguf/constants.py of
+// github.com/ggml-org/llama.cpp.
+#include "engine/elementary.h"
+#include "engine/model/model.h"
+#include "engine/model/model_folder_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct config {
+    const struct value *json;
+    struct value defaults; // of the model_type
+    struct folder_config *out;
+    struct gguf_writer *keys;
+    struct arena *arena;
+    struct error *error;
+    enum status status; // the first fault is kept
+};
+
+static void refuse(struct config *config, enum error_code code, const char *name, const struct value *value)
+{
+    char text[VALUE_DESCRIPTION_BYTES] = "missing";
+    if (value)
+        value_describe(value, text);
+    if (config->status == STATUS_OK)
+        config->status = error_set(config->error, STATUS_REFUSE, code,
+                                   "\"%s\" is %s, which this version can't compute with", name, text);
+}
+
+// NULL where it is absent or null.
+static const struct value *find_in(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind != VALUE_NULL ? value : NULL;
+}
+
+// The first of several names, separated by blanks, that is there.
+static const struct value *find_first(const struct value *object, const char *names)
+{
+    char name[64];
+    while (*names) {
+        size_t size = strcspn(names, " ");
+        snprintf(name, sizeof name, "%.*s", (int)size, names);
+        const struct value *value = find_in(object, name);
+        if (value)
+            return value;
+        names += size + (names[size] == ' ');
+    }
+    return NULL;
+}
+
+// In config.json, else among the model_type's defaults.
+static const struct value *find(const struct config *config, const char *names)
+{
+    const struct value *value = find_first(config->json, names);
+    return value ? value : find_first(&config->defaults, names);
+}
+
+static int64_t integer(struct config *config, const char *names, int64_t otherwise)
+{
+    const struct value *value = find(config, names);
+    if (!value)
+        return otherwise;
+    if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
+        refuse(config, ERROR_MODEL_FILE, names, value);
+        return 0;
+    }
+    return value->integer;
+}
+
+static double number_in(struct config *config, const struct value *object, const char *name, double otherwise)
+{
+    const struct value *value = find_in(object, name);
+    if (!value)
+        return otherwise;
+    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
+        refuse(config, ERROR_MODEL_FILE, name, value);
+        return otherwise;
+    }
+    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
+}
+
+static double number(struct config *config, const char *names, double otherwise)
+{
+    const struct value *value = find(config, names);
+    if (!value)
+        return otherwise;
+    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
+        refuse(config, ERROR_MODEL_FILE, names, value);
+        return otherwise;
+    }
+    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
+}
+
+static bool truth(struct config *config, const char *name, bool otherwise)
+{
+    const struct value *value = find(config, name);
+    if (value && value->kind != VALUE_BOOL)
+        refuse(config, ERROR_MODEL_FILE, name, value);
+    return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
+}
+
+static const char *key(const struct config *config, const char *suffix, char out[128])
+{
+    snprintf(out, 128, "%s.%s", config->out->family->name, suffix);
+    return out;
+}
+
+static void put_integer(struct config *config, const char *suffix, int64_t value)
+{
+    char name[128];
+    gguf_writer_u32(config->keys, key(config, suffix, name), (uint32_t)value);
+}
+
+static void put_number(struct config *config, const char *suffix, double value)
+{
+    char name[128];
+    gguf_writer_f32(config->keys, key(config, suffix, name), (float)value);
+}
+
+// --- Sizes ---
+
+static bool is_text(const struct value *value, const char *text)
+{
+    return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
+}
+
+static bool is(const struct config *config, const char *model_type)
+{
+    return strcmp(config->out->family->model_type, model_type) == 0;
+}
+
+static int64_t falcon_kv_heads(struct config *config, int64_t n_heads)
+{
+    if (truth(config, "new_decoder_architecture", false))
+        return integer(config, "num_kv_heads n_head_kv", n_heads);
+    return truth(config, "multi_query", true) ? 1 : n_heads;
+}
+
+static bool is_dynamic(const struct config *config)
+{
+    const struct value *scaling = find(config, "rope_scaling rope_parameters");
+    return config->out->family->rotates && scaling && scaling->kind == VALUE_OBJECT &&
+           is_text(find_first(scaling, "rope_type type"), "dynamic");
+}
+
+// Latent attention: head_dim here is that of the rotated part.
+static void put_latent(struct config *config)
+{
+    int64_t plain = integer(config, "qk_nope_head_dim", 0), rotated = integer(config, "qk_rope_head_dim", 0);
+    config->out->shape.head_dim = rotated;
+    put_integer(config, "attention.kv_lora_rank", integer(config, "kv_lora_rank", 0));
+    put_integer(config, "attention.q_lora_rank", integer(config, "q_lora_rank", 0));
+    put_integer(config, "attention.key_length", plain <= MODEL_HEAD_DIM_MAX ? plain + rotated : plain);
+    put_integer(config, "attention.value_length", integer(config, "v_head_dim", 0));
+}
+
+static void read_sizes(struct config *config)
+{
+    struct folder_shape *shape = &config->out->shape;
+    int64_t n_embd = integer(config, "hidden_size n_embd", 0);
+    shape->n_layers = integer(config, "num_hidden_layers n_layer", 0);
+    shape->n_heads = integer(config, "num_attention_heads n_head", 0);
+    shape->n_kv_heads = is(config, "falcon") ? falcon_kv_heads(config, shape->n_heads)
+                                             : integer(config, "num_key_value_heads", shape->n_heads);
+    if (config->status != STATUS_OK)
+        return;
+    if (n_embd < 1 || shape->n_layers < 1 || shape->n_layers > MODEL_LAYERS_MAX || shape->n_heads < 1 ||
+        shape->n_heads > MODEL_HEADS_MAX || shape->n_kv_heads < 1 || shape->n_kv_heads > shape->n_heads) {
+        config->status = error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%lld layers of width %lld with %lld heads and %lld key-value heads",
+                                   (long long)shape->n_layers, (long long)n_embd, (long long)shape->n_heads,
+                                   (long long)shape->n_kv_heads);
+        return;
+    }
+    if (find(config, "kv_lora_rank"))
+        put_latent(config);
+    else
+        shape->head_dim = integer(config, "head_dim", n_embd / shape->n_heads);
+    if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
+        refuse(config, ERROR_LIMIT_EXCEEDED, "head_dim", find(config, "head_dim"));
+    put_integer(config, "embedding_length", n_embd);
+    put_integer(config, "block_count", shape->n_layers);
+    put_integer(config, "attention.head_count", shape->n_heads);
+    put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
+    if (!find(config, "kv_lora_rank")) {
+        put_integer(config, "attention.key_length", shape->head_dim);
+        put_integer(config, "attention.value_length", shape->head_dim);
+    }
+    put_integer(config, "feed_forward_length",
+                integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
+    if (!is_dynamic(config)) // else put_dynamic says
+        put_integer(config, "context_length",
+                    integer(config, "max_position_embeddings n_positions n_ctx", 0));
+    shape->tied = truth(config, "tie_word_embeddings", config->out->family->tied);
+}
+
+// How experts are picked, of the model_types that tell (by default at least).
+static void put_routing(struct config *config)
+{
+    const struct value *function = find(config, "scoring_func"), *method = find(config, "topk_method");
+    bool sigmoid = is_text(function, "sigmoid"), grouped = !is_text(method, "greedy");
+    char name[128];
+    // Groups go by their best expert with softmax and by their two best with sigmoid.
+    bool fits = sigmoid ? is_text(method, "noaux_tc")
+                        : is_text(method, "greedy") || is_text(method, "group_limited_greedy");
+    if (!sigmoid && !is_text(function, "softmax"))
+        refuse(config, ERROR_UNKNOWN_TYPE, "scoring_func", function);
+    else if (!fits)
+        refuse(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
+    put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
+    put_integer(config, "leading_dense_block_count", integer(config, "first_k_dense_replace", 0));
+    gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
+                     truth(config, "norm_topk_prob", false));
+    if (!grouped || !find(config, "n_group"))
+        return;
+    put_integer(config, "expert_group_count", integer(config, "n_group", 1));
+    put_integer(config, "expert_group_used_count", integer(config, "topk_group", 1));
+}
+
+static void read_numbers(struct config *config)
+{
+    static const struct {
+        const char *from, *to;
+    } numbers[] = {
+        {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+        {"layer_norm_eps layer_norm_epsilon norm_epsilon", "attention.layer_norm_epsilon"},
+        {"attn_logit_softcapping", "attn_logit_softcapping"},
+        {"final_logit_softcapping", "final_logit_softcapping"},
+        {"attention_multiplier", "attention.scale"},
+        {"embedding_multiplier", "embedding_scale"},
+        {"residual_multiplier", "residual_scale"},
+        {"logits_scaling logit_scale", "logit_scale"},
+        {"routed_scaling_factor", "expert_weights_scale"},
+        {"rope_local_base_freq", "rope.freq_base_swa"},
+    };
+    static const struct {
+        const char *from, *to;
+    } integers[] = {
+        {"n_routed_experts num_local_experts num_experts", "expert_count"},
+        {"n_shared_experts", "expert_shared_count"},
+        {"num_experts_per_tok", "expert_used_count"},
+        {"moe_intermediate_size", "expert_feed_forward_length"},
+        {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+    };
+    char name[128];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (find(config, numbers[i].from))
+            put_number(config, numbers[i].to, number(config, numbers[i].from, 0.0));
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (find(config, integers[i].from))
+            put_integer(config, integers[i].to, integer(config, integers[i].from, 0));
+    if (is(config, "qwen2_moe") || is(config, "qwen3_moe"))
+        gguf_writer_bool(config->keys, key(config, "expert_weights_norm", name),
+                         truth(config, "norm_topk_prob", false));
+    if (find(config, "scoring_func"))
+        put_routing(config);
+    if (is(config, "gpt_neox"))
+        gguf_writer_bool(config->keys, key(config, "use_parallel_residual", name),
+                         truth(config, "use_parallel_residual", true));
+    if (find(config, "query_pre_attn_scalar"))
+        put_number(config, "attention.scale", 1.0 / sqrt(number(config, "query_pre_attn_scalar", 1.0)));
+}
+
+// --- What would change the computation ---
+
+static bool is_empty(const struct value *value)
+{
+    return !value || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
+}
+
+// The family leaves every fourth layer without positions.
+static void check_unrotated(struct config *config)
+{
+    const struct value *list = find(config, "no_rope_layers");
+    if (!list) {
+        if (integer(config, "no_rope_layer_interval", 4) != 4)
+            refuse(config, ERROR_MODEL_FILE, "no_rope_layer_interval",
+                   find(config, "no_rope_layer_interval"));
+        return;
+    }
+    bool fits = list->kind == VALUE_ARRAY && list->array.n_items >= (size_t)config->out->shape.n_layers;
+    for (int64_t i = 0; fits && i < config->out->shape.n_layers; i++)
+        fits = list->array.items[i].kind == VALUE_INTEGER &&
+               (list->array.items[i].integer != 0) == ((i + 1) % 4 != 0);
+    if (!fits)
+        refuse(config, ERROR_MODEL_FILE, "no_rope_layers", list);
+}
+
+static void refuse_unknown(struct config *config)
+{
+    static const struct {
+        const char *model_type, *name;
+        bool neutral;
+    } truths[] = {
+        {"gpt2", "scale_attn_weights", true},
+        {"gpt2", "scale_attn_by_inverse_layer_idx", false},
+        {"gpt2", "add_cross_attention", false},
+        {"phi", "qk_layernorm", false},
+        {"falcon", "alibi", false},
+        {"falcon", "parallel_attn", true},
+        {"gemma3_text", "use_bidirectional_attention", false},
+        {"bloom", "apply_residual_connection_post_layernorm", false},
+        {"smollm3", "use_sliding_window", false},
+        {"deepseek_v3", "rope_interleave", true},
+        {"cohere", "use_parallel_block", true},
+    };
+    const char *quantisation = "quantization_config",
+               *activation = "hidden_activation hidden_act activation_function activation";
+    for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
+        if (is(config, truths[i].model_type) &&
+            truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
+            refuse(config, ERROR_MODEL_FILE, truths[i].name, find(config, truths[i].name));
+    // gpt-oss's own: tensors with blocks and scales, which are known by their names.
+    const struct value *method = find(config, quantisation);
+    bool own = is(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
+               is_text(find_in(method, "quant_method"), "mxfp4");
+    if (method && !own)
+        refuse(config, ERROR_UNKNOWN_TYPE, quantisation, find(config, quantisation));
+    if (find(config, "clip_qkv"))
+        refuse(config, ERROR_MODEL_FILE, "clip_qkv", find(config, "clip_qkv"));
+    if (integer(config, "decoder_sparse_step", 1) != 1)
+        refuse(config, ERROR_MODEL_FILE, "decoder_sparse_step", find(config, "decoder_sparse_step"));
+    if (integer(config, "moe_layer_freq", 1) != 1)
+        refuse(config, ERROR_MODEL_FILE, "moe_layer_freq", find(config, "moe_layer_freq"));
+    if (number(config, "swiglu_limit", 7.0) != 7.0)
+        refuse(config, ERROR_MODEL_FILE, "swiglu_limit", find(config, "swiglu_limit"));
+    if (fabs(number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
+        refuse(config, ERROR_MODEL_FILE, "swiglu_alpha", find(config, "swiglu_alpha"));
+    if (is(config, "smollm3"))
+        check_unrotated(config);
+    if (!is_empty(find(config, "mlp_only_layers")))
+        refuse(config, ERROR_MODEL_FILE, "mlp_only_layers", find(config, "mlp_only_layers"));
+    const struct value *named = find(config, activation);
+    if (!named)
+        return;
+    char padded[80], list[160];
+    snprintf(padded, sizeof padded, " %.*s ", named->kind == VALUE_STRING ? (int)(named->text.size % 64) : 1,
+             named->kind == VALUE_STRING ? named->text.data : "?");
+    snprintf(list, sizeof list, " %s ", config->out->family->activations);
+    if (!strstr(list, padded))
+        refuse(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
+}
+
+// --- Windows ---
+
+static void put_layer_types(struct config *config, const struct value *types)
+{
+    bool windowed[MODEL_LAYERS_MAX];
+    char name[128];
+    size_t n_layers = (size_t)config->out->shape.n_layers;
+    bool fits = types->kind == VALUE_ARRAY && types->array.n_items == n_layers;
+    for (size_t i = 0; fits && i < n_layers; i++) {
+        const struct value *type = &types->array.items[i];
+        windowed[i] = type->kind == VALUE_STRING && text_equals_string(type->text, "sliding_attention");
+        fits =
+            windowed[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
+    }
+    if (fits)
+        gguf_writer_bools(config->keys, key(config, "attention.sliding_window_pattern", name), windowed,
+                          n_layers);
+    else
+        refuse(config, ERROR_MODEL_FILE, "layer_types", types);
+}
+
+// Qwen2: layers from max_window_layers on.
+static void put_last_windowed(struct config *config)
+{
+    bool windowed[MODEL_LAYERS_MAX];
+    char name[128];
+    int64_t n_layers = config->out->shape.n_layers, first = integer(config, "max_window_layers", n_layers);
+    for (int64_t i = 0; i < n_layers; i++)
+        windowed[i] = i >= first;
+    gguf_writer_bools(config->keys, key(config, "attention.sliding_window_pattern", name), windowed,
+                      (size_t)n_layers);
+}
+
+static void read_windows(struct config *config)
+{
+    enum folder_windows windows = config->out->family->windows;
+    int64_t window = integer(config, "sliding_window", 0);
+    bool used = windows == WINDOWS_GIVEN ||
+                (windows == WINDOWS_IF_USED && truth(config, "use_sliding_window", false));
+    if (!used || window == 0 || config->status != STATUS_OK)
+        return;
+    put_integer(config, "attention.sliding_window", window);
+    if (find(config, "layer_types"))
+        put_layer_types(config, find(config, "layer_types"));
+    else if (windows == WINDOWS_IF_USED)
+        put_last_windowed(config);
+    else if (find(config, "sliding_window_pattern _sliding_window_pattern"))
+        put_integer(config, "attention.sliding_window_pattern",
+                    integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
+}
+
+// --- Rope ---
+
+static float *create_divisors(struct config *config, int index, size_t n_divisors)
+{
+    float *divisors = arena_allocate_array(config->arena, n_divisors, sizeof *divisors);
+    if (!divisors && config->status == STATUS_OK)
+        config->status =
+            error_set(config->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope factors");
+    config->out->divisors[index] = divisors;
+    config->out->n_divisors = n_divisors;
+    return divisors;
+}
+
+// modeling_rope_utils.py, _compute_llama3_parameters: wavelengths up to a bound stay, those beyond another
+// are lengthened by the factor, between the two it blends.
+static void put_llama3(struct config *config, const struct value *scaling, double base, int64_t n_dims)
+{
+    const double pi = 3.14159265358979323846;
+    double factor = number_in(config, scaling, "factor", 8.0);
+    double low = number_in(config, scaling, "low_freq_factor", 1.0);
+    double high = number_in(config, scaling, "high_freq_factor", 4.0);
+    double original = number_in(config, scaling, "original_max_position_embeddings", 8192.0);
+    if (!(factor >= 1.0 && factor < 1e6 && low > 0.0 && high > low && original >= 1.0 && base > 1.0)) {
+        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    float *divisors = create_divisors(config, 0, (size_t)n_dims / 2);
+    for (int64_t i = 0; divisors && i < n_dims / 2; i++) {
+        double wavelength =
+            2.0 * pi * elementary_exp(elementary_log(base) * (double)(2 * i) / (double)n_dims);
+        double smooth = (original / wavelength - low) / (high - low);
+        divisors[i] = wavelength < original / high  ? 1.0f
+                      : wavelength > original / low ? (float)factor
+                                                    : (float)(1.0 / ((1.0 - smooth) / factor + smooth));
+    }
+}
+
+static void put_factors(struct config *config, const struct value *scaling, const char *name, int index,
+                        int64_t n_dims)
+{
+    const struct value *list = find_in(scaling, name);
+    if (!list || list->kind != VALUE_ARRAY || list->array.n_items != (size_t)n_dims / 2) {
+        refuse(config, ERROR_MODEL_FILE, name, list);
+        return;
+    }
+    float *divisors = create_divisors(config, index, list->array.n_items);
+    for (size_t i = 0; divisors && i < list->array.n_items; i++) {
+        const struct value *item = &list->array.items[i];
+        divisors[i] = item->kind == VALUE_INTEGER ? (float)item->integer
+                      : item->kind == VALUE_FLOAT ? (float)item->number
+                                                  : 0.0f; // refused when the model is opened
+    }
+}
+
+// modeling_rope_utils.py, _compute_yarn_parameters: get_mscale.
+static double yarn_magnitude(double factor, double m)
+{
+    return factor > 1.0 ? 0.1 * m * elementary_log(factor) + 1.0 : 1.0;
+}
+
+static void put_yarn(struct config *config, const struct value *scaling, int64_t n_original)
+{
+    double factor = number_in(config, scaling, "factor", 0.0), usual, whole;
+    if (factor == 0.0)
+        factor = (double)integer(config, "max_position_embeddings", 0) / (double)n_original;
+    double m = number_in(config, scaling, "mscale", 0.0),
+           all = number_in(config, scaling, "mscale_all_dim", 0.0);
+    double temperature = number_in(config, scaling, "llama_4_scaling_beta", 0.0);
+    bool latent = find(config, "kv_lora_rank") != NULL, exact = is(config, "gpt_oss");
+    const struct value *truncate = find_in(scaling, "truncate");
+    if (factor < 1.0 || (truncate && (truncate->kind != VALUE_BOOL || truncate->boolean == exact))) {
+        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    put_number(config, "rope.scaling.factor", factor);
+    put_integer(config, "rope.scaling.original_context_length", n_original);
+    put_number(config, "rope.scaling.yarn_beta_fast", number_in(config, scaling, "beta_fast", 32.0));
+    put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
+    if (temperature != 0.0)
+        put_number(config, "attention.temperature_scale", temperature);
+    usual = yarn_magnitude(factor, 1.0); // what the key's number comes on top of
+    whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
+    whole = number_in(config, scaling, "attention_factor", whole);
+    if (latent && all != 0.0) { // DeepSeek's attention takes the square of it; nothing else is on top then
+        put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
+        usual = 1.0;
+    } else if (m == 1.0 && all != 0.0) { // as converters tell it
+        put_number(config, "rope.scaling.yarn_log_multiplier", all);
+        usual /= yarn_magnitude(factor, all);
+    }
+    if (whole != usual)
+        put_number(config, "rope.scaling.attn_factor", whole / usual);
+}
+
+// modeling_rope_utils.py, _compute_dynamic_ntk_parameters: beyond the trained context the base grows with the
+// sequence. Here it has two values, the trained one and that of a sequence as long as the context becomes:
+// `factor` times as long as trained. As divisors of the frequencies that is LongRoPE's form.
+static void put_dynamic(struct config *config, const struct value *scaling, int64_t n_context, int64_t n_dims)
+{
+    double factor = number_in(config, scaling, "factor", 1.0);
+    int64_t n_longer = (int64_t)((double)n_context * factor);
+    if (!(factor >= 1.0 && factor <= 1e3) || n_context < 1 || n_longer > MODEL_CONTEXT_MAX || n_dims < 4) {
+        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    // base' = base * growth^(d / (d - 2)), so that pair i turns growth^(2 i / (d - 2)) times as slowly
+    double growth = elementary_log(factor * (double)n_longer / (double)n_context - (factor - 1.0));
+    float *usual = create_divisors(config, 1, (size_t)n_dims / 2);
+    float *longer = create_divisors(config, 2, (size_t)n_dims / 2);
+    for (int64_t i = 0; usual && longer && i < n_dims / 2; i++) {
+        usual[i] = 1.0f;
+        longer[i] = (float)elementary_exp(growth * (double)(2 * i) / (double)(n_dims - 2));
+    }
+    put_integer(config, "context_length", n_longer);
+    put_integer(config, "rope.scaling.original_context_length", n_context);
+    put_number(config, "rope.scaling.attn_factor", 1.0);
+}
+
+static void put_scaling(struct config *config, const struct value *scaling, double base, int64_t n_dims)
+{
+    char name[128];
+    const struct value *type = find_in(scaling, "rope_type");
+    type = type ? type : find_in(scaling, "type");
+    struct text kind = type && type->kind == VALUE_STRING ? type->text : TEXT("default");
+    int64_t n_context = integer(config, "max_position_embeddings", 0);
+    int64_t n_original = integer(config, "original_max_position_embeddings", n_context);
+    n_original = (int64_t)number_in(config, scaling, "original_max_position_embeddings", (double)n_original);
+    if (n_original < 1 || n_original > MODEL_CONTEXT_MAX) {
+        refuse(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
+        return;
+    }
+    if (text_equals_string(kind, "default"))
+        return;
+    if (text_equals_string(kind, "dynamic")) {
+        put_dynamic(config, scaling, n_context, n_dims);
+        return;
+    }
+    if (text_equals_string(kind, "llama3")) {
+        put_llama3(config, scaling, base, n_dims);
+        return;
+    }
+    if (text_equals_string(kind, "longrope") || text_equals_string(kind, "su")) {
+        put_factors(config, scaling, "short_factor", 1, n_dims);
+        put_factors(config, scaling, "long_factor", 2, n_dims);
+        put_integer(config, "rope.scaling.original_context_length", n_original);
+        if (find_in(scaling, "attention_factor"))
+            put_number(config, "rope.scaling.attn_factor",
+                       number_in(config, scaling, "attention_factor", 1.0));
+        return;
+    }
+    bool yarn = text_equals_string(kind, "yarn");
+    if (!yarn && !text_equals_string(kind, "linear")) {
+        refuse(config, ERROR_UNKNOWN_TYPE, "rope_scaling", scaling);
+        return;
+    }
+    gguf_writer_text(config->keys, key(config, "rope.scaling.type", name),
+                     yarn ? TEXT("yarn") : TEXT("linear"));
+    if (yarn)
+        put_yarn(config, scaling, n_original);
+    else
+        put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
+}
+
+static void read_rope(struct config *config)
+{
+    if (!config->out->family->rotates || config->status != STATUS_OK)
+        return;
+    const struct value *scaling = find(config, "rope_scaling rope_parameters");
+    if (scaling && scaling->kind != VALUE_OBJECT) {
+        refuse(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    // Newer files nest one set for each kind of layer.
+    const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
+    if (windowed && windowed->kind == VALUE_OBJECT && !find(config, "rope_local_base_freq"))
+        put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    if (scaling && find_in(scaling, "full_attention"))
+        scaling = find_in(scaling, "full_attention");
+    double base = number(config, "rope_theta rotary_emb_base", 10000.0);
+    if (scaling && scaling->kind == VALUE_OBJECT)
+        base = number_in(config, scaling, "rope_theta", base);
+    double fraction = number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    if (scaling && scaling->kind == VALUE_OBJECT)
+        fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
+    if (!(fraction > 0.0 && fraction <= 1.0))
+        refuse(config, ERROR_MODEL_FILE, "partial_rotary_factor", find(config, "partial_rotary_factor"));
+    if (config->status != STATUS_OK)
+        return;
+    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
+    put_number(config, "rope.freq_base", base);
+    put_integer(config, "rope.dimension_count", n_dims);
+    if (scaling && scaling->kind == VALUE_OBJECT)
+        put_scaling(config, scaling, base, n_dims);
+}
+
+// What a model of images and text tells of its language model.
+static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
+{
+    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!text_equals_string(*type, kinds[i][0]))
+            continue;
+        const struct value *part = find_in(json, "text_config"), *quantised;
+        if (!part || part->kind != VALUE_OBJECT)
+            return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
+        quantised = find_in(json, "quantization_config");
+        if (quantised)
+            refuse(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantised);
+        const struct value *own = find_in(part, "model_type");
+        *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
+        config->json = part;
+        config->out->language_part = true;
+    }
+    return config->status;
+}
+
+enum status folder_read_config(struct folder_config *out, const struct value *json, struct gguf_writer *keys,
+                               struct arena *arena, struct error *error)
+{
+    *out = (struct folder_config){0};
+    struct config config = {.json = json, .out = out, .keys = keys, .arena = arena, .error = error};
+    const struct value *type = value_get(json, "model_type");
+    if (!type || type->kind != VALUE_STRING)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"model_type\" is missing");
+    struct text name = type->text;
+    enum status status = take_text_config(&config, json, &name);
+    if (status != STATUS_OK)
+        return status;
+    out->family = folder_family_find(name);
+    if (!out->family)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",
+                         (int)(name.size < 64 ? name.size : 64), name.data);
+    if (out->family->defaults)
+        status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
+    if (status != STATUS_OK)
+        return status;
+    gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
+    read_sizes(&config);
+    out->n_layers_used =
+        integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
+    if (config.status == STATUS_OK)
+        refuse_unknown(&config);
+    if (config.status == STATUS_OK)
+        read_numbers(&config);
+    read_windows(&config);
+    read_rope(&config);
+    return config.status;
+}

@@ -1,0 +1,454 @@
+// Families of Hugging Face folders as data. Adding one that computes like a family we have is adding a row
+// here.
+#include "engine/model/model_folder_parts.h"
+
+#include <string.h>
+
+#define LLAMA_GLOBALS                                                                                        \
+    {"model.embed_tokens", "token_embd", FORM_AS_IS}, {"model.norm", "output_norm", FORM_AS_IS},             \
+    {                                                                                                        \
+        "lm_head", "output", FORM_AS_IS                                                                      \
+    }
+#define SELF_ATTENTION(q_form, k_form)                                                                       \
+    {"model.layers.*.self_attn.q_proj", "attn_q", q_form},                                                   \
+        {"model.layers.*.self_attn.k_proj", "attn_k", k_form},                                               \
+        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
+    {                                                                                                        \
+        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
+    }
+#define GATED_MLP                                                                                            \
+    {"model.layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},                                                \
+        {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},                                                \
+    {                                                                                                        \
+        "model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS                                               \
+    }
+#define PRE_NORMS                                                                                            \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
+    {                                                                                                        \
+        "model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS                                    \
+    }
+#define HEAD_NORMS(form)                                                                                     \
+    {"model.layers.*.self_attn.q_norm", "attn_q_norm", form},                                                \
+    {                                                                                                        \
+        "model.layers.*.self_attn.k_norm", "attn_k_norm", form                                               \
+    }
+#define EXPERTS                                                                                              \
+    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},                                                 \
+        {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},                          \
+        {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},                              \
+    {                                                                                                        \
+        "model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED                             \
+    }
+#define END                                                                                                  \
+    {                                                                                                        \
+        0                                                                                                    \
+    }
+
+static const struct folder_rule llama_globals[] = {LLAMA_GLOBALS, END};
+static const struct folder_rule gemma_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                   {"model.norm", "output_norm", FORM_ADD_ONE},
+                                                   {"lm_head", "output", FORM_AS_IS},
+                                                   END};
+static const struct folder_rule phi_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                 {"model.final_layernorm", "output_norm", FORM_AS_IS},
+                                                 {"lm_head", "output", FORM_AS_IS},
+                                                 END};
+static const struct folder_rule gpt2_globals[] = {{"transformer.wte", "token_embd", FORM_AS_IS},
+                                                  {"wte", "token_embd", FORM_AS_IS},
+                                                  {"transformer.wpe", "position_embd", FORM_AS_IS},
+                                                  {"wpe", "position_embd", FORM_AS_IS},
+                                                  {"transformer.ln_f", "output_norm", FORM_AS_IS},
+                                                  {"ln_f", "output_norm", FORM_AS_IS},
+                                                  {"lm_head", "output", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule neox_globals[] = {{"gpt_neox.embed_in", "token_embd", FORM_AS_IS},
+                                                  {"gpt_neox.final_layer_norm", "output_norm", FORM_AS_IS},
+                                                  {"embed_out", "output", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule falcon_globals[] = {{"transformer.word_embeddings", "token_embd", FORM_AS_IS},
+                                                    {"transformer.ln_f", "output_norm", FORM_AS_IS},
+                                                    {"lm_head", "output", FORM_AS_IS},
+                                                    END};
+
+static const struct folder_rule llama_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
+                                                  GATED_MLP, END};
+static const struct folder_rule mixtral_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
+    {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.block_sparse_moe.experts.{}.w3", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.block_sparse_moe.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
+    END};
+static const struct folder_rule qwen2_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                  GATED_MLP, END};
+static const struct folder_rule qwen2_moe_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    EXPERTS,
+    {"model.layers.*.mlp.shared_expert_gate", "ffn_gate_inp_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+static const struct folder_rule qwen3_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                  HEAD_NORMS(FORM_AS_IS), GATED_MLP, END};
+static const struct folder_rule qwen3_moe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                      HEAD_NORMS(FORM_AS_IS), EXPERTS, END};
+static const struct folder_rule gemma_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    END};
+static const struct folder_rule gemma2_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_ADD_ONE},
+    {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_ADD_ONE),
+    GATED_MLP,
+    END};
+static const struct folder_rule phi3_layers[] = {
+    PRE_NORMS,
+    {"model.layers.*.self_attn.qkv_proj", "attn_qkv", FORM_AS_IS},
+    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
+    {"model.layers.*.mlp.gate_up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule phi_layers[] = {{"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+                                                {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
+                                                {"model.layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},
+                                                {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},
+                                                {"model.layers.*.self_attn.dense", "attn_output", FORM_AS_IS},
+                                                {"model.layers.*.mlp.fc1", "ffn_up", FORM_AS_IS},
+                                                {"model.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},
+                                                END};
+#define GPT2_LAYER(prefix)                                                                                   \
+    {prefix "h.*.ln_1", "attn_norm", FORM_AS_IS}, {prefix "h.*.ln_2", "ffn_norm", FORM_AS_IS},               \
+        {prefix "h.*.attn.c_attn", "attn_qkv", FORM_TRANSPOSED},                                             \
+        {prefix "h.*.attn.c_proj", "attn_output", FORM_TRANSPOSED},                                          \
+        {prefix "h.*.mlp.c_fc", "ffn_up", FORM_TRANSPOSED},                                                  \
+    {                                                                                                        \
+        prefix "h.*.mlp.c_proj", "ffn_down", FORM_TRANSPOSED                                                 \
+    }
+static const struct folder_rule gpt2_layers[] = {GPT2_LAYER("transformer."), GPT2_LAYER(""), END};
+static const struct folder_rule neox_layers[] = {
+    {"gpt_neox.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"gpt_neox.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS},
+    {"gpt_neox.layers.*.attention.query_key_value", "attn_qkv", FORM_ROWS_BY_HEAD},
+    {"gpt_neox.layers.*.attention.dense", "attn_output", FORM_AS_IS},
+    {"gpt_neox.layers.*.mlp.dense_h_to_4h", "ffn_up", FORM_AS_IS},
+    {"gpt_neox.layers.*.mlp.dense_4h_to_h", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule starcoder2_layers[] = {PRE_NORMS,
+                                                       SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                       {"model.layers.*.mlp.c_fc", "ffn_up", FORM_AS_IS},
+                                                       {"model.layers.*.mlp.c_proj", "ffn_down", FORM_AS_IS},
+                                                       END};
+static const struct folder_rule stablelm_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.self_attn.q_layernorm.norms.{}", "attn_q_norm", FORM_STACKED},
+    {"model.layers.*.self_attn.k_layernorm.norms.{}", "attn_k_norm", FORM_STACKED},
+    GATED_MLP,
+    END};
+static const struct folder_rule falcon_layers[] = {
+    {"transformer.h.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"transformer.h.*.ln_mlp", "attn_norm", FORM_AS_IS},
+    {"transformer.h.*.ln_attn", "attn_norm_2", FORM_AS_IS},
+    {"transformer.h.*.self_attention.query_key_value", "attn_qkv", FORM_ROWS_BY_GROUP},
+    {"transformer.h.*.self_attention.dense", "attn_output", FORM_AS_IS},
+    {"transformer.h.*.mlp.dense_h_to_4h", "ffn_up", FORM_AS_IS},
+    {"transformer.h.*.mlp.dense_4h_to_h", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule bloom_globals[] = {
+    {"transformer.word_embeddings", "token_embd", FORM_AS_IS},
+    {"word_embeddings", "token_embd", FORM_AS_IS},
+    {"transformer.word_embeddings_layernorm", "token_embd_norm", FORM_AS_IS},
+    {"word_embeddings_layernorm", "token_embd_norm", FORM_AS_IS},
+    {"transformer.ln_f", "output_norm", FORM_AS_IS},
+    {"ln_f", "output_norm", FORM_AS_IS},
+    {"lm_head", "output", FORM_AS_IS},
+    END};
+#define BLOOM_LAYER(prefix)                                                                                  \
+    {prefix "h.*.input_layernorm", "attn_norm", FORM_AS_IS},                                                 \
+        {prefix "h.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS},                                     \
+        {prefix "h.*.self_attention.query_key_value", "attn_qkv", FORM_ROWS_BY_HEAD},                        \
+        {prefix "h.*.self_attention.dense", "attn_output", FORM_AS_IS},                                      \
+        {prefix "h.*.mlp.dense_h_to_4h", "ffn_up", FORM_AS_IS},                                              \
+    {                                                                                                        \
+        prefix "h.*.mlp.dense_4h_to_h", "ffn_down", FORM_AS_IS                                               \
+    }
+static const struct folder_rule bloom_layers[] = {BLOOM_LAYER("transformer."), BLOOM_LAYER(""), END};
+static const struct folder_rule gpt_oss_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"=model.layers.*.self_attn.sinks", "attn_sinks.weight", FORM_AS_IS},
+    {"model.layers.*.mlp.router", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight", FORM_EVEN_MXFP4},
+    {"=model.layers.*.mlp.experts.gate_up_proj_blocks", "ffn_up_exps.weight", FORM_ODD_MXFP4},
+    {"=model.layers.*.mlp.experts.down_proj_blocks", "ffn_down_exps.weight", FORM_EVERY_MXFP4},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_EVEN},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_ODD},
+    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
+    {"=model.layers.*.mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", FORM_EVEN},
+    {"=model.layers.*.mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", FORM_ODD},
+    {"=model.layers.*.mlp.experts.down_proj_bias", "ffn_down_exps.bias", FORM_AS_IS},
+    END};
+static const struct folder_rule glm4_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_self_attn_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.post_mlp_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.mlp.gate_up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    END};
+#define SHARED_EXPERTS                                                                                       \
+    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},                    \
+        {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                       \
+        {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},                           \
+    {                                                                                                        \
+        "model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS                          \
+    }
+static const struct folder_rule glm4_moe_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    EXPERTS,
+    SHARED_EXPERTS,
+    END};
+static const struct folder_rule dots1_layers[] = {PRE_NORMS,
+                                                  SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                  HEAD_NORMS(FORM_AS_IS),
+                                                  GATED_MLP,
+                                                  EXPERTS,
+                                                  SHARED_EXPERTS,
+                                                  END};
+static const struct folder_rule deepseek_layers[] = {
+    PRE_NORMS,
+    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_a_proj", "attn_q_a", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_a_layernorm", "attn_q_a_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_b_proj", "attn_q_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_a_layernorm", "attn_kv_a_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_b_proj", "attn_kv_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    SHARED_EXPERTS,
+    END};
+static const struct folder_rule seed_oss_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    END};
+static const struct folder_rule cohere_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    END};
+static const struct folder_rule granite_moe_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
+    {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS},
+    END};
+static const struct folder_rule olmo2_layers[] = {
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    END};
+
+#define SILU "silu swish"
+#define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
+
+// configuration_*.py of each model: what stands there for a setting that config.json leaves out, where it is
+// not the same in all (model_folder_config.c).
+#define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
+#define GEMMA2_DEFAULTS                                                                                      \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"max_position_embeddings\":8192,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"                \
+    "\"final_logit_softcapping\":30.0,\"attn_logit_softcapping\":50.0}"
+#define GEMMA3_DEFAULTS                                                                                      \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"max_position_embeddings\":131072,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"              \
+    "\"rope_theta\":1000000.0,\"rope_local_base_freq\":10000.0}"
+#define GPT_OSS_DEFAULTS                                                                                     \
+    "{\"head_dim\":64,\"num_attention_heads\":64,\"num_key_value_heads\":8,\"sliding_window\":128,"          \
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":150000.0,\"max_position_embeddings\":131072,"                      \
+    "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"swiglu_limit\":7.0,\"rope_scaling\":"             \
+    "{\"rope_type\":\"yarn\",\"factor\":32.0,\"beta_fast\":32.0,\"beta_slow\":1.0,\"truncate\":false,"       \
+    "\"original_max_position_embeddings\":4096}}"
+#define DEEPSEEK_SIZES                                                                                       \
+    "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"kv_lora_rank\":512,"
+#define DEEPSEEK2_DEFAULTS                                                                                   \
+    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\","      \
+    "\"first_k_dense_replace\":0,\"max_position_embeddings\":2048}"
+#define DEEPSEEK3_DEFAULTS                                                                                   \
+    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","    \
+    "\"first_k_dense_replace\":3,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"n_group\":8,"       \
+    "\"topk_group\":4,\"n_shared_experts\":1,\"max_position_embeddings\":4096}"
+#define GLM4_MOE_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"scoring_func\":\"sigmoid\",\"n_group\":1,"       \
+    "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
+    "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"max_position_embeddings\":131072}"
+#define DOTS1_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,"        \
+    "\"topk_group\":1,\"norm_topk_prob\":false,\"first_k_dense_replace\":0,\"max_position_embeddings\":"     \
+    "2048}"
+#define GRANITE_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
+    "0,"                                                                                                     \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":0}"
+#define GRANITE_MOE_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
+    "0,"                                                                                                     \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":8,"                 \
+    "\"num_experts_per_tok\":2}"
+#define RMS_6(context)   "{\"rms_norm_eps\":1e-6,\"max_position_embeddings\":" #context "}"
+#define RMS_5(context)   "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
+#define LAYER_5(context) "{\"layer_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
+#define MISTRAL_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"max_position_embeddings\":131072}"
+#define MIXTRAL_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":8,"     \
+    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
+#define MINISTRAL3_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":262144,"  \
+    "\"rope_scaling\":{\"rope_type\":\"yarn\",\"rope_theta\":1000000.0,\"factor\":16.0,\"mscale\":1.0,"      \
+    "\"original_max_position_embeddings\":16384,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}}"
+#define QWEN2_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":16,\"num_experts\":60,\"num_experts_per_tok\":4,"        \
+    "\"moe_intermediate_size\":1408,\"shared_expert_intermediate_size\":5632,"                               \
+    "\"max_position_embeddings\":32768}"
+#define QWEN3_DEFAULTS "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"max_position_embeddings\":32768}"
+#define QWEN3_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,\"num_experts_per_tok\":8,"        \
+    "\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
+#define PHI_DEFAULTS                                                                                         \
+    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
+#define GPT2_DEFAULTS                                                                                        \
+    "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"layer_norm_epsilon\":1e-5}"
+#define NEOX_DEFAULTS "{\"layer_norm_eps\":1e-5,\"rotary_pct\":0.25,\"max_position_embeddings\":2048}"
+#define STARCODER2_DEFAULTS                                                                                  \
+    "{\"norm_epsilon\":1e-5,\"num_key_value_heads\":2,\"max_position_embeddings\":4096}"
+#define STABLELM_DEFAULTS                                                                                    \
+    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.25,\"max_position_embeddings\":4096}"
+#define FALCON_DEFAULTS "{\"layer_norm_epsilon\":1e-5,\"max_position_embeddings\":2048}"
+#define BLOOM_DEFAULTS                                                                                       \
+    "{\"layer_norm_epsilon\":1e-5,\"n_layer\":2,\"n_head\":8,\"max_position_embeddings\":2048}"
+#define GLM4_DEFAULTS                                                                                        \
+    "{\"rms_norm_eps\":1.5625e-7,\"head_dim\":128,\"num_key_value_heads\":2,\"partial_rotary_factor\":0.5,"  \
+    "\"max_position_embeddings\":131072}"
+#define SMOLLM3_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":2000000.0,"                             \
+    "\"max_position_embeddings\":32768}"
+#define SEED_OSS_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":524288}"
+#define ERNIE_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":2,\"rope_theta\":500000.0,"             \
+    "\"max_position_embeddings\":131072}"
+#define COHERE_DEFAULTS "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"max_position_embeddings\":8192}"
+#define COHERE2_DEFAULTS                                                                                     \
+    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
+    "\"max_position_embeddings\":8192}"
+#define OLMO3_DEFAULTS "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
+
+// model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
+// clang-format off
+static const struct folder_family families[] = {
+    {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
+    {"mistral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true, MISTRAL_DEFAULTS},
+    {"ministral3", "mistral3", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true, MINISTRAL3_DEFAULTS},
+    {"mixtral", "llama", llama_globals, mixtral_layers, false, true, SILU, WINDOWS_GIVEN, true, MIXTRAL_DEFAULTS},
+    {"smollm3", "smollm3", llama_globals, llama_layers, true, true, SILU, WINDOWS_NEVER, true, SMOLLM3_DEFAULTS},
+    {"qwen2", "qwen2", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true, RMS_6(32768)},
+    {"qwen2_moe", "qwen2moe", llama_globals, qwen2_moe_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN2_MOE_DEFAULTS},
+    {"qwen3", "qwen3", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN3_DEFAULTS},
+    {"qwen3_moe", "qwen3moe", llama_globals, qwen3_moe_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN3_MOE_DEFAULTS},
+    {"gemma", "gemma", gemma_globals, gemma_layers, true, true, GELU, WINDOWS_NEVER, true, GEMMA_DEFAULTS},
+    {"gemma2", "gemma2", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true, GEMMA2_DEFAULTS},
+    {"gemma3_text", "gemma3", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true, GEMMA3_DEFAULTS},
+    {"phi3", "phi3", llama_globals, phi3_layers, false, true, SILU, WINDOWS_GIVEN, true, RMS_5(4096)},
+    {"phi", "phi2", phi_globals, phi_layers, false, false, GELU, WINDOWS_NEVER, true, PHI_DEFAULTS},
+    {"gpt2", "gpt2", gpt2_globals, gpt2_layers, true, false, GELU, WINDOWS_NEVER, false, GPT2_DEFAULTS},
+    {"gpt_neox", "gptneox", neox_globals, neox_layers, false, false, GELU, WINDOWS_NEVER, true, NEOX_DEFAULTS},
+    {"gpt_oss", "gpt-oss", llama_globals, gpt_oss_layers, false, true, SILU, WINDOWS_GIVEN, true, GPT_OSS_DEFAULTS},
+    {"starcoder2", "starcoder2", llama_globals, starcoder2_layers, true, false, GELU, WINDOWS_GIVEN, true, STARCODER2_DEFAULTS},
+    {"stablelm", "stablelm", llama_globals, stablelm_layers, false, true, SILU, WINDOWS_NEVER, true, STABLELM_DEFAULTS},
+    {"falcon", "falcon", falcon_globals, falcon_layers, true, false, GELU, WINDOWS_NEVER, true, FALCON_DEFAULTS},
+    {"bloom", "bloom", bloom_globals, bloom_layers, true, false, GELU, WINDOWS_NEVER, false, BLOOM_DEFAULTS},
+    {"olmo2", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_5(2048)},
+    {"olmo3", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true, OLMO3_DEFAULTS},
+    {"granite", "granite", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, GRANITE_DEFAULTS},
+    {"granitemoe", "granitemoe", llama_globals, granite_moe_layers, false, true, SILU, WINDOWS_NEVER, true, GRANITE_MOE_DEFAULTS},
+    {"glm4", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true, GLM4_DEFAULTS},
+    {"glm4_moe", "glm4moe", llama_globals, glm4_moe_layers, false, true, SILU, WINDOWS_NEVER, true, GLM4_MOE_DEFAULTS},
+    {"dots1", "dots1", llama_globals, dots1_layers, false, true, SILU, WINDOWS_NEVER, true, DOTS1_DEFAULTS},
+    {"deepseek_v2", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true, DEEPSEEK2_DEFAULTS},
+    {"deepseek_v3", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true, DEEPSEEK3_DEFAULTS},
+    {"seed_oss", "seed_oss", llama_globals, seed_oss_layers, false, true, SILU, WINDOWS_NEVER, true, SEED_OSS_DEFAULTS},
+    {"ernie4_5", "ernie4_5", llama_globals, qwen2_layers, true, true, SILU, WINDOWS_NEVER, true, ERNIE_DEFAULTS},
+    {"cohere", "command-r", llama_globals, cohere_layers, true, true, SILU, WINDOWS_NEVER, true, COHERE_DEFAULTS},
+    {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true, COHERE2_DEFAULTS},
+};
+// clang-format on
+
+const struct folder_family *folder_family_find(struct text model_type)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (text_equals_string(model_type, families[i].model_type))
+            return &families[i];
+    return NULL;
+}
+
+static bool begins(struct text name, const char *prefix)
+{
+    size_t size = strlen(prefix);
+    return name.size > size && memcmp(name.data, prefix, size) == 0;
+}
+
+// "model.layers.N." with N no layer's number.
+static bool is_beyond(struct text name, int64_t n_layers)
+{
+    static const char prefix[] = "model.layers.";
+    int64_t layer = 0;
+    size_t i = sizeof prefix - 1;
+    if (!begins(name, prefix))
+        return false;
+    for (; i < name.size && name.data[i] >= '0' && name.data[i] <= '9' && layer < n_layers; i++)
+        layer = 10 * layer + (name.data[i] - '0');
+    return layer >= n_layers;
+}
+
+bool folder_ignores(struct text name, int64_t n_layers_used)
+{
+    // Rotary frequencies follow from config.json; masks are what causal attention does.
+    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
+                                          ".attention.bias", ".attention.masked_bias"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t size = strlen(endings[i]);
+        if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)
+            return true;
+    }
+    return is_beyond(name, n_layers_used);
+}
+
+bool folder_is_sight(struct text name)
+{
+    return begins(name, "vision_tower.") || begins(name, "model.vision_tower.") ||
+           begins(name, "multi_modal_projector.") || begins(name, "model.multi_modal_projector.");
+}

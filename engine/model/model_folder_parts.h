@@ -1,0 +1,103 @@
+// Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c (config.json),
+// model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and model_folder_names.c (families as
+// data). Private to these.
+#pragma once
+
+#include "engine/file/gguf_write.h"
+#include "engine/file/safetensors.h"
+#include "schemas/value.h"
+
+// How a tensor of ours comes from theirs.
+enum folder_form {
+    FORM_AS_IS,
+    FORM_ADD_ONE,       // float32, 1 added
+    FORM_TRANSPOSED,    // weights; biases as they are
+    FORM_ROWS_Q,        // by halves to adjacent pairs, head by head
+    FORM_ROWS_K,        //
+    FORM_ROWS_BY_HEAD,  // q, k, v of a head together, to all q, all k, all v
+    FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
+    FORM_STACKED,       // one tensor for each "{}" from 0 on, stacked
+    // Of all experts' matrices in one tensor a part of each one's rows. The tensor may be wanted for each
+    // part.
+    FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up
+    FORM_SECOND_HALF, //
+    // gpt-oss: gate and up by turns. Weights transposed, [experts, columns, rows], or, named with _blocks,
+    // MXFP4's items [experts, rows, columns / 32, 16] with the exponents in _scales; biases [experts, rows].
+    FORM_EVEN,
+    FORM_ODD,
+    FORM_EVERY, // all rows, otherwise the same
+    FORM_EVEN_MXFP4,
+    FORM_ODD_MXFP4,
+    FORM_EVERY_MXFP4,
+};
+
+struct folder_rule {
+    const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
+    const char *to;   // "ffn_up"; with .weight and .bias of each, but as it stands when `from` begins with =
+    enum folder_form form;
+};
+
+enum folder_windows { WINDOWS_NEVER, WINDOWS_GIVEN, WINDOWS_IF_USED };
+
+struct folder_family {
+    const char *model_type;                     // in config.json
+    const char *name;                           // GGUF's
+    const struct folder_rule *globals, *layers; // `from` NULL at the end
+    bool tied;                                  // unless config.json says otherwise
+    bool gated;                                 // SiLU or GELU between gate and up
+    const char *activations;                    // that mean what the family computes, separated by blanks
+    enum folder_windows windows;
+    bool rotates;         // has rotary positions
+    const char *defaults; // settings that config.json may leave out, as JSON; NULL: none
+};
+
+const struct folder_family *folder_family_find(struct text model_type); // NULL: none
+// Tensors that may be left out: buffers that older files carry, layers for speculation after the last one.
+bool folder_ignores(struct text name, int64_t n_layers_used);
+// A model of images and text, of which only the language model is computed: whether the tensor belongs to the
+// rest.
+bool folder_is_sight(struct text name);
+
+struct folder_shape {
+    int64_t n_layers, n_heads, n_kv_heads, head_dim;
+    bool tied;
+};
+
+// config.json as key-values "NAME.*". `divisors` gets Llama 3's or LongRoPE's as tensors to add: [0]
+// rope_freqs, [1] rope_factors_short, [2] rope_factors_long, [n_divisors] items each, in the arena; absent:
+// NULL.
+struct folder_config {
+    const struct folder_family *family;
+    struct folder_shape shape;
+    const float *divisors[3];
+    size_t n_divisors;
+    int64_t n_layers_used; // tensors of layers from there on are for speculation; INT64_MAX: there are none
+    bool language_part;    // config.json tells of more than text; the tensors' names begin otherwise
+};
+
+enum status folder_read_config(struct folder_config *config, const struct value *json,
+                               struct gguf_writer *keys, struct arena *arena,
+                               struct error *error) WARN_UNUSED;
+
+// model_folder_experts.c: FORM_FIRST_HALF and what follows it. `from` is all experts' matrices (or vectors),
+// `scales` MXFP4's exponents. Sets type, dims and size of `out`; false: theirs have no such shape.
+bool folder_part_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
+                       struct tensor *out);
+void folder_part_make(enum folder_form form, const struct tensor *from, const struct tensor *scales,
+                      const struct tensor *out, char *data);
+
+// model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
+enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
+struct folder_files {
+    const char *path;
+    struct arena *arena;
+};
+enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content, bool *found,
+                             struct error *error) WARN_UNUSED;
+// An object. `json` is null where there is no such file.
+enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json, bool *found,
+                             struct error *error) WARN_UNUSED;
+
+// model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
+enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config, struct gguf_writer *keys,
+                                 struct error *error) WARN_UNUSED;

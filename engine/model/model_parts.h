@@ -1,0 +1,30 @@
+// The steps of opening a model, in the order model_open calls them. Each fills its part of the model and
+// refuses what does not fit. Private to engine/model/.
+#pragma once
+
+#include "engine/file/gguf.h"
+#include "engine/model/model.h"
+
+// Keys of one family in a file; the first error is latched in `status` and every later read gives the
+// default.
+struct key_reader {
+    const struct gguf *gguf;
+    const char *family;
+    enum status status;
+    struct error *error;
+};
+
+// "FAMILY.SUFFIX". `found` may be NULL.
+int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found);
+float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found);
+bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise);
+// An integer within [least, most]; `otherwise` below 0 stands for: the key must be there.
+int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
+                  int32_t most);
+
+// Everything in model->shape but the rope fields, and model->layers with `windowed` set.
+enum status model_read_shape(struct model *model, struct error *error) WARN_UNUSED;
+// The rope fields and tables.
+enum status model_read_rope(struct model *model, struct error *error) WARN_UNUSED;
+// The tensors. Every tensor of the file must have a place: one left over would make the results wrong.
+enum status model_read_tensors(struct model *model, struct error *error) WARN_UNUSED;

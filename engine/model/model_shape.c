@@ -1,0 +1,359 @@
+#include "engine/backend.h"
+#include "engine/model/family.h"
+#include "engine/model/model_parts.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void make_key(const struct key_reader *reader, const char *suffix, char key[128])
+{
+    snprintf(key, 128, "%s.%s", reader->family, suffix);
+}
+
+int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found)
+{
+    char key[128];
+    make_key(reader, suffix, key);
+    uint32_t value = 0;
+    bool there = false;
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_u32(reader->gguf, key, &value, &there, reader->error);
+    if (reader->status == STATUS_OK && there && value > INT32_MAX)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "%s: at most %d, file has %u", key, INT32_MAX, value);
+    there = there && reader->status == STATUS_OK;
+    if (found)
+        *found = there;
+    return there ? (int32_t)value : otherwise;
+}
+
+float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found)
+{
+    char key[128];
+    make_key(reader, suffix, key);
+    float value = otherwise;
+    bool there = false;
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_f32(reader->gguf, key, &value, &there, reader->error);
+    if (reader->status == STATUS_OK && there && !isfinite(value))
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: not a finite number", key);
+    there = there && reader->status == STATUS_OK;
+    if (found)
+        *found = there;
+    return there ? value : otherwise;
+}
+
+bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise)
+{
+    char key[128];
+    make_key(reader, suffix, key);
+    bool value = otherwise;
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_bool(reader->gguf, key, &value, NULL, reader->error);
+    return value;
+}
+
+int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
+                  int32_t most)
+{
+    bool found;
+    int32_t value = read_integer(reader, suffix, otherwise, &found);
+    if (reader->status != STATUS_OK)
+        return least;
+    if (!found && otherwise < 0) {
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
+                                   reader->family, suffix);
+        return least;
+    }
+    if (value < least || value > most) {
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s.%s: expected %d to %d, got %d",
+                      reader->family, suffix, least, most, value);
+        return least;
+    }
+    return value;
+}
+
+// Latent attention: a head's dims are named _mla where the plain names tell what pages keep.
+static void read_latent(struct key_reader *reader, struct model_shape *shape)
+{
+    shape->latent_dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
+    shape->query_latent_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
+    int32_t key_dim = read_size(reader, "attention.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    int32_t value_dim = read_size(reader, "attention.value_length", -1, 1, MODEL_HEAD_DIM_MAX);
+    key_dim = read_size(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
+    shape->latent_value_dim =
+        read_size(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
+    int32_t n_rope = read_size(reader, "rope.dimension_count", -1, 2, key_dim > 2 ? key_dim - 1 : 2);
+    shape->latent_key_dim = key_dim - n_rope;
+    shape->n_kv_heads = 1;
+    shape->key_dim = n_rope + shape->latent_dim;
+    shape->value_dim = shape->latent_dim;
+    if (reader->status == STATUS_OK && shape->key_dim > MODEL_HEAD_DIM_MAX)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "a latent of %d and %d rotated dimensions: together at most %d",
+                                   shape->latent_dim, n_rope, MODEL_HEAD_DIM_MAX);
+}
+
+static void read_heads(struct key_reader *reader, struct model_shape *shape)
+{
+    shape->n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
+    shape->n_kv_heads = read_size(reader, "attention.head_count_kv", shape->n_heads, 1, shape->n_heads);
+    if (reader->status != STATUS_OK)
+        return;
+    if (shape->n_heads % shape->n_kv_heads != 0) {
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%d heads can't be shared evenly by %d key-value heads", shape->n_heads,
+                                   shape->n_kv_heads);
+        return;
+    }
+    int32_t even = shape->n_embd % shape->n_heads == 0 ? shape->n_embd / shape->n_heads : -1;
+    shape->key_dim = read_size(reader, "attention.key_length", even, 1, MODEL_HEAD_DIM_MAX);
+    shape->value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
+}
+
+static void read_routing(struct key_reader *reader, struct model_shape *shape)
+{
+    enum { ABSENT, SOFTMAX, SIGMOID }; // llama.cpp, src/llama-hparams.h
+    int32_t kind = read_size(reader, "expert_gating_func", ABSENT, ABSENT, SIGMOID);
+    if (kind != ABSENT)
+        shape->route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    shape->experts_scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
+    shape->experts_scale = shape->experts_scale != 0.0f ? shape->experts_scale : 1.0f;
+    shape->n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
+    int32_t n_shared = read_size(reader, "expert_shared_count", 0, 0, MODEL_EXPERTS_MAX);
+    int64_t width = (int64_t)n_shared * shape->n_ff_expert; // several shared experts are one wide one
+    if (shape->n_ff_shared == 0 && width <= MODEL_WIDTH_MAX)
+        shape->n_ff_shared = (int32_t)width;
+    else if (shape->n_ff_shared == 0 && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "%d shared experts of width %d: together at most %d", n_shared,
+                                   shape->n_ff_expert, MODEL_WIDTH_MAX);
+    int32_t n_groups = read_size(reader, "expert_group_count", 1, 0, ROUTE_GROUPS_MAX);
+    n_groups = n_groups < 1 ? 1 : n_groups;
+    int32_t n_used = read_size(reader, "expert_group_used_count", n_groups, 0, n_groups);
+    n_used = n_used < 1 ? n_groups : n_used;
+    shape->n_expert_groups = n_groups;
+    shape->n_expert_groups_used = n_used;
+    if (reader->status == STATUS_OK &&
+        (shape->n_experts % n_groups != 0 || shape->n_experts / n_groups * n_used < shape->n_experts_used))
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%d experts can't be picked from %d of %d groups of %d experts",
+                                   shape->n_experts_used, n_used, n_groups, shape->n_experts);
+}
+
+static void read_experts(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    shape->n_experts = read_size(reader, "expert_count", 0, 0, MODEL_EXPERTS_MAX);
+    if (reader->status != STATUS_OK || shape->n_experts == 0)
+        return;
+    if (!family->experts_allowed) {
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "expert_count: family %s has no experts, file has %d", family->name, shape->n_experts);
+        return;
+    }
+    int32_t most = shape->n_experts < MODEL_EXPERTS_USED_MAX ? shape->n_experts : MODEL_EXPERTS_USED_MAX;
+    shape->n_experts_used = read_size(reader, "expert_used_count", -1, 1, most);
+    shape->n_ff_expert = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
+    shape->n_ff_shared = read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
+    shape->experts_normalised = read_bool(reader, "expert_weights_norm", family->experts_normalised);
+    shape->route_kind = family->route_kind;
+    shape->experts_scale = 1.0f;
+    shape->n_expert_groups = shape->n_expert_groups_used = 1;
+    if (family->routed_by_keys)
+        read_routing(reader, shape);
+}
+
+static void read_scales(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    bool wide = family->n_layers_wide_scale && family->n_layers_wide_scale == shape->n_layers;
+    int32_t width = wide ? shape->n_embd / shape->n_heads : shape->key_dim;
+    if (family->latent_attention) // of a head's query before it is put in the latent's terms
+        width += shape->latent_key_dim - shape->latent_dim;
+    shape->attention_scale = read_number(reader, "attention.scale", 0.0f, NULL);
+    if (shape->attention_scale == 0.0f) // absent, or Granite's way to say: the usual one
+        shape->attention_scale = (float)(1.0 / sqrt((double)width));
+    shape->attention_softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
+    shape->logit_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
+    shape->embedding_scale = family->embedding_by_width ? sqrtf((float)shape->n_embd) : 1.0f;
+    shape->embedding_scale = read_number(reader, "embedding_scale", shape->embedding_scale, NULL);
+    shape->residual_scale = read_number(reader, "residual_scale", 1.0f, NULL);
+    shape->logit_scale = read_number(reader, "logit_scale", 1.0f, NULL);
+    if (family->logit_scale_divides)
+        shape->logit_scale = 1.0f / shape->logit_scale;
+    shape->alibi_bias_max = read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
+    const char *epsilon =
+        family->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    bool found;
+    shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
+    if (reader->status != STATUS_OK)
+        return;
+    if (!found)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
+                                   reader->family, epsilon);
+    else if (shape->norm_epsilon < 0.0f || shape->attention_softcap < 0.0f || shape->logit_softcap < 0.0f ||
+             shape->alibi_bias_max < 0.0f || !isfinite(shape->logit_scale))
+        reader->status = error_set(
+            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
+            (double)shape->norm_epsilon, (double)shape->attention_softcap, (double)shape->logit_softcap,
+            (double)shape->alibi_bias_max, (double)shape->logit_scale);
+}
+
+// Which layers see a window only. The pattern is a number n (layers n-1, 2n-1, ... see everything) or one
+// truth value a layer (true: windowed).
+static void read_windows(struct key_reader *reader, const struct family *family, struct model *model)
+{
+    struct model_shape *shape = &model->shape;
+    shape->sliding_window = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
+    if (reader->status != STATUS_OK || shape->sliding_window == 0)
+        return;
+    struct gguf_array array = {0};
+    bool is_array = false;
+    struct error ignored;
+    char key[128];
+    make_key(reader, "attention.sliding_window_pattern", key);
+    if (gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK)
+        is_array = false;
+    if (is_array) {
+        bool fits = array.kind == GGUF_BOOL && array.n_items == (size_t)shape->n_layers;
+        for (int32_t i = 0; fits && i < shape->n_layers; i++)
+            model->layers[i].windowed = gguf_array_integer(&array, (size_t)i) != 0;
+        if (!fits)
+            reader->status =
+                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                          "%s: expected a truth value for each of %d layers", key, shape->n_layers);
+        return;
+    }
+    int32_t pattern =
+        read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
+    shape->window_pattern = pattern;
+    for (int32_t i = 0; i < shape->n_layers; i++)
+        model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
+}
+
+static void set_unrotated(struct model *model)
+{
+    const struct family *family = model->family;
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        model->layers[i].unrotated = (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
+                                     (family->unwindowed_unrotated && !model->layers[i].windowed);
+}
+
+// Keys that would change the computation in ways not built: with any but the neutral value the file is
+// refused.
+static void refuse_unknown_arithmetic(struct key_reader *reader, const struct family *family)
+{
+    static const struct {
+        const char *suffix;
+        int32_t neutral;     // besides 0
+        bool latent, routed; // families that read it
+    } integers[] = {
+        {"expert_gating_func", 1, false, true},        {"expert_group_count", 1, false, true},
+        {"leading_dense_block_count", 0, false, true}, {"nextn_predict_layers", 0, false, true},
+        {"expert_shared_count", 0, false, true},       {"attention.q_lora_rank", 0, true, false},
+        {"attention.kv_lora_rank", 0, true, false},
+    };
+    static const struct {
+        const char *suffix;
+        float neutral; // besides 0
+        bool routed;
+    } numbers[] = {{"attention.clamp_kqv", 0.0f, false}, {"expert_weights_scale", 1.0f, true}};
+    const char *format = "%s.%s is %g, which this version can't compute in that family";
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
+        bool known = (integers[i].latent && family->latent_attention) ||
+                     (integers[i].routed && family->routed_by_keys);
+        if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
+                                       integers[i].suffix, (double)value);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        float value = read_number(reader, numbers[i].suffix, 0.0f, NULL);
+        bool known = numbers[i].routed && family->routed_by_keys;
+        if (value != 0.0f && value != numbers[i].neutral && !known && reader->status == STATUS_OK)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
+                                       numbers[i].suffix, (double)value);
+    }
+    if (!read_bool(reader, "attention.causal", true) && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%s.attention.causal is false: the model does not generate text", reader->family);
+}
+
+// A token without a row would be looked up outside the table. Rows without a token are padding.
+static enum status check_vocabulary(const struct model *model, struct error *error)
+{
+    struct gguf_array tokens = {0};
+    enum status status = gguf_array(model->gguf, "tokenizer.ggml.tokens", &tokens, NULL, error);
+    if (status == STATUS_OK && tokens.n_items > (size_t)model->shape.n_vocab)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor token_embd.weight: %d rows for %zu tokens", model->shape.n_vocab,
+                         tokens.n_items);
+    return status;
+}
+
+static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    switch (family->residual) {
+    case RESIDUAL_SERIAL:
+        break;
+    case RESIDUAL_PARALLEL:
+        shape->parallel_residual = true;
+        break;
+    case RESIDUAL_BY_KEY:
+        shape->parallel_residual = read_bool(reader, "use_parallel_residual", true);
+        break;
+    case RESIDUAL_BY_FFN_NORM:
+        shape->parallel_residual = !gguf_tensor(reader->gguf, "blk.0.ffn_norm.weight");
+        break;
+    }
+}
+
+enum status model_read_shape(struct model *model, struct error *error)
+{
+    const struct family *family = model->family;
+    struct model_shape *shape = &model->shape;
+    const struct tensor *embedding = gguf_tensor(model->gguf, "token_embd.weight");
+    if (!embedding)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         gguf_n_tensors(model->gguf) ? "tensor token_embd.weight is missing"
+                                                     : "the file holds a vocabulary but no tensors");
+    if (embedding->dims[1] < 1 || embedding->dims[1] > MODEL_VOCABULARY_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "tensor token_embd.weight: expected 1 to %d rows, file has %llu",
+                         MODEL_VOCABULARY_MAX, (unsigned long long)embedding->dims[1]);
+    struct key_reader reader = {.gguf = model->gguf, .family = family->name, .error = error};
+    shape->n_vocab = (int32_t)embedding->dims[1];
+    shape->n_layers = read_size(&reader, "block_count", -1, 1, MODEL_LAYERS_MAX);
+    if (family->routed_by_keys) {
+        shape->n_layers_beyond =
+            read_size(&reader, "nextn_predict_layers", 0, 0, shape->n_layers > 1 ? shape->n_layers - 1 : 0);
+        shape->n_layers -= shape->n_layers_beyond;
+    }
+    shape->n_embd = read_size(&reader, "embedding_length", -1, 1, MODEL_WIDTH_MAX);
+    shape->n_context = read_size(&reader, "context_length", -1, 1, MODEL_CONTEXT_MAX);
+    shape->n_context_original =
+        read_size(&reader, "rope.scaling.original_context_length", shape->n_context, 1, MODEL_CONTEXT_MAX);
+    shape->n_ff = read_size(&reader, "feed_forward_length", -1, 1, MODEL_WIDTH_MAX);
+    read_heads(&reader, shape);
+    if (family->latent_attention && reader.status == STATUS_OK)
+        read_latent(&reader, shape);
+    read_experts(&reader, family, shape);
+    read_scales(&reader, family, shape);
+    read_residual(&reader, family, shape);
+    refuse_unknown_arithmetic(&reader, family);
+    if (reader.status != STATUS_OK)
+        return reader.status;
+    model->layers = calloc((size_t)shape->n_layers, sizeof *model->layers);
+    if (!model->layers)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
+                         shape->n_layers);
+    read_windows(&reader, family, model);
+    set_unrotated(model);
+    return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
+}

@@ -1,0 +1,506 @@
+// Finds every tensor a family needs, checks its shape and type, cuts fused ones into slices, and makes sure
+// that none is left over. Names: blk.N.NAME.weight and blk.N.NAME.bias as in gguf-py/gguf/constants.py of
+// llama.cpp.
+#include "engine/model/family.h"
+#include "engine/model/model_parts.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum width {
+    ONE,
+    EMBD,
+    VOCABULARY,
+    CONTEXT,
+    QUERY,
+    KEY,
+    VALUE,
+    HEADS_OUT,
+    FF,
+    EXPERTS,
+    FF_EXPERT,
+    FF_SHARED,
+    KEY_DIM,
+    HEADS,
+    WIDTH_COUNT
+};
+
+enum { NO_BIAS = -1 };
+
+// dims: row length, rows, matrices. A bias has as many items as the weight has rows (a vector: as many as it
+// has).
+static const struct {
+    const char *name;
+    size_t weight;
+    ptrdiff_t bias;
+    enum width dims[3];
+} slots[SLOT_COUNT] = {
+#define AT(field) offsetof(struct model_layer, field)
+    [SLOT_ATTN_NORM] = {"attn_norm", AT(attn_norm), AT(attn_norm_bias), {EMBD, ONE, ONE}},
+    // Kept where the MLP's norm belongs until swap_falcon_norms.
+    [SLOT_ATTN_NORM_2] = {"attn_norm_2", AT(ffn_norm), AT(ffn_norm_bias), {EMBD, ONE, ONE}},
+    [SLOT_ATTN_Q] = {"attn_q", AT(attn_q), AT(attn_q_bias), {EMBD, QUERY, ONE}},
+    [SLOT_ATTN_K] = {"attn_k", AT(attn_k), AT(attn_k_bias), {EMBD, KEY, ONE}},
+    [SLOT_ATTN_V] = {"attn_v", AT(attn_v), AT(attn_v_bias), {EMBD, VALUE, ONE}},
+    [SLOT_ATTN_Q_NORM] = {"attn_q_norm", AT(attn_q_norm), AT(attn_q_norm_bias), {KEY_DIM, ONE, ONE}},
+    [SLOT_ATTN_K_NORM] = {"attn_k_norm", AT(attn_k_norm), AT(attn_k_norm_bias), {KEY_DIM, ONE, ONE}},
+    [SLOT_ATTN_SINKS] = {"attn_sinks", AT(attn_sinks), NO_BIAS, {HEADS, ONE, ONE}},
+    [SLOT_ATTN_OUT] = {"attn_output", AT(attn_out), AT(attn_out_bias), {HEADS_OUT, EMBD, ONE}},
+    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", AT(attn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
+    [SLOT_FFN_NORM] = {"ffn_norm", AT(ffn_norm), AT(ffn_norm_bias), {EMBD, ONE, ONE}},
+    [SLOT_FFN_GATE] = {"ffn_gate", AT(ffn_gate), AT(ffn_gate_bias), {EMBD, FF, ONE}},
+    [SLOT_FFN_UP] = {"ffn_up", AT(ffn_up), AT(ffn_up_bias), {EMBD, FF, ONE}},
+    [SLOT_FFN_DOWN] = {"ffn_down", AT(ffn_down), AT(ffn_down_bias), {FF, EMBD, ONE}},
+    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", AT(ffn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
+    [SLOT_ROUTER] = {"ffn_gate_inp", AT(router), AT(router_bias), {EMBD, EXPERTS, ONE}},
+    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps",
+                           AT(gate_experts),
+                           AT(gate_experts_bias),
+                           {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_UP_EXPERTS] = {"ffn_up_exps", AT(up_experts), AT(up_experts_bias), {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps",
+                           AT(down_experts),
+                           AT(down_experts_bias),
+                           {FF_EXPERT, EMBD, EXPERTS}},
+    [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", AT(shared_router), NO_BIAS, {EMBD, ONE, ONE}},
+    [SLOT_SHARED_GATE] = {"ffn_gate_shexp", AT(shared_gate), NO_BIAS, {EMBD, FF_SHARED, ONE}},
+    [SLOT_SHARED_UP] = {"ffn_up_shexp", AT(shared_up), NO_BIAS, {EMBD, FF_SHARED, ONE}},
+    [SLOT_SHARED_DOWN] = {"ffn_down_shexp", AT(shared_down), NO_BIAS, {FF_SHARED, EMBD, ONE}},
+#undef AT
+};
+
+enum {
+    VECTORS = SLOT(ATTN_SINKS) | SLOT(ATTN_NORM) | SLOT(ATTN_NORM_2) | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) |
+              SLOT(ATTN_POST_NORM) | SLOT(FFN_NORM) | SLOT(FFN_POST_NORM),
+    QKV = SLOT(ATTN_Q) | SLOT(ATTN_K) | SLOT(ATTN_V),
+    GATE_UP = SLOT(FFN_GATE) | SLOT(FFN_UP),
+    MLP = GATE_UP | SLOT(FFN_DOWN),
+    MOE = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
+    SHARED_EXPERT = SLOT(SHARED_GATE) | SLOT(SHARED_UP) | SLOT(SHARED_DOWN),
+};
+
+enum { NAME_BYTES = 96 };
+
+// The search over one file; `found` collects the file's tensors that got a place.
+struct search {
+    struct model *model;
+    struct error *error;
+    int64_t widths[WIDTH_COUNT];
+    const struct tensor **found;
+    size_t n_found;
+};
+
+static void set_widths(struct search *search)
+{
+    const struct model_shape *shape = &search->model->shape;
+    int64_t *widths = search->widths;
+    widths[ONE] = 1;
+    widths[EMBD] = shape->n_embd;
+    widths[VOCABULARY] = shape->n_vocab;
+    widths[CONTEXT] = shape->n_context;
+    widths[QUERY] = (int64_t)shape->n_heads * shape->key_dim;
+    widths[KEY] = (int64_t)shape->n_kv_heads * shape->key_dim;
+    widths[VALUE] = (int64_t)shape->n_kv_heads * shape->value_dim;
+    widths[HEADS_OUT] =
+        (int64_t)shape->n_heads * (shape->latent_dim ? shape->latent_value_dim : shape->value_dim);
+    widths[FF] = shape->n_ff;
+    widths[EXPERTS] = shape->n_experts;
+    widths[FF_EXPERT] = shape->n_ff_expert;
+    widths[FF_SHARED] = shape->n_ff_shared;
+    widths[KEY_DIM] = shape->key_dim;
+    widths[HEADS] = shape->n_heads;
+}
+
+static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
+{
+    return tensor->dims[0] == (uint64_t)dims[0] && tensor->dims[1] == (uint64_t)dims[1] &&
+           tensor->dims[2] == (uint64_t)dims[2] && tensor->dims[3] == 1;
+}
+
+static enum status wrong_shape(struct search *search, const struct tensor *tensor, const int64_t dims[3])
+{
+    char expected[64], got[64];
+    struct tensor wanted = {.n_dims = dims[2] > 1   ? 3
+                                      : dims[1] > 1 ? 2
+                                                    : 1,
+                            .dims = {(uint64_t)dims[0], (uint64_t)dims[1], (uint64_t)dims[2], 1}};
+    tensor_shape_text(&wanted, expected);
+    tensor_shape_text(tensor, got);
+    return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: expected %s, file has %s",
+                     (int)tensor->name.size, tensor->name.data, expected, got);
+}
+
+// Looks `name` up and takes note of it; *tensor is NULL when it is absent, which is an error only if
+// `required`.
+static enum status find(struct search *search, const char *name, bool required, const struct tensor **tensor)
+{
+    *tensor = gguf_tensor(search->model->gguf, name);
+    if (!*tensor)
+        return required
+                   ? error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s is missing", name)
+                   : STATUS_OK;
+    search->found[search->n_found++] = *tensor;
+    const struct tensor_traits *traits = tensor_traits((*tensor)->type);
+    if (!traits->dequantise)
+        return error_set(search->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "tensor %s: type %s can't be computed with", name,
+                         traits->name ? traits->name : "?");
+    return STATUS_OK;
+}
+
+// Finds a tensor and demands these dims; absent and not required leaves *out alone.
+static enum status take(struct search *search, const char *name, bool required, const int64_t dims[3],
+                        struct tensor *out)
+{
+    const struct tensor *tensor;
+    enum status status = find(search, name, required, &tensor);
+    if (status != STATUS_OK || !tensor)
+        return status;
+    if (!has_dims(tensor, dims))
+        return wrong_shape(search, tensor, dims);
+    *out = *tensor;
+    return STATUS_OK;
+}
+
+// Vectors are read item by item, so a block may not hold several. Several vectors: one an expert.
+static enum status take_vectors(struct search *search, const char *name, bool required, int64_t n_items,
+                                int64_t n_vectors, struct tensor *out)
+{
+    enum status status = take(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
+    if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
+        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor %s: a vector of type %s can't be used", name,
+                         tensor_traits(out->type)->name);
+    return status;
+}
+
+static enum status take_vector(struct search *search, const char *name, bool required, int64_t n_items,
+                               struct tensor *out)
+{
+    return take_vectors(search, name, required, n_items, 1, out);
+}
+
+static struct tensor *field(struct model_layer *layer, ptrdiff_t offset)
+{
+    return (struct tensor *)((char *)layer + offset);
+}
+
+static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
+{
+    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s.%s", index, slot, kind);
+}
+
+// The norm of q or k: one vector for all heads, one for each head, or one over the full width.
+static enum status take_qk_norm(struct search *search, const char *name, bool required, enum layer_slot slot,
+                                struct tensor *out)
+{
+    const struct model_shape *shape = &search->model->shape;
+    int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->n_heads : shape->n_kv_heads;
+    const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
+    int64_t each[3] = {shape->key_dim, n_heads, 1};
+    if (search->model->family->qk_norm_full)
+        return take_vector(search, name, required, n_heads * shape->key_dim, out);
+    if (tensor && has_dims(tensor, each))
+        return take(search, name, required, each, out);
+    return take_vector(search, name, required, shape->key_dim, out);
+}
+
+static enum status take_slot(struct search *search, int32_t index, enum layer_slot slot, bool required)
+{
+    char name[NAME_BYTES];
+    struct model_layer *layer = &search->model->layers[index];
+    struct tensor *weight = field(layer, (ptrdiff_t)slots[slot].weight);
+    int64_t dims[3];
+    for (int i = 0; i < 3; i++)
+        dims[i] = search->widths[slots[slot].dims[i]];
+    bool vector = (VECTORS & 1u << slot) != 0;
+    enum status status;
+    bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
+    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name, "weight");
+    if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
+        status = take_qk_norm(search, name, required, slot, weight);
+    else if (vector)
+        status = take_vector(search, name, required, dims[0], weight);
+    else
+        status = take(search, name, required, dims, weight);
+    if (status != STATUS_OK || !weight->data || slots[slot].bias == NO_BIAS)
+        return status;
+    layer_name(name, index, slots[slot].name, "bias");
+    bool biased = (search->model->family->biased & 1u << slot) != 0;
+    int64_t n_items = vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : dims[1];
+    return take_vectors(search, name, biased, n_items, dims[2], field(layer, slots[slot].bias));
+}
+
+// Rows [first, first + n_rows) of a matrix, or items of a vector.
+static struct tensor slice(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
+{
+    struct tensor part = *whole;
+    uint64_t row_bytes = vector ? tensor_traits(whole->type)->block_bytes : tensor_row_bytes(whole);
+    part.data = (const char *)whole->data + (uint64_t)first * row_bytes;
+    part.size_bytes = (uint64_t)n_rows * row_bytes;
+    part.dims[vector ? 0 : 1] = (uint64_t)n_rows;
+    return part;
+}
+
+// A fused tensor's parts, in order; `name` without its kind.
+struct fused {
+    const char *name;
+    int n_parts;
+    enum layer_slot parts[3];
+};
+
+static const struct fused fused_qkv = {"attn_qkv", 3, {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V}};
+static const struct fused fused_gate_up = {"ffn_up", 2, {SLOT_FFN_GATE, SLOT_FFN_UP}};
+
+static enum status take_fused(struct search *search, int32_t index, const struct fused *fused)
+{
+    struct model_layer *layer = &search->model->layers[index];
+    char name[NAME_BYTES];
+    int64_t n_rows = 0;
+    bool biased = false;
+    for (int i = 0; i < fused->n_parts; i++) {
+        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
+        biased = biased || (search->model->family->biased & 1u << fused->parts[i]) != 0;
+    }
+    struct tensor weight = {0}, bias = {0};
+    layer_name(name, index, fused->name, "weight");
+    enum status status = take(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
+    layer_name(name, index, fused->name, "bias");
+    if (status == STATUS_OK)
+        status = take_vector(search, name, biased, n_rows, &bias);
+    if (status != STATUS_OK)
+        return status;
+    int64_t first = 0;
+    for (int i = 0; i < fused->n_parts; i++) {
+        enum layer_slot slot = fused->parts[i];
+        int64_t n = search->widths[slots[slot].dims[1]];
+        *field(layer, (ptrdiff_t)slots[slot].weight) = slice(&weight, first, n, false);
+        if (bias.data)
+            *field(layer, slots[slot].bias) = slice(&bias, first, n, true);
+        first += n;
+    }
+    return STATUS_OK;
+}
+
+// Whether the layer has that tensor with as many rows as the parts together.
+static bool is_fused(const struct search *search, int32_t index, const struct fused *fused)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, fused->name, "weight");
+    const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
+    int64_t n_rows = 0;
+    for (int i = 0; i < fused->n_parts; i++)
+        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
+    return tensor && tensor->dims[1] == (uint64_t)n_rows;
+}
+
+// A name of its own, so that a wrong shape is the fused tensor's fault, not three missing ones'.
+static bool has_qkv(const struct search *search, int32_t index)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, fused_qkv.name, "weight");
+    return gguf_tensor(search->model->gguf, name) != NULL;
+}
+
+static void swap_falcon_norms(struct model_layer *layer)
+{
+    struct tensor weight = layer->attn_norm, bias = layer->attn_norm_bias;
+    layer->attn_norm = layer->ffn_norm;
+    layer->attn_norm_bias = layer->ffn_norm_bias;
+    layer->ffn_norm = weight;
+    layer->ffn_norm_bias = bias;
+}
+
+// What is added to the experts' probabilities to pick them: a name without a weight.
+static enum status take_pick_bias(struct search *search, int32_t index, struct model_layer *layer)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, "exp_probs_b", "bias");
+    return take_vector(search, name, false, search->widths[EXPERTS], &layer->router_pick_bias);
+}
+
+// Latent attention's own tensors. What makes keys and values of the latent is one matrix in the authors'
+// order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
+// transposed.
+static enum status take_latent(struct search *search, int32_t index, struct model_layer *layer)
+{
+    const struct model_shape *shape = &search->model->shape;
+    int64_t n_embd = shape->n_embd, latent = shape->latent_dim, n_rope = shape->key_dim - shape->latent_dim;
+    int64_t query = shape->query_latent_dim, n_heads = shape->n_heads;
+    int64_t q_rows = n_heads * (shape->latent_key_dim + n_rope);
+    struct tensor kv_a = {0};
+    char names[9][NAME_BYTES];
+    static const char *const stems[9] = {"attn_q_a",  "attn_q_a_norm", "attn_q_b",
+                                         "attn_q",    "attn_kv_a_mqa", "attn_kv_a_norm",
+                                         "attn_kv_b", "attn_k_b",      "attn_v_b"};
+    for (int i = 0; i < 9; i++)
+        layer_name(names[i], index, stems[i], "weight");
+    bool whole = gguf_tensor(search->model->gguf, names[6]) != NULL;
+    const struct {
+        bool there;
+        int64_t dims[3];
+        struct tensor *out;
+    } tensors[9] = {
+        {query > 0, {n_embd, query, 1}, &layer->attn_q_a},
+        {query > 0, {query, 1, 1}, &layer->attn_q_a_norm},
+        {query > 0, {query, q_rows, 1}, &layer->attn_q_b},
+        {query == 0, {n_embd, q_rows, 1}, &layer->attn_q},
+        {true, {n_embd, latent + n_rope, 1}, &kv_a},
+        {true, {latent, 1, 1}, &layer->attn_kv_a_norm},
+        {whole, {latent, n_heads * (shape->latent_key_dim + shape->latent_value_dim), 1}, &layer->attn_kv_b},
+        {!whole, {shape->latent_key_dim, latent, n_heads}, &layer->attn_k_b},
+        {!whole, {latent, shape->latent_value_dim, n_heads}, &layer->attn_v_b},
+    };
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 9 && status == STATUS_OK; i++) {
+        bool vector = i == 1 || i == 5;
+        if (tensors[i].there && vector)
+            status = take_vector(search, names[i], true, tensors[i].dims[0], tensors[i].out);
+        else if (tensors[i].there)
+            status = take(search, names[i], true, tensors[i].dims, tensors[i].out);
+    }
+    if (status != STATUS_OK)
+        return status;
+    layer->attn_kv_a_latent = slice(&kv_a, 0, latent, false);
+    layer->attn_kv_a_rope = slice(&kv_a, latent, n_rope, false);
+    return STATUS_OK;
+}
+
+static enum status take_layer(struct search *search, int32_t index)
+{
+    const struct family *family = search->model->family;
+    uint32_t required = family->required, optional = family->optional;
+    if (family->residual == RESIDUAL_BY_FFN_NORM) { // the first layer decides for all
+        optional &= ~(uint32_t)SLOT(FFN_NORM);
+        if (!search->model->shape.parallel_residual)
+            required |= SLOT(FFN_NORM);
+    }
+    if (search->model->shape.n_experts && index >= search->model->shape.n_layers_dense) {
+        required = (required & ~(uint32_t)MLP) | MOE;
+        if (search->model->shape.n_ff_shared) {
+            required |= SHARED_EXPERT;
+            optional |= SLOT(SHARED_ROUTER);
+        }
+    }
+    enum status status = STATUS_OK;
+    if (has_qkv(search, index)) {
+        required &= ~(uint32_t)QKV;
+        status = take_fused(search, index, &fused_qkv);
+    }
+    if (status == STATUS_OK && (required & GATE_UP) == GATE_UP && is_fused(search, index, &fused_gate_up)) {
+        required &= ~(uint32_t)GATE_UP;
+        status = take_fused(search, index, &fused_gate_up);
+    }
+    for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++) {
+        uint32_t bit = 1u << slot;
+        if ((required | optional) & bit)
+            status = take_slot(search, index, (enum layer_slot)slot, (required & bit) != 0);
+    }
+    struct model_layer *layer = &search->model->layers[index];
+    if (status == STATUS_OK && (required & SLOT(ROUTER)))
+        status = take_pick_bias(search, index, layer);
+    if (status == STATUS_OK && family->latent_attention)
+        status = take_latent(search, index, layer);
+    if (status == STATUS_OK && (optional & SLOT(ATTN_NORM_2)) && layer->ffn_norm.data)
+        swap_falcon_norms(layer);
+    return status;
+}
+
+static enum status take_globals(struct search *search)
+{
+    struct model *model = search->model;
+    const struct family *family = model->family;
+    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
+    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
+    bool norm_biased = (family->biased & SLOT(ATTN_NORM)) != 0;
+    enum status status = take(search, "token_embd.weight", true, table, &model->token_embd);
+    if (status == STATUS_OK && family->has_position_embd)
+        status = take(search, "position_embd.weight", true, positions, &model->position_embd);
+    if (status == STATUS_OK && family->has_embd_norm)
+        status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
+    if (status == STATUS_OK && family->has_embd_norm)
+        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
+    if (status == STATUS_OK)
+        status = take(search, "output.weight", false, table, &model->output);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
+    if (status == STATUS_OK && !model->output.data)
+        model->output = model->token_embd; // tied
+    const struct tensor *rope;             // read before, by model_read_rope
+    static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                        "rope_factors_long.weight"};
+    for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
+        status = find(search, ropes[i], false, &rope);
+    return status;
+}
+
+static int compare_pointers(const void *a, const void *b)
+{
+    const struct tensor *const *left = a, *const *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+// Older files carry the rope frequencies of each layer, which the keys give already.
+static bool is_redundant(struct text name)
+{
+    static const struct text suffix = {".attn_rot_embd.weight", sizeof ".attn_rot_embd.weight" - 1};
+    return name.size > suffix.size &&
+           memcmp(name.data + name.size - suffix.size, suffix.data, suffix.size) == 0;
+}
+
+// Layers after the last one predict further tokens, for speculation; they have no part in the logits.
+static bool is_beyond(const struct model *model, struct text name)
+{
+    char prefix[32];
+    for (int32_t i = 0; i < model->shape.n_layers_beyond; i++) {
+        int size = snprintf(prefix, sizeof prefix, "blk.%" PRId32 ".", model->shape.n_layers + i);
+        if (name.size > (size_t)size && memcmp(name.data, prefix, (size_t)size) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum status refuse_left_over(struct search *search)
+{
+    const struct gguf *gguf = search->model->gguf;
+    if (search->n_found == gguf_n_tensors(gguf))
+        return STATUS_OK;
+    qsort(search->found, search->n_found, sizeof(*search->found), compare_pointers);
+    for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
+        const struct tensor *tensor = gguf_tensor_at(gguf, i);
+        if (is_redundant(tensor->name) || is_beyond(search->model, tensor->name) ||
+            bsearch(&tensor, search->found, search->n_found, sizeof(*search->found), compare_pointers))
+            continue;
+        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor %.*s has no place in family %s: without it the results would be wrong",
+                         (int)(tensor->name.size < 128 ? tensor->name.size : 128), tensor->name.data,
+                         search->model->family->name);
+    }
+    return STATUS_OK;
+}
+
+enum status model_read_tensors(struct model *model, struct error *error)
+{
+    struct search search = {.model = model, .error = error};
+    // No name is looked for twice, so `found` needs at most one entry a tensor of the file.
+    search.found = calloc(gguf_n_tensors(model->gguf) + 1, sizeof(*search.found));
+    if (!search.found)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %zu tensors",
+                         gguf_n_tensors(model->gguf));
+    set_widths(&search);
+    enum status status = take_globals(&search);
+    for (int32_t i = 0; i < model->shape.n_layers && status == STATUS_OK; i++)
+        status = take_layer(&search, i);
+    if (status == STATUS_OK)
+        status = refuse_left_over(&search);
+    free(search.found);
+    return status;
+}

@@ -1,0 +1,512 @@
+// Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt is cut, nor how
+// segments are dealt out, nor which are computed for several sequences at once shows in a row's bytes.
+#include "engine/backend.h"
+#include "engine/file/dequantise.h"
+#include "gpu/device.h"
+#include "gpu/emulate.h"
+#include "gpu/kernels_attention.h"
+#include "gpu/shared_prefix.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct setting {
+    const char *name;
+    int32_t n_heads, n_kv_heads, key_dim, value_dim, page_positions, window;
+    float softcap, alibi;
+    bool sinks;
+    enum kv_type type;
+};
+
+static const struct setting settings[] = {
+    {"four heads a key, 64 dimensions", 8, 2, 64, 64, 16, 0, 0, 0, false},
+    {"128 dimensions", 4, 2, 128, 128, 32, 0, 0, 0, false},
+    {"256 dimensions, soft cap", 2, 1, 256, 256, 16, 0, 20, 0, false},
+    {"one head a key, 80 dimensions", 3, 3, 80, 80, 16, 0, 0, 0, false},
+    {"seventeen heads one key", 17, 1, 32, 32, 64, 0, 0, 0, false},
+    {"keys wider than values, window", 6, 2, 96, 48, 16, 100, 0, 0, false},
+    {"window of one", 2, 1, 32, 32, 16, 1, 0, 0, false},
+    {"window longer than a segment, sinks", 4, 1, 32, 32, 16, 300, 0, 0, true},
+    {"linear biases", 12, 12, 32, 32, 16, 0, 0, 8, false},
+    {"odd dimensions, sinks", 5, 1, 13, 21, 16, 0, 0, 0, true},
+    {"latents: 576 and 512 dimensions", 6, 1, 576, 512, 16, 0, 0, 0, false},
+    {"bytes, 128 dimensions", 4, 1, 128, 128, 32, 0, 0, 0, false, KV_Q8_0},
+    {"bytes, odd dimensions, window", 6, 2, 41, 21, 16, 300, 0, 0, true, KV_Q8_0},
+};
+
+// Positions of each sequence, and how many of the last are computed: within one segment, over two, over three. The last four have
+// the first two segments' pages in common with the first.
+enum {
+    N_SETTINGS = sizeof settings / sizeof *settings,
+    N_SEQUENCES = 8,
+    FIRST_SHARING = 4,
+    N_SHARED = 2 * ATTENTION_SEGMENT,
+    N_PAGES_SPARE = 3,
+    LAYERS = 2,
+    LAYER = 1,
+    TABLE_MAX = 512,
+};
+static const int32_t lengths[N_SEQUENCES] = {514, 257, 33, 1, 514, 520, 600, 770}, wanted[N_SEQUENCES] = {5, 2, 33, 1, 1, 2, 1, 1};
+
+static struct device *device;
+static uint64_t seed;
+
+static bool open_device(void)
+{
+    struct error error;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
+    return opened;
+}
+
+static float random_float(float size) // in [-size, size]
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(seed >> 32) * 0x1p-31f * size;
+}
+
+static float *random_floats(int64_t n, float size)
+{
+    float *items = malloc((size_t)n * sizeof *items);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = random_float(size);
+    return items;
+}
+
+static void wait_for_device(void)
+{
+    struct error error;
+    if (device_wait(device, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void *on_device(const void *items, size_t size)
+{
+    void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
+    assert_non_null(memory);
+    assert_non_null(pinned);
+    memcpy(pinned, items, size);
+    device_upload(device, memory, pinned, size);
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// One setting's inputs and its pages on the device.
+struct problem {
+    struct setting setting;
+    float *keys[N_SEQUENCES], *values[N_SEQUENCES], *queries[N_SEQUENCES], *sinks;
+    struct attention_pages pages;
+    int32_t host_tables[TABLE_MAX], *tables, first_pages[N_SEQUENCES];
+    float *device_sinks;
+};
+
+static int32_t key_floats(const struct setting *setting)
+{
+    return setting->n_kv_heads * setting->key_dim;
+}
+
+static int32_t value_floats(const struct setting *setting)
+{
+    return setting->n_kv_heads * setting->value_dim;
+}
+
+// Pages in scattered order, which held other things before; every sequence's positions are stored in two runs or more.
+static void pages_fill(struct problem *problem, int32_t most_at_once)
+{
+    const struct setting *setting = &problem->setting;
+    int32_t n_pages = N_PAGES_SPARE, next = 0, *tables = problem->host_tables;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        n_pages += (lengths[s] + setting->page_positions - 1) / setting->page_positions;
+    assert_true(n_pages <= TABLE_MAX);
+    problem->pages = (struct attention_pages){NULL, LAYERS, n_pages, setting->n_kv_heads, setting->key_dim,
+                                              setting->value_dim, setting->page_positions, setting->type};
+    problem->pages.memory = device_allocate(device, attention_pages_bytes(&problem->pages)); // NaNs when emulated
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        problem->first_pages[s] = next;
+        for (int32_t i = 0; i * setting->page_positions < lengths[s]; i++, next++)
+            tables[next] = s >= FIRST_SHARING && i * setting->page_positions < N_SHARED ? tables[i] : n_pages - 1 - next;
+    }
+    problem->tables = on_device(tables, TABLE_MAX * sizeof *tables);
+    for (int s = 0; s < N_SEQUENCES; s++)
+        for (int32_t begin = s < FIRST_SHARING ? 0 : N_SHARED, end; begin < lengths[s]; begin = end) {
+            end = begin + (lengths[s] - begin) / 3 + 1;
+            end = end - begin < most_at_once ? end : begin + most_at_once;
+            struct attention_sequence sequence = {0, end - begin, begin, problem->first_pages[s]};
+            int32_t *rows = calloc((size_t)(end - begin), sizeof *rows);
+            struct attention_sequence *device_sequence = on_device(&sequence, sizeof sequence);
+            int32_t *device_rows = on_device(rows, (size_t)(end - begin) * sizeof *rows);
+            float *k = on_device(problem->keys[s] + (int64_t)begin * key_floats(setting),
+                                 (size_t)((end - begin) * key_floats(setting)) * sizeof *k);
+            float *v = on_device(problem->values[s] + (int64_t)begin * value_floats(setting),
+                                 (size_t)((end - begin) * value_floats(setting)) * sizeof *v);
+            launch_attention_store(device_stream(device), &problem->pages, LAYER, device_sequence, device_rows,
+                                   problem->tables, end - begin, k, key_floats(setting), v, value_floats(setting));
+            wait_for_device();
+            device_free(device, device_sequence);
+            device_free(device, device_rows);
+            device_free(device, k);
+            device_free(device, v);
+            free(rows);
+        }
+}
+
+static struct problem problem_make(const struct setting *setting, int32_t most_at_once)
+{
+    struct problem problem = {.setting = *setting};
+    seed = 77;
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        problem.keys[s] = random_floats((int64_t)lengths[s] * key_floats(setting), 1);
+        problem.values[s] = random_floats((int64_t)lengths[s] * value_floats(setting), 1);
+        problem.queries[s] = random_floats((int64_t)lengths[s] * setting->n_heads * setting->key_dim, 4);
+    }
+    for (int s = FIRST_SHARING; s < N_SEQUENCES; s++) {
+        memcpy(problem.keys[s], problem.keys[0], (size_t)(N_SHARED * key_floats(setting)) * sizeof(float));
+        memcpy(problem.values[s], problem.values[0], (size_t)(N_SHARED * value_floats(setting)) * sizeof(float));
+    }
+    problem.sinks = random_floats(setting->n_heads, 3);
+    problem.device_sinks = on_device(problem.sinks, (size_t)setting->n_heads * sizeof(float));
+    pages_fill(&problem, most_at_once);
+    return problem;
+}
+
+static void problem_free(struct problem *problem)
+{
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        free(problem->keys[s]);
+        free(problem->values[s]);
+        free(problem->queries[s]);
+    }
+    free(problem->sinks);
+    device_free(device, problem->device_sinks);
+    device_free(device, problem->pages.memory);
+    device_free(device, problem->tables);
+}
+
+// How a problem is computed: none of it may show in the result.
+struct way {
+    int32_t cut;   // rows of a sequence in one call
+    bool together; // all sequences in one call, with padding between them
+    bool dealt;    // segments may be dealt out
+    bool reverse;  // threads run from the last to the first
+    bool shared;   // common segments are computed for all at once
+    uint64_t shared_bytes; // shared memory a block may have; 0: plenty
+};
+
+struct part { // of one call: which rows of which sequence
+    int s;
+    int32_t first, n;
+};
+
+static int n_tiles_seen; // shared ones, of all calls
+
+// What is shared among the sequences of a call, which stand at every second place.
+static void find_shared(const struct problem *problem, struct attention_sequence *sequences, int n, uint64_t shared_bytes,
+                        struct shared_prefix *shared)
+{
+    const struct setting *setting = &problem->setting;
+    struct step_sequence of_step[N_SEQUENCES];
+    struct error error;
+    struct step step = {.n_sequences = n, .sequences = of_step};
+    for (int i = 0; i < n; i++) {
+        const struct attention_sequence *sequence = &sequences[2 * i];
+        of_step[i] = (struct step_sequence){.first_row = sequence->first_row,
+                                            .n_rows = sequence->n_rows,
+                                            .position = sequence->position,
+                                            .pages = problem->host_tables + sequence->first_page};
+        step.n_rows += sequence->n_rows;
+    }
+    struct shared_rules rules = {
+        .page_positions = setting->page_positions,
+        .n_heads = setting->n_heads,
+        .n_kv_heads = setting->n_kv_heads,
+        .tile_queries = attention_shared_queries(&problem->pages, shared_bytes),
+        .small_queries = attention_small_queries(&problem->pages, setting->n_heads, shared_bytes),
+        .n_segments_most = 8};
+    assert_int_equal(shared_prefix_init(shared, N_SEQUENCES, 128, &error), STATUS_OK);
+    shared_prefix_find(shared, &step, &rules);
+    for (int32_t i = 0; i < shared->n_tiles; i++)
+        shared->tiles[i].first_page = sequences[2 * shared->tiles[i].first_page].first_page;
+    for (int i = 0; i < n; i++) {
+        sequences[2 * i].first_part = shared->first_parts[i];
+        sequences[2 * i].n_shared = shared->n_shared[i];
+    }
+}
+
+// Rows of one step as they come back, each to its sequence's place.
+static void take_back(const struct part *parts, int n, const struct attention_sequence *sequences, const float *rows,
+                      int64_t out_row, float *out)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t row = parts[i].first;
+        for (int s = 0; s < parts[i].s; s++)
+            row += wanted[s];
+        memcpy(out + row * out_row, rows + sequences[2 * i].first_row * out_row,
+               (size_t)(parts[i].n * out_row) * sizeof *out);
+    }
+}
+
+static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way, float *out)
+{
+    const struct setting *setting = &problem->setting;
+    struct attention_sequence sequences[2 * N_SEQUENCES] = {{0}}; // every second one is padding
+    int32_t n_rows = 0, n_rows_most = 0, n_positions_most = 0, positions[128];
+    int64_t q_row = (int64_t)setting->n_heads * setting->key_dim, out_row = (int64_t)setting->n_heads * setting->value_dim;
+    float *q = malloc((size_t)(128 * q_row) * sizeof *q);
+    for (int i = 0; i < n; i++) {
+        int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first;
+        sequences[2 * i] =
+            (struct attention_sequence){n_rows, parts[i].n, position, problem->first_pages[parts[i].s], n_rows, 0};
+        for (int32_t j = 0; j < parts[i].n; j++)
+            positions[n_rows + j] = position + j;
+        memcpy(q + n_rows * q_row, problem->queries[parts[i].s] + position * q_row,
+               (size_t)(parts[i].n * q_row) * sizeof *q);
+        n_rows += parts[i].n;
+        n_rows_most = parts[i].n > n_rows_most ? parts[i].n : n_rows_most;
+        n_positions_most = position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
+    }
+    int multiprocessors = way.dealt ? 64 : 0;
+    uint64_t shared_bytes = way.shared_bytes ? way.shared_bytes : device_facts(device)->shared_bytes_max;
+    struct shared_prefix shared = {0};
+    if (way.shared)
+        find_shared(problem, sequences, n, shared_bytes, &shared);
+    struct attention_launch call = {.pages = problem->pages,
+                                    .layer = LAYER,
+                                    .sequences = on_device(sequences, sizeof sequences),
+                                    .tables = problem->tables,
+                                    .n_sequences = 2 * n,
+                                    .n_rows = n_rows,
+                                    .n_rows_most = n_rows_most,
+                                    .n_part_rows = n_rows,
+                                    .n_positions_most = n_positions_most,
+                                    .q = on_device(q, (size_t)(n_rows * q_row) * sizeof *q),
+                                    .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
+                                    .q_stride = q_row,
+                                    .out_stride = out_row,
+                                    .n_heads = setting->n_heads,
+                                    .scale = 1.0f / sqrtf((float)setting->key_dim),
+                                    .softcap = setting->softcap,
+                                    .window = setting->window,
+                                    .alibi_bias_max = setting->alibi,
+                                    .sinks = setting->sinks ? problem->device_sinks : NULL,
+                                    .shared_tiles = shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
+                                    .shared_members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
+                                    .positions = on_device(positions, sizeof positions),
+                                    .n_shared_tiles = shared.n_tiles,
+                                    .n_shared_segments = shared.n_segments,
+                                    .n_multiprocessors = multiprocessors,
+                                    .shared_bytes_max = shared_bytes};
+    n_tiles_seen += shared.n_tiles;
+    if (way.dealt || way.shared)
+        call.scratch_bytes = attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, n_positions_most);
+    call.scratch = device_allocate(device, call.scratch_bytes + 16);
+    emulate_reverse(way.reverse);
+    launch_attention(device_stream(device), &call);
+    float *pinned = device_pin(device, (size_t)(n_rows * out_row) * sizeof *pinned);
+    device_download(device, pinned, call.out, (size_t)(n_rows * out_row) * sizeof *pinned);
+    wait_for_device();
+    emulate_reverse(false);
+    take_back(parts, n, sequences, pinned, out_row, out);
+    device_unpin(device, pinned);
+    const void *const given[] = {call.sequences, call.shared_tiles, call.shared_members, call.positions,
+                                 call.q,         call.out,          call.scratch};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        device_free(device, (void *)given[i]);
+    shared_prefix_finish(&shared);
+    free(q);
+}
+
+static size_t out_floats(const struct setting *setting)
+{
+    size_t n = 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        n += (size_t)(wanted[s] * setting->n_heads * setting->value_dim);
+    return n;
+}
+
+// The wanted rows of all sequences, in order.
+static float *problem_compute(const struct problem *problem, struct way way)
+{
+    float *out = calloc(out_floats(&problem->setting), sizeof *out);
+    int32_t done[N_SEQUENCES] = {0};
+    for (;;) {
+        struct part parts[N_SEQUENCES];
+        int n = 0;
+        for (int s = 0; s < N_SEQUENCES && (n == 0 || way.together); s++) {
+            int32_t left = wanted[s] - done[s], rows = left < way.cut ? left : way.cut;
+            if (rows > 0)
+                parts[n++] = (struct part){s, done[s], rows};
+            done[s] += rows;
+        }
+        if (n == 0)
+            return out;
+        compute_parts(problem, parts, n, way, out);
+    }
+}
+
+static double stored_half(double item)
+{
+    return (double)emulate_half_float(emulate_half(item));
+}
+
+// What the pages keep of item d of a head's row of n.
+static double stored(const struct setting *setting, const float *row, int32_t d, int32_t n)
+{
+    if (setting->type != KV_Q8_0)
+        return stored_half((double)row[d]);
+    float largest = 0;
+    for (int32_t i = d / 32 * 32; i < d / 32 * 32 + 32 && i < n; i++)
+        largest = fabsf(row[i]) > largest ? fabsf(row[i]) : largest;
+    double scale = stored_half((double)(largest / 127.0f));
+    return stored_half(fmax(-127, fmin(127, rint((double)row[d] / scale))) * scale);
+}
+
+static double slope_of(int32_t head, int32_t n_heads, double bias_max) // the paper's, for any number of heads
+{
+    int32_t n = 1;
+    while (2 * n <= n_heads)
+        n *= 2;
+    return head < n ? pow(2, -bias_max * (head + 1) / n) : pow(2, -bias_max * (2 * (head - n) + 1) / (2 * n));
+}
+
+static void reference_row(const struct problem *problem, int s, int32_t position, int32_t head, bool as_stored, double *out)
+{
+    const struct setting *setting = &problem->setting;
+    int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
+    const float *q = problem->queries[s] + ((int64_t)position * setting->n_heads + head) * setting->key_dim;
+    int32_t begin = setting->window > 0 && position >= setting->window ? position - setting->window + 1 : 0;
+    double scores[800], largest = setting->sinks ? (double)problem->sinks[head] : -INFINITY;
+    for (int32_t j = begin; j <= position; j++) {
+        const float *key = problem->keys[s] + (int64_t)j * key_floats(setting) + kv_head * setting->key_dim;
+        double score = 0;
+        for (int32_t d = 0; d < setting->key_dim; d++)
+            score += (double)q[d] * (as_stored ? stored(setting, key, d, setting->key_dim) : (double)key[d]);
+        score /= sqrt((double)setting->key_dim);
+        if (setting->softcap > 0)
+            score = (double)setting->softcap * tanh(score / (double)setting->softcap);
+        if (setting->alibi > 0)
+            score += slope_of(head, setting->n_heads, (double)setting->alibi) * (j - position);
+        scores[j] = score;
+        largest = score > largest ? score : largest;
+    }
+    double sum = setting->sinks ? exp((double)problem->sinks[head] - largest) : 0;
+    memset(out, 0, (size_t)setting->value_dim * sizeof *out);
+    for (int32_t j = begin; j <= position; j++) {
+        const float *value = problem->values[s] + (int64_t)j * value_floats(setting) + kv_head * setting->value_dim;
+        double weight = exp(scores[j] - largest);
+        sum += weight;
+        for (int32_t d = 0; d < setting->value_dim; d++)
+            out[d] += weight * (as_stored ? stored(setting, value, d, setting->value_dim) : (double)value[d]);
+    }
+    for (int32_t d = 0; d < setting->value_dim; d++)
+        out[d] /= sum;
+}
+
+// Normalised mean squared error of every fourth row.
+static double error_of(const struct problem *problem, const float *row, bool as_stored)
+{
+    const struct setting *setting = &problem->setting;
+    double wrong = 0, size = 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        for (int32_t r = 0; r < wanted[s]; r++)
+            for (int32_t head = 0; head < setting->n_heads; head++, row += setting->value_dim) {
+                if (r % 4 != 0 && r != wanted[s] - 1)
+                    continue;
+                double exact[ATTENTION_DIM_MAX];
+                reference_row(problem, s, lengths[s] - wanted[s] + r, head, as_stored, exact);
+                for (int32_t d = 0; d < setting->value_dim; d++) {
+                    wrong += ((double)row[d] - exact[d]) * ((double)row[d] - exact[d]);
+                    size += exact[d] * exact[d];
+                }
+            }
+    return wrong / size;
+}
+
+static void attention_is_near_double_precision(void **state)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        struct problem problem = problem_make(&settings[i], 1000);
+        float *out = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+        double error = error_of(&problem, out, true);
+        // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for the scores' errors.
+        if (!(error <= 1e-7))
+            fail_msg("%s: normalised mean squared error %g", settings[i].name, error);
+        // Bytes: a step of a scale is 1/127 of items that are even over twice its 127: (1/127)^2 / 12 over 1/3 of their squares are
+        // 1.6e-5, of keys and of values; and all of it shows where one position has most of the weight.
+        error = error_of(&problem, out, false);
+        if (!(error <= (settings[i].type == KV_Q8_0 ? 2e-4 : 1e-6)))
+            fail_msg("%s: normalised mean squared error %g to what was stored", settings[i].name, error);
+        free(out);
+        problem_free(&problem);
+    }
+}
+
+static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
+{
+    static const struct way ways[] = {
+        {1, true, false, false, false, 0}, {4, false, true, true, false, 0},    {19, true, false, true, false, 99 << 10},
+        {1, true, false, false, true, 0},  {1, true, true, true, true, 99 << 10}, {2, true, false, true, true, 0},
+    };
+    for (int i = 0; i < N_SETTINGS; i++) {
+        // What is stored must not show how many rows came with it.
+        struct problem problem = problem_make(&settings[i], 7);
+        float *whole = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+        problem_free(&problem);
+        problem = problem_make(&settings[i], 1000);
+        n_tiles_seen = 0;
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            float *out = problem_compute(&problem, ways[w]);
+            for (size_t j = 0; j < out_floats(&settings[i]); j++)
+                if (memcmp(&out[j], &whole[j], sizeof *out) != 0)
+                    fail_msg("%s, way %zu: item %zu is %a, expected %a", settings[i].name, w, j, (double)out[j],
+                             (double)whole[j]);
+            free(out);
+        }
+        assert_true(n_tiles_seen >= 4);
+        free(whole);
+        problem_free(&problem);
+    }
+}
+
+// A row that is not a number is its own misfortune; large queries meet weights that are 0.
+static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
+{
+    struct problem problem = problem_make(&settings[0], 1000);
+    int64_t row_floats = (int64_t)settings[0].n_heads * settings[0].key_dim;
+    for (int64_t i = 0; i < lengths[2] * row_floats; i++)
+        problem.queries[2][i] *= 100;
+    float *clean = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+    problem.queries[2][17 * row_floats + 70] = NAN; // row 17, head 1
+    float *out = problem_compute(&problem, (struct way){.cut = 40, .together = true});
+    int64_t before = (wanted[0] + wanted[1]) * (int64_t)settings[0].n_heads * settings[0].value_dim;
+    int64_t bad = before + (17 * settings[0].n_heads + 1) * settings[0].value_dim;
+    for (int64_t i = 0; i < (int64_t)out_floats(&settings[0]); i++)
+        if (i >= bad && i < bad + settings[0].value_dim)
+            assert_true(isnan(out[i]));
+        else
+            assert_true(out[i] == clean[i] && fabsf(out[i]) <= 1);
+    free(clean);
+    free(out);
+    problem_free(&problem);
+}
+
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_near_double_precision),
+        cmocka_unit_test(cuts_company_and_dealing_out_leave_the_bytes_alone),
+        cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
+}

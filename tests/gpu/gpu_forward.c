@@ -1,0 +1,680 @@
+// The whole forward pass on the GPU backend, for all families and weight types: near the CPU's logits, the same bytes alone
+// and among others and in any chunks, and the same draws from a graph as from launches one by one.
+#include "engine/cpu/backend.h"
+#include "engine/forward.h"
+#include "gpu/backend.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum {
+    N_VOCAB = 320,
+    SEQUENCES_MAX = 4,
+    PAGE_POSITIONS = 16,
+    LENGTH_MAX = 300,
+    ROWS_MAX = 600,
+    PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS,
+};
+
+struct subject {
+    const char *name;
+    struct model_recipe recipe;
+    enum kv_type kv_type;
+    int length;
+};
+
+#define FAMILY(family_name)                                                                                  \
+    {                                                                                                        \
+        family_name, {.family = family_name, .seed = 11}, KV_F16, 24                                       \
+    }
+#define TYPE(type_name)                                                                                      \
+    {                                                                                                        \
+        #type_name, {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256},     \
+            KV_F16, 20                                                                                       \
+    }
+
+static struct subject subjects[] = {
+    FAMILY("llama"), FAMILY("llama3"), FAMILY("mistral"), FAMILY("mixtral"), FAMILY("qwen2"),
+    FAMILY("qwen2moe"), FAMILY("qwen3"), FAMILY("qwen3moe"), FAMILY("gemma"), FAMILY("gemma2"),
+    FAMILY("gemma3"), FAMILY("phi2"), FAMILY("phi3"), FAMILY("gpt2"), FAMILY("gptneox"), FAMILY("starcoder2"),
+    FAMILY("stablelm"), FAMILY("falcon"), FAMILY("bloom"), FAMILY("olmo2"), FAMILY("granite"),
+    FAMILY("smollm3"), FAMILY("glm4"), FAMILY("glm4moe"), FAMILY("cohere2"), FAMILY("gpt-oss"),
+    TYPE(F32),         TYPE(F16),         TYPE(BF16),        TYPE(Q8_0),       TYPE(Q4_0),     TYPE(Q5_1),
+    TYPE(Q2_K),        TYPE(Q3_K),        TYPE(Q4_K),        TYPE(Q5_K),       TYPE(Q6_K),     TYPE(IQ4_XS),
+    {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 40},
+    {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 40},
+    {"longer than a segment of attention", {.seed = 23, .n_layers = 1, .type = TENSOR_Q8_0}, KV_F16, LENGTH_MAX},
+    {"latents of many heads, some at a time", {.family = "deepseek2", .seed = 31, .n_layers = 1, .n_heads = 8, .head_dim = 24, .type = TENSOR_F16},
+        KV_F16, LENGTH_MAX},
+    {"latent attention", {.family = "deepseek2", .seed = 11}, KV_F16, 24},
+    {"latent attention in F16", {.family = "deepseek2", .seed = 11, .type = TENSOR_F16}, KV_F16, 24},
+    {"compressed queries of deepseek2", {.family = "deepseek2", .seed = 3, .larger = true, .head_dim = 24}, KV_F16, 30},
+    {"a latent of deepseek2 cut by head", {.family = "deepseek2", .seed = 3, .split = true}, KV_F16, 24},
+    {"wide heads", {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288}, KV_F16, 24},
+    {"pages in bytes", {.seed = 29, .n_embd = 128}, KV_Q8_0, 40},
+    {"widths that fill no vector", {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37}, KV_F16, 40},
+};
+
+// --- A model on a backend ---
+
+struct machine {
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+};
+
+// `gpu` NULL: on the CPU.
+static void machine_open_with(struct machine *machine, const struct model *model, const struct subject *subject,
+                              const struct gpu_options *gpu)
+{
+    struct error error = {0};
+    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+                                    .n_outputs_max = ROWS_MAX,
+                                    .n_sequences_max = SEQUENCES_MAX,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = PAGES_EACH * SEQUENCES_MAX,
+                                    .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16}; // what a GPU's pages hold
+    *machine = (struct machine){0};
+    assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
+    struct gpu_options options = gpu ? *gpu : (struct gpu_options){0};
+    options.pool = machine->pool;
+    enum status status = gpu ? gpu_backend_create(&machine->backend, &options, &error)
+                             : cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error);
+    if (status != STATUS_OK || forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))
+        fail_msg("%s", error.text);
+}
+
+static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject, bool gpu,
+                         bool eager)
+{
+    machine_open_with(machine, model, subject, gpu ? &(struct gpu_options){.eager = eager} : NULL);
+}
+
+static void machine_close(struct machine *machine)
+{
+    forward_destroy(machine->forward);
+    machine->backend->impl->destroy(machine->backend);
+    pool_destroy(machine->pool);
+}
+
+// --- Sequences ---
+
+struct running {
+    int32_t ids[LENGTH_MAX + 1], pages[PAGES_EACH];
+    int32_t length, done, chunk;
+};
+
+static void start(struct running *running, int n_sequences, int length, int chunk)
+{
+    for (int s = 0; s < n_sequences; s++) {
+        // The first one is always the same; the others are shorter and cut differently.
+        running[s] = (struct running){.length = s ? length / 3 + 5 * s : length, .chunk = s ? 3 * s : chunk};
+        for (int i = 0; i < LENGTH_MAX; i++)
+            running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
+        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
+            running[s].pages[i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
+    }
+}
+
+struct made_step {
+    struct step step;
+    struct step_sequence sequences[SEQUENCES_MAX];
+    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
+    int32_t first_output, n_first_outputs; // the first sequence's
+};
+
+// A chunk of every unfinished sequence; all rows of the first are read, of the others the last one.
+static bool make_step(struct made_step *made, struct running *running, int n_sequences, int turn)
+{
+    *made = (struct made_step){.step = {.tokens = made->tokens,
+                                        .positions = made->positions,
+                                        .sequences = made->sequences,
+                                        .output_rows = made->outputs}};
+    struct step *step = &made->step;
+    for (int i = 0; i < n_sequences; i++) {
+        int s = (i + turn) % n_sequences;
+        struct running *r = &running[s];
+        int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
+        if (n <= 0)
+            continue;
+        made->sequences[step->n_sequences++] = (struct step_sequence){
+            .first_row = step->n_rows, .n_rows = n, .position = r->done, .pages = r->pages};
+        if (s == 0)
+            made->first_output = step->n_outputs, made->n_first_outputs = n;
+        for (int32_t j = 0; j < n; j++) {
+            if (s == 0 || j == n - 1)
+                made->outputs[step->n_outputs++] = step->n_rows;
+            made->tokens[step->n_rows] = r->ids[r->done];
+            made->positions[step->n_rows++] = r->done++;
+        }
+    }
+    return step->n_rows > 0;
+}
+
+// The first sequence's logits [length, N_VOCAB].
+static void compute(struct machine *machine, int n_sequences, int length, int chunk, float *logits)
+{
+    static struct running running[SEQUENCES_MAX];
+    static struct made_step made;
+    static float read[ROWS_MAX * N_VOCAB];
+    struct error error = {0};
+    start(running, n_sequences, length, chunk);
+    for (int turn = 0; make_step(&made, running, n_sequences, turn); turn++) {
+        if (forward_step(machine->forward, &made.step, NULL, read, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        size_t n = (size_t)made.n_first_outputs * N_VOCAB;
+        memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
+        logits += n;
+    }
+}
+
+// --- Tests ---
+
+static struct model *open_made_model(const struct subject *subject)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &subject->recipe);
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
+
+static double squared_error(const float *got, const float *expected, size_t n)
+{
+    double error = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double difference = (double)got[i] - (double)expected[i];
+        error += difference * difference;
+        all += (double)expected[i] * (double)expected[i];
+    }
+    return error / all;
+}
+
+// Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how much); the CPU's quantised
+// rows show elsewhere, and routing may tip over.
+static double bound_of(const struct subject *subject)
+{
+    return subject->recipe.type == TENSOR_F32 && subject->kv_type != KV_Q8_0 ? 1e-6 : 2e-3;
+}
+
+static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **state)
+{
+    static float expected[LENGTH_MAX * N_VOCAB], first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct machine cpu, gpu;
+    size_t n = (size_t)subject->length * N_VOCAB;
+    machine_open(&cpu, model, subject, false, false);
+    compute(&cpu, 1, subject->length, LENGTH_MAX, expected);
+    machine_close(&cpu);
+    machine_open(&gpu, model, subject, true, false);
+    compute(&gpu, 1, subject->length, LENGTH_MAX, first);
+    double error = squared_error(first, expected, n);
+    print_message("%s: normalised squared error %.2g\n", subject->name, error);
+    assert_true(error <= bound_of(subject));
+    // In chunks and among three others.
+    compute(&gpu, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7, other);
+    assert_memory_equal(other, first, n * sizeof *first);
+    machine_close(&gpu);
+    model_close(model);
+}
+
+// --- Graphs ---
+
+enum { DRAWN = 12 };
+
+static void take_drawn(struct running *running, int n_sequences, int index, const struct sample_result *results,
+                       struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+{
+    for (int s = 0; s < n_sequences; s++) {
+        drawn[s][index] = results[s];
+        assert_in_range(results[s].token, 0, N_VOCAB - 1);
+        running[s].ids[20 + index] = results[s].token;
+    }
+}
+
+// Some tokens of each sequence; with four kinds of settings. Ahead, each step is submitted before the one before is collected.
+static void generate(struct machine *machine, int n_sequences, bool ahead, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+{
+    static struct running running[SEQUENCES_MAX];
+    static struct made_step all[2];
+    struct sampling settings[SEQUENCES_MAX];
+    struct sample_request requests[2][SEQUENCES_MAX];
+    struct sample_result results[SEQUENCES_MAX];
+    struct error error = {0};
+    start(running, n_sequences, 20, 20);
+    for (int s = 0; s < n_sequences; s++) {
+        running[s].length = 20;
+        running[s].chunk = 20;
+        settings[s] = (struct sampling){.temperature = s ? 0.9f : 0.0f,
+                                        .top_p = s == 2 ? 0.8f : 1.0f,
+                                        .repetition_penalty = s == 3 ? 1.2f : 1.0f,
+                                        .seed = (uint64_t)(5 + s),
+                                        .logprobs = s == 1 || s == 3,
+                                        .top_logprobs = s == 3 ? 5 : 0};
+    }
+    for (int index = 0; index < DRAWN; index++) {
+        struct made_step *made = &all[index % 2];
+        bool pending = ahead && index > 0;
+        assert_true(make_step(made, running, n_sequences, 0));
+        made->step.n_outputs = n_sequences;
+        made->step.samples = requests[index % 2];
+        for (int s = 0; s < n_sequences; s++) {
+            made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_rows - 1;
+            requests[index % 2][s] = (struct sample_request){.sampling = &settings[s],
+                                                             .index = (uint32_t)index,
+                                                             .pending = pending ? 1 + s : 0,
+                                                             .prompt = running[s].ids,
+                                                             .n_prompt = 20,
+                                                             .generated = running[s].ids + 20,
+                                                             .n_generated = index - pending};
+        }
+        enum status status = ahead ? forward_submit(machine->forward, &made->step, &error)
+                                   : forward_step(machine->forward, &made->step, results, NULL, &error);
+        if (status == STATUS_OK && pending)
+            status = forward_collect(machine->forward, results, &error);
+        if (status != STATUS_OK)
+            fail_msg("%s", error.text);
+        if (!ahead || pending)
+            take_drawn(running, n_sequences, index - pending, results, drawn);
+        for (int s = 0; s < n_sequences; s++) {
+            if (ahead)
+                running[s].ids[running[s].length] = -1 - s;
+            running[s].length++;
+        }
+    }
+    if (ahead) {
+        assert_int_equal(forward_collect(machine->forward, results, &error), STATUS_OK);
+        take_drawn(running, n_sequences, DRAWN - 1, results, drawn);
+    }
+}
+
+static void a_graph_draws_what_launches_one_by_one_draw(void **state)
+{
+    static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN], again[SEQUENCES_MAX][DRAWN];
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct machine machine;
+    machine_open(&machine, model, subject, true, true);
+    generate(&machine, 3, false, eager);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
+    generate(&machine, SEQUENCES_MAX, false, eager); // the first three draw the same among four
+    machine_close(&machine);
+    machine_open(&machine, model, subject, true, false);
+    generate(&machine, SEQUENCES_MAX, false, graph);
+    struct gpu_counts counts = gpu_backend_counts(machine.backend);
+    assert_int_equal(counts.n_graphs, 1);
+    assert_int_equal(counts.n_replayed, DRAWN - 3); // prompts, then one step eagerly, one captured
+    assert_memory_equal(graph, eager, sizeof eager);
+    // Three sequences run in the graph of four, padded, and a trace inside it changes nothing.
+    generate(&machine, 3, false, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 1);
+    assert_memory_equal(again, eager, 3 * sizeof eager[0]);
+    struct step_times times = {0};
+    machine.backend->impl->trace(machine.backend, &times);
+    generate(&machine, 3, false, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 2);
+    assert_memory_equal(again, eager, 3 * sizeof eager[0]);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(times.us[phase] > 0.0);
+    // Ahead too, where a traced graph is needed twice: a step's events are read while the next one runs.
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 3);
+    assert_memory_equal(again, eager, sizeof eager);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(times.us[phase] > 0.0);
+    machine.backend->impl->trace(machine.backend, NULL);
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_memory_equal(again, eager, sizeof eager);
+    machine_close(&machine);
+    machine_open(&machine, model, subject, true, true);
+    generate(&machine, SEQUENCES_MAX, true, again);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
+    assert_memory_equal(again, eager, sizeof eager);
+    machine_close(&machine);
+    model_close(model);
+}
+
+// --- A prefix that sequences share ---
+
+enum { PREFIX = 256, PREFIX_PAGES = PREFIX / PAGE_POSITIONS };
+
+// Draws behind one prefix, which is computed once, for the sequences [first, end).
+static void generate_behind_prefix(struct machine *machine, int first, int end, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+{
+    static struct running running[SEQUENCES_MAX];
+    static struct made_step made;
+    struct sampling settings[SEQUENCES_MAX];
+    struct sample_request requests[SEQUENCES_MAX];
+    struct sample_result results[SEQUENCES_MAX];
+    struct error error = {0};
+    for (int s = first; s < end; s++) {
+        struct running *r = &running[s - first];
+        *r = (struct running){.length = PREFIX + 2 + s, .chunk = 3 + s, .done = PREFIX};
+        for (int i = 0; i < LENGTH_MAX; i++)
+            r->ids[i] = (i * 89 + (i < PREFIX ? 0 : s * 31)) % N_VOCAB;
+        for (int i = 0; i < PAGES_EACH; i++)
+            r->pages[i] = i < PREFIX_PAGES ? 2 * i + 1 : 2 * (s * (PAGES_EACH - PREFIX_PAGES) + i - PREFIX_PAGES);
+        settings[s - first] = (struct sampling){
+            .temperature = s ? 0.9f : 0.0f, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = (uint64_t)(5 + s), .logprobs = true};
+    }
+    struct running prefix = running[0];
+    prefix.length = prefix.chunk = PREFIX;
+    prefix.done = 0;
+    assert_true(make_step(&made, &prefix, 1, 0));
+    made.step.n_outputs = 0;
+    assert_int_equal(forward_step(machine->forward, &made.step, NULL, NULL, &error), STATUS_OK);
+    int n = end - first;
+    for (int index = 0; index < DRAWN; index++) {
+        assert_true(make_step(&made, running, n, 0));
+        made.step.n_outputs = n;
+        made.step.samples = requests;
+        for (int s = 0; s < n; s++) {
+            made.outputs[s] = made.sequences[s].first_row + made.sequences[s].n_rows - 1;
+            requests[s] = (struct sample_request){.sampling = &settings[s], .index = (uint32_t)index};
+        }
+        if (forward_step(machine->forward, &made.step, results, NULL, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        for (int s = 0; s < n; s++) {
+            drawn[first + s][index] = results[s];
+            running[s].ids[running[s].length++] = results[s].token;
+        }
+    }
+}
+
+static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
+{
+    static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN], eager[SEQUENCES_MAX][DRAWN];
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct machine machine;
+    machine_open(&machine, model, subject, true, true);
+    for (int s = 0; s < SEQUENCES_MAX; s++)
+        generate_behind_prefix(&machine, s, s + 1, alone);
+    assert_int_equal(gpu_backend_counts(machine.backend).shared_bytes_saved, 0);
+    generate_behind_prefix(&machine, 0, SEQUENCES_MAX, eager);
+    struct gpu_counts counts = gpu_backend_counts(machine.backend);
+    // Three of four reads of a segment, in each step, layer and head; keys and values are filled up to 32 and 16 dimensions.
+    const struct model_shape *shape = &model->shape;
+    int64_t item_bits = subject->kv_type == KV_Q8_0 ? 8 : 16, dims = (shape->key_dim + 31) / 32 * 32 + (shape->value_dim + 15) / 16 * 16;
+    int64_t least = (int64_t)DRAWN * 3 * shape->n_layers * shape->n_kv_heads * PREFIX * dims * item_bits / 8;
+    assert_true(counts.shared_bytes_saved >= least && counts.shared_bytes_saved <= least / 8 * 9);
+    machine_close(&machine);
+    machine_open(&machine, model, subject, true, false);
+    generate_behind_prefix(&machine, 0, SEQUENCES_MAX, together);
+    counts = gpu_backend_counts(machine.backend);
+    assert_int_equal(counts.n_graphs, 1);
+    assert_int_equal(counts.n_replayed, DRAWN - 3);
+    assert_true(counts.shared_bytes_saved >= least);
+    assert_memory_equal(eager, alone, sizeof alone);
+    assert_memory_equal(together, alone, sizeof alone);
+    machine_close(&machine);
+    model_close(model);
+}
+
+// --- Faults, which only the emulated device has to order ---
+
+static void only_emulated(void)
+{
+    struct error error;
+    struct backend *backend;
+    char device[128];
+    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
+    gpu_backend_describe(backend, device, sizeof device);
+    backend->impl->destroy(backend);
+    if (strncmp(device, "emulated", 8) != 0)
+        skip();
+}
+
+static void a_lost_device_ends_its_step_and_says_so(void **state)
+{
+    only_emulated();
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct error error = {0};
+    int n_failed = 0;
+    // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
+    for (int64_t failing = 80; failing <= 1280; failing *= 2) {
+        struct machine machine = {0};
+        struct forward_limits limits = {.n_rows_max = 64,
+                                        .n_outputs_max = 4,
+                                        .n_sequences_max = 4,
+                                        .page_positions = PAGE_POSITIONS,
+                                        .n_pages = 16,
+                                        .kv_type = KV_F16};
+        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
+        assert_int_equal(
+            gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing}, &error), STATUS_OK);
+        assert_int_equal(
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
+        struct step_sequence sequence = {.n_rows = 1, .pages = pages};
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        struct sample_request request = {.sampling = &sampling};
+        struct sample_result result;
+        struct step step = {.n_rows = 1,
+                            .tokens = &token,
+                            .positions = &position,
+                            .n_sequences = 1,
+                            .sequences = &sequence,
+                            .n_outputs = 1,
+                            .output_rows = &output,
+                            .samples = &request};
+        enum status status = STATUS_OK;
+        for (; position < 30 && status == STATUS_OK; position++) {
+            sequence.position = position;
+            status = forward_step(machine.forward, &step, &result, NULL, &error);
+        }
+        if (status != STATUS_OK) {
+            n_failed++;
+            assert_int_equal(status, STATUS_RESTART);
+            assert_int_equal(error.code, ERROR_DEVICE);
+            sequence.position = position; // and it stays lost
+            assert_int_equal(forward_step(machine.forward, &step, &result, NULL, &error), STATUS_RESTART);
+        }
+        machine_close(&machine);
+    }
+    assert_true(n_failed >= 1);
+    model_close(model);
+}
+
+static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
+{
+    only_emulated();
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct forward_limits limits = {.n_rows_max = 64,
+                                    .n_outputs_max = 4,
+                                    .n_sequences_max = 4,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = 16,
+                                    .kv_type = KV_F16};
+    enum { N_STEPS = 30 };
+    int n_failed = 0;
+    for (int64_t failing = 60; failing <= 400; failing += 17) {
+        struct machine machine = {0};
+        struct error error = {0};
+        assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
+        assert_int_equal(
+            gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing}, &error), STATUS_OK);
+        assert_int_equal(
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
+        int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
+        struct step_sequence sequences[N_STEPS];
+        struct step steps[N_STEPS];
+        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+        struct sample_request requests[N_STEPS];
+        struct sample_result result;
+        enum status status = STATUS_OK;
+        for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
+            positions[i] = i;
+            sequences[i] = (struct step_sequence){.n_rows = 1, .position = i, .pages = pages};
+            requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
+            steps[i] = (struct step){.n_rows = 1,
+                                     .tokens = &tokens[i > 0],
+                                     .positions = &positions[i],
+                                     .n_sequences = 1,
+                                     .sequences = &sequences[i],
+                                     .n_outputs = 1,
+                                     .output_rows = &output,
+                                     .samples = &requests[i]};
+            status = forward_submit(machine.forward, &steps[i], &error);
+            if (status == STATUS_OK && i > 0)
+                status = forward_collect(machine.forward, &result, &error);
+        }
+        n_failed += status != STATUS_OK;
+        assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
+        machine_close(&machine); // with a step under way, or none
+    }
+    assert_true(n_failed > 3);
+    model_close(model);
+}
+
+// On a device with little more than the model takes, a graph's memory could end the worker.
+static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
+{
+    only_emulated();
+    static struct sample_result roomy[SEQUENCES_MAX][DRAWN], tight[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_made_model(*state);
+    for (uint64_t bytes = 60ull << 20; bytes <= 240ull << 20; bytes *= 4) {
+        struct machine machine;
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.emulated_memory_bytes = bytes});
+        generate(&machine, SEQUENCES_MAX, true, bytes > 100ull << 20 ? roomy : tight);
+        assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, bytes > 100ull << 20);
+        machine_close(&machine);
+    }
+    assert_memory_equal(tight, roomy, sizeof roomy);
+    model_close(model);
+}
+
+// What the first step needs besides was taken when the model was loaded: there is no plan that only the first job finds wrong.
+static void check_first_step(struct forward *forward)
+{
+    int32_t token = 1, position = 0, output = 0, page = 0;
+    struct step_sequence sequence = {.n_rows = 1, .pages = &page};
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct sample_request request = {.sampling = &sampling};
+    struct sample_result result;
+    struct error error = {0};
+    struct step step = {.n_rows = 1,
+                        .tokens = &token,
+                        .positions = &position,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = 1,
+                        .output_rows = &output,
+                        .samples = &request};
+    enum status status = forward_step(forward, &step, &result, NULL, &error);
+    assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
+}
+
+static void memory_that_does_not_suffice_refuses_the_model(void **state)
+{
+    only_emulated();
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(subject);
+    struct forward_limits limits = {.n_rows_max = 64,
+                                    .n_outputs_max = 4,
+                                    .n_sequences_max = 4,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = 16,
+                                    .kv_type = KV_F16};
+    for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct gpu_options of_the_device = {.emulated_memory_bytes = bytes}, of_the_plan = {.memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device, &error),
+                         STATUS_OK);
+        assert_true(forward_weight_bytes(model, machine.backend) > bytes);
+        assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error),
+                         STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        assert_non_null(strstr(error.text, "no device memory"));
+        machine.backend->impl->destroy(machine.backend);
+    }
+    int n_refused = 0;
+    for (uint64_t bytes = 160000;; bytes += 40000, n_refused++) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct gpu_options options = {.emulated_memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
+        enum status status = forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
+        if (status == STATUS_OK)
+            check_first_step(machine.forward);
+        else
+            assert_true(status == STATUS_REFUSE && error.code == ERROR_OUT_OF_MEMORY);
+        forward_destroy(machine.forward);
+        machine.backend->impl->destroy(machine.backend);
+        if (status == STATUS_OK)
+            break;
+    }
+    assert_true(n_refused > 3);
+    model_close(model);
+}
+
+// 77: skipped.
+static int device_missing(void)
+{
+    struct error error;
+    struct backend *backend;
+    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
+        return 77;
+    }
+    backend->impl->destroy(backend);
+    return 0;
+}
+
+// A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels' bounds, is the same
+// for all, and gpu_products and gpu_attention show it every shape.
+#ifdef __SANITIZE_ADDRESS__
+enum { STRIDE = 7 };
+#else
+enum { STRIDE = 1 };
+#endif
+
+// An argument chooses tests by name, with * and ?.
+int main(int argc, char **argv)
+{
+    if (device_missing())
+        return 77;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
+    static struct CMUnitTest tests[N + 8];
+    for (int i = 0; i < N; i++) {
+        struct subject *subject = &subjects[i * STRIDE];
+        tests[i] = (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL,
+                                       subject};
+    }
+    tests[N] = (struct CMUnitTest){"graph, llama", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[0]};
+    tests[N + 1] =
+        (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[3]};
+    tests[N + 2] = (struct CMUnitTest){"a lost device", a_lost_device_ends_its_step_and_says_so, NULL, NULL, &subjects[0]};
+    tests[N + 3] =
+        (struct CMUnitTest){"too little memory", memory_that_does_not_suffice_refuses_the_model, NULL, NULL, &subjects[0]};
+    tests[N + 4] = (struct CMUnitTest){"a device lost with two steps under way", a_device_lost_with_two_steps_under_way_ends_both,
+                                       NULL, NULL, &subjects[0]};
+    static struct subject shared[] = {
+        {"shared", {.family = "llama", .seed = 11, .n_layers = 1}, KV_F16, 24},
+        {"shared, bytes", {.family = "gemma2", .seed = 12, .n_layers = 2}, KV_Q8_0, 24},
+    };
+    for (int i = 0; i < 2; i++)
+        tests[N + 5 + i] = (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
+                                               a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
+    tests[N + 7] = (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one, NULL,
+                                       NULL, &subjects[0]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+// Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/placed.h): near the CPU's
+// logits, the same bytes alone, among others and in any chunks, and faults of the device in the middle of a step.
+#include "batching/limits.h"
+#include "engine/check.h"
+#include "engine/cpu/backend.h"
+#include "engine/forward.h"
+#include "engine/placed.h"
+#include "gpu/backend.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_VOCAB = 320, SEQUENCES_MAX = 3, PAGE_POSITIONS = 16, LENGTH = 36, PAGES_EACH = 4, ROWS_MAX = 128 };
+
+struct subject {
+    const char *name;
+    struct model_recipe recipe;
+    struct placement placement;
+};
+
+#define LAYERS(family_name)                                                                                  \
+    {                                                                                                        \
+        family_name ", one layer of three on the host", {.family = family_name, .seed = 41, .n_layers = 3},  \
+            {1, false}                                                                                       \
+    }
+#define ATTENTION(family_name)                                                                               \
+    {                                                                                                        \
+        family_name ", attention on the host", {.family = family_name, .seed = 42, .n_layers = 2}, {0, true} \
+    }
+
+static struct subject subjects[] = {
+    LAYERS("llama"),
+    ATTENTION("llama"),
+    {"Q4_K, one layer of two on the host, and all attention",
+     {.type = TENSOR_Q4_K, .seed = 43, .n_layers = 2, .n_embd = 256, .n_ff = 256},
+     {1, true}},
+    LAYERS("mixtral"),
+    ATTENTION("gpt-oss"),
+    LAYERS("gemma2"),
+    ATTENTION("phi2"),
+    ATTENTION("bloom"),
+};
+
+struct machine {
+    struct pool *pool;
+    struct backend *backend;
+    struct forward *forward;
+};
+
+static void must(enum status status, const struct error *error)
+{
+    if (status != STATUS_OK)
+        fail_msg("%s", error->text);
+}
+
+static void machine_open_keeping(struct machine *machine, const struct model *model, const struct placement *placement,
+                                 int64_t failing_work, enum kv_type kv_type)
+{
+    struct error error = {0};
+    struct backend *host, *device;
+    struct forward_limits limits = {.n_rows_max = ROWS_MAX,
+                                    .n_outputs_max = ROWS_MAX,
+                                    .n_sequences_max = SEQUENCES_MAX,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = PAGES_EACH * SEQUENCES_MAX,
+                                    .kv_type = kv_type};
+    must(pool_create(&machine->pool, 2, &error), &error);
+    must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
+    machine->backend = host;
+    if (placement) {
+        struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
+        must(gpu_backend_create(&device, &options, &error), &error);
+        if (placement->n_host_layers || placement->host_attention) {
+            must(placed_backend_create(&machine->backend, device, host, placement, &error), &error);
+        } else {
+            machine->backend = device;
+            host->impl->destroy(host);
+        }
+    }
+    must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
+}
+
+static void machine_open(struct machine *machine, const struct model *model, const struct placement *placement,
+                         int64_t failing_work)
+{
+    machine_open_keeping(machine, model, placement, failing_work, KV_F16);
+}
+
+static void machine_close(struct machine *machine)
+{
+    forward_destroy(machine->forward);
+    machine->backend->impl->destroy(machine->backend);
+    pool_destroy(machine->pool);
+}
+
+static struct model *open_made_model(const struct model_recipe *recipe)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, recipe);
+    must(model_open(&model, path, &error), &error);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
+
+struct made_step {
+    struct step step;
+    struct step_sequence sequences[SEQUENCES_MAX];
+    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX], pages[SEQUENCES_MAX][PAGES_EACH];
+    int32_t n_first;
+};
+
+// The next chunk of each of the first `n_sequences`; `done` has how far each is. Only the first one's rows are read.
+static bool make_step(struct made_step *made, int n_sequences, const int32_t *lengths, const int32_t *chunks, int32_t *done)
+{
+    *made = (struct made_step){.step = {.tokens = made->tokens,
+                                        .positions = made->positions,
+                                        .sequences = made->sequences,
+                                        .output_rows = made->outputs}};
+    struct step *step = &made->step;
+    for (int s = 0; s < n_sequences; s++) {
+        int32_t n = lengths[s] - done[s] < chunks[s] ? lengths[s] - done[s] : chunks[s];
+        if (n <= 0)
+            continue;
+        for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in other company
+            made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
+        made->sequences[step->n_sequences++] = (struct step_sequence){step->n_rows, n, done[s], made->pages[s], false};
+        for (int32_t i = 0; i < n; i++, done[s]++) {
+            if (s == 0)
+                made->outputs[step->n_outputs++] = step->n_rows;
+            made->tokens[step->n_rows] = (done[s] * 89 + s * 31 + done[s] * done[s] % 17) % N_VOCAB;
+            made->positions[step->n_rows++] = done[s];
+        }
+    }
+    made->n_first = step->n_outputs;
+    return step->n_rows > 0;
+}
+
+static void compute(struct machine *machine, int n_sequences, int chunk, float *logits)
+{
+    static struct made_step made;
+    struct error error = {0};
+    int32_t lengths[] = {LENGTH, 30, 21}, chunks[] = {chunk, 4, 9}, done[SEQUENCES_MAX] = {0};
+    while (make_step(&made, n_sequences, lengths, chunks, done)) {
+        must(forward_step(machine->forward, &made.step, NULL, logits, &error), &error);
+        logits += made.n_first * N_VOCAB;
+    }
+}
+
+static double squared_error(const float *got, const float *expected, size_t n)
+{
+    double error = 0.0, all = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double difference = (double)got[i] - (double)expected[i];
+        error += difference * difference;
+        all += (double)expected[i] * (double)expected[i];
+    }
+    return error / all;
+}
+
+static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way(void **state)
+{
+    enum { N = LENGTH * N_VOCAB };
+    static float expected[N], first[N], other[N];
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(&subject->recipe);
+    struct machine cpu, placed;
+    machine_open(&cpu, model, NULL, 0);
+    compute(&cpu, 1, LENGTH, expected);
+    machine_close(&cpu);
+    machine_open(&placed, model, &subject->placement, 0);
+    compute(&placed, 1, LENGTH, first);
+    double error = squared_error(first, expected, N);
+    print_message("%s: normalised squared error %.2g\n", subject->name, error);
+    assert_true(error <= (subject->recipe.type == TENSOR_F32 ? 1e-6 : 2e-3)); // as for the device alone: tests/gpu/gpu_forward.c
+    assert_true(error > 0.0); // it was not the CPU alone
+    compute(&placed, SEQUENCES_MAX, 7, other);
+    assert_memory_equal(other, first, sizeof first);
+    machine_close(&placed);
+    model_close(model);
+}
+
+enum { N_GENERATED = 20 }; // over more than one page
+
+// One token after the other, each fed back. With a check each step is checked, and the largest result kept.
+static enum status generate(struct machine *machine, int32_t drawn[N_GENERATED], struct check *check,
+                            struct check_result *largest, struct error *error)
+{
+    int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
+    struct step_sequence sequence = {.n_rows = 1, .pages = pages};
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f, .temperature = 0.7f, .seed = 3};
+    struct sample_request request = {.sampling = &sampling};
+    struct sample_result result;
+    struct step step = {.n_rows = 1,
+                        .tokens = &token,
+                        .positions = &position,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = 1,
+                        .output_rows = &output,
+                        .samples = &request};
+    for (; position < N_GENERATED; position++) {
+        sequence.position = position;
+        request.index = (uint32_t)position;
+        float *logits = check ? check_logits(check) : NULL;
+        enum status status = forward_step(machine->forward, &step, &result, logits, error);
+        struct check_result checked = {0};
+        if (status == STATUS_OK && check)
+            status = check_step(check, &step, &result, &checked, error);
+        if (status != STATUS_OK)
+            return status;
+        if (check && (position == 0 || checked.difference > largest->difference))
+            *largest = checked;
+        drawn[position] = token = result.token;
+    }
+    return STATUS_OK;
+}
+
+// A skipped case when the device is a real one: faults can be ordered of the emulated device alone.
+static bool is_emulated(void)
+{
+    struct error error;
+    struct backend *backend;
+    char device[128];
+    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
+    gpu_backend_describe(backend, device, sizeof device);
+    backend->impl->destroy(backend);
+    return strncmp(device, "emulated", 8) == 0;
+}
+
+static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on(void **state)
+{
+    const struct subject *subject = *state;
+    if (!is_emulated())
+        skip();
+    struct model *model = open_made_model(&subject->recipe);
+    struct machine machine;
+    struct error error = {0};
+    int32_t expected[N_GENERATED], drawn[N_GENERATED];
+    int n_failed = 0;
+    machine_open(&machine, model, &subject->placement, 0);
+    must(generate(&machine, expected, NULL, NULL, &error), &error);
+    machine_close(&machine);
+    for (int64_t failing = 90; failing < 400; failing += 13) {
+        machine_open(&machine, model, &subject->placement, failing);
+        if (generate(&machine, drawn, NULL, NULL, &error) != STATUS_OK) {
+            n_failed++;
+            assert_int_equal(error.status, STATUS_RESTART);
+            assert_int_equal(error.code, ERROR_DEVICE);
+            assert_int_equal(generate(&machine, drawn, NULL, NULL, &error), STATUS_RESTART); // it stays lost
+        }
+        machine_close(&machine);
+    }
+    assert_true(n_failed >= 3);
+    machine_open(&machine, model, &subject->placement, 0); // a new context
+    must(generate(&machine, drawn, NULL, NULL, &error), &error);
+    assert_memory_equal(drawn, expected, sizeof expected);
+    machine_close(&machine);
+    model_close(model);
+}
+
+static void a_traced_step_has_times_and_the_same_tokens(void **state)
+{
+    const struct subject *subject = *state;
+    struct model *model = open_made_model(&subject->recipe);
+    struct machine machine;
+    struct error error = {0};
+    int32_t expected[N_GENERATED], drawn[N_GENERATED];
+    struct step_times times = {0};
+    machine_open(&machine, model, &subject->placement, 0);
+    must(generate(&machine, expected, NULL, NULL, &error), &error);
+    machine.backend->impl->trace(machine.backend, &times);
+    must(generate(&machine, drawn, NULL, NULL, &error), &error);
+    assert_memory_equal(drawn, expected, sizeof expected);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(times.us[phase] > 0.0);
+    machine_close(&machine);
+    model_close(model);
+}
+
+// The device alone, layers, attention on the host, the device with pages in bytes: pages of either side are read.
+static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **state)
+{
+    const struct subject *subject = *state;
+    const struct placement placements[] = {{0, false}, {1, false}, {0, true}, {0, false}};
+    struct model *model = open_made_model(&subject->recipe);
+    for (int i = 0; i < 4; i++) {
+        enum kv_type kv_type = i == 3 ? KV_Q8_0 : KV_F16;
+        struct machine machine;
+        struct error error = {0};
+        struct backend *host;
+        struct check *check;
+        struct check_result checked;
+        struct forward_limits limits = {.n_rows_max = 1,
+                                        .n_outputs_max = 1,
+                                        .n_sequences_max = 1,
+                                        .page_positions = PAGE_POSITIONS,
+                                        .n_pages = 2,
+                                        .kv_type = KV_F16};
+        int32_t expected[N_GENERATED], drawn[N_GENERATED];
+        machine_open_keeping(&machine, model, &placements[i], 0, kv_type);
+        must(generate(&machine, expected, NULL, NULL, &error), &error);
+        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error), &error);
+        must(generate(&machine, drawn, check, &checked, &error), &error);
+        assert_memory_equal(drawn, expected, sizeof expected);
+        print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference, checked.squared_error);
+        assert_int_equal(checked.n_outputs, 1);
+        // Of bytes only the newest position's own are not what the CPU has: as of other quantised numbers.
+        assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 5e-4 : 1e-6));
+        check_destroy(check);
+        host->impl->destroy(host);
+        machine_close(&machine);
+    }
+    model_close(model);
+}
+
+// Loads what was planned and computes a step of as many rows and outputs as it is made for.
+static enum status load_and_step(struct machine *machine, const struct model *model, const struct limits_plan *plan,
+                                 struct error *error)
+{
+    static int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
+    static struct sample_request samples[ROWS_MAX];
+    static struct sample_result results[ROWS_MAX];
+    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_rows_max, n_outputs = plan->batch.n_sequences_max;
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct step_sequence sequence = {.n_rows = n_rows, .pages = pages};
+    assert_true(n_rows <= ROWS_MAX && plan->batch.n_pages >= 8);
+    for (int32_t i = 0; i < n_rows; i++) {
+        positions[i] = i;
+        samples[i] = (struct sample_request){.sampling = &sampling};
+    }
+    for (int32_t i = 0; i < n_outputs; i++)
+        outputs[i] = n_rows - n_outputs + i;
+    struct step step = {.n_rows = n_rows,
+                        .tokens = tokens,
+                        .positions = positions,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = n_outputs,
+                        .output_rows = outputs,
+                        .samples = samples};
+    enum status status = forward_create(&machine->forward, model, machine->backend, &plan->forward, NULL, NULL, error);
+    if (status == STATUS_OK)
+        status = forward_step(machine->forward, &step, results, NULL, error);
+    forward_destroy(machine->forward);
+    machine->forward = NULL;
+    return status;
+}
+
+// From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs within --gpu-memory.
+static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
+{
+    const struct model_recipe recipe = {.type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
+    struct model *model = open_made_model(&recipe);
+    int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
+    for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
+        struct error error = {0};
+        struct machine machine = {0};
+        struct backend *host, *device;
+        struct limits_plan plan;
+        must(pool_create(&machine.pool, 1, &error), &error);
+        must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+        must(gpu_backend_create(&device, &(struct gpu_options){.memory_bytes = bytes}, &error), &error);
+        struct limits_wanted wanted = {.backend = device,
+                                       .device = true,
+                                       .n_sequences_max = 4,
+                                       .n_rows_max = 64,
+                                       .page_bytes = bytes % 1000000 ? 0 : 2000000,
+                                       .host = host,
+                                       .host_memory_available = 1 << 30};
+        bool placed = false;
+        if (limits_derive(&plan, model, device->impl->memory_available(device), &wanted, &error) == STATUS_OK) {
+            placed = limits_is_placed(&plan);
+            machine.backend = device;
+            if (placed)
+                must(placed_backend_create(&machine.backend, device, host, &plan.placement, &error), &error);
+            must(load_and_step(&machine, model, &plan, &error), &error);
+            n_device += !placed;
+            n_layers += plan.placement.n_host_layers > 0;
+            n_attention += plan.placement.host_attention;
+        } else {
+            n_refused++;
+            assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+            assert_non_null(strstr(error.text, "would fit: "));
+        }
+        if (placed) {
+            machine.backend->impl->destroy(machine.backend);
+        } else {
+            device->impl->destroy(device);
+            host->impl->destroy(host);
+        }
+        pool_destroy(machine.pool);
+    }
+    print_message("%d times on the device alone, %d times layers and %d times attention on the host, %d times refused\n",
+                  n_device, n_layers, n_attention, n_refused);
+    assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
+    model_close(model);
+}
+
+// 77: skipped.
+static int device_missing(void)
+{
+    struct error error;
+    struct backend *backend;
+    if (gpu_backend_create(&backend, &(struct gpu_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
+        return 77;
+    }
+    backend->impl->destroy(backend);
+    return 0;
+}
+
+#ifdef __SANITIZE_ADDRESS__
+enum { N_SPLIT = 1 }; // a subject takes seconds; the host's side is the same for all
+#else
+enum { N_SPLIT = sizeof subjects / sizeof *subjects };
+#endif
+
+int main(void)
+{
+    if (device_missing())
+        return 77;
+    static struct CMUnitTest tests[N_SPLIT + 6];
+    for (int i = 0; i < N_SPLIT; i++)
+        tests[i] = (struct CMUnitTest){subjects[i].name, a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
+                                       NULL, NULL, &subjects[i]};
+    for (int i = 0; i < 2; i++) {
+        tests[N_SPLIT + i] = (struct CMUnitTest){i ? "a lost device, attention on the host" : "a lost device, layers",
+                                                 a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on, NULL,
+                                                 NULL, &subjects[i]};
+        tests[N_SPLIT + 2 + i] = (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
+                                                     a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
+    }
+    tests[N_SPLIT + 4] = (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
+    tests[N_SPLIT + 5] = (struct CMUnitTest){
+        "checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens, NULL, NULL, &subjects[0]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,587 @@
+// Products on the device (or emulated) against double precision, and the promise that a row's result depends on that row
+// alone: every number of rows gives the bytes of every other.
+#include "engine/file/dequantise.h"
+#include "gpu/device.h"
+#include "gpu/emulate.h"
+#include "gpu/kernels.h"
+#include "gpu/kernels_rows.h"
+#include "gpu/tiles.h"
+#include "tests/kernel/product_data.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct device *device;
+
+static bool open_device(void)
+{
+    struct error error;
+    bool opened = device_open(&device, &(struct device_options){0}, &error) == STATUS_OK;
+    print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
+    return opened;
+}
+
+static void wait_for_device(void)
+{
+    struct error error;
+    if (device_wait(device, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void *on_device(const void *items, size_t size)
+{
+    void *memory = device_allocate(device, size), *pinned = device_pin(device, size);
+    assert_non_null(memory);
+    assert_non_null(pinned);
+    memcpy(pinned, items, size);
+    device_upload(device, memory, pinned, size);
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+static float *floats_of(const float *memory, size_t n)
+{
+    float *pinned = device_pin(device, n * sizeof *pinned), *items = malloc(n * sizeof *items);
+    assert_non_null(pinned);
+    device_download(device, pinned, memory, n * sizeof *pinned);
+    wait_for_device();
+    memcpy(items, pinned, n * sizeof *items);
+    device_unpin(device, pinned);
+    return items;
+}
+
+// One weight with rows to multiply, on both sides. Strides of x and y are 4 floats more than needed.
+struct problem {
+    struct tensor tensor;
+    enum tensor_type type; // as packed
+    int32_t n_rows, n_outputs, n_inputs, n_matrices;
+    int64_t x_stride, y_stride;
+    float *weights; // dequantised [n_matrices][n_outputs][n_inputs]
+    float *x, *bias;
+    float *device_x, *device_bias, *device_y;
+    void *device_tiles;
+};
+
+static float *random_rows(int64_t n_rows, int64_t n, int64_t stride, uint64_t *seed)
+{
+    float *rows = malloc((size_t)(n_rows * stride) * sizeof *rows);
+    for (int64_t i = 0; i < n_rows * stride; i++)
+        rows[i] = i % stride < n ? random_float(seed) * (i % 11 == 0 ? 30.0f : 1.0f) : NAN;
+    return rows;
+}
+
+static struct problem problem_make(struct tensor tensor, int32_t n_rows, int32_t n_matrices, uint64_t *seed)
+{
+    struct problem problem = {.tensor = tensor, .n_rows = n_rows, .n_matrices = n_matrices};
+    problem.n_inputs = (int32_t)tensor.dims[0];
+    problem.n_outputs = (int32_t)tensor.dims[1] / n_matrices;
+    if (n_matrices > 1) {
+        problem.tensor.n_dims = 3;
+        problem.tensor.dims[1] = (uint64_t)problem.n_outputs;
+        problem.tensor.dims[2] = (uint64_t)n_matrices;
+    }
+    problem.type = tiles_type(&problem.tensor);
+    size_t n_weights = (size_t)(n_matrices * problem.n_outputs) * (size_t)problem.n_inputs;
+    problem.weights = malloc(n_weights * sizeof(float));
+    tensor_traits(tensor.type)->dequantise(tensor.data, problem.weights, n_weights);
+    problem.x_stride = (problem.n_inputs + 3) / 4 * 4 + 4;
+    problem.y_stride = (problem.n_outputs + 3) / 4 * 4 + 4;
+    problem.x = random_rows(n_rows, problem.n_inputs, problem.x_stride, seed);
+    problem.bias = random_rows(1, (int64_t)n_matrices * problem.n_outputs, (int64_t)n_matrices * problem.n_outputs, seed);
+    uint64_t matrix_bytes = tiles_bytes(problem.type, problem.n_outputs, problem.n_inputs);
+    char *tiles = malloc((size_t)n_matrices * matrix_bytes);
+    for (int32_t i = 0; i < n_matrices; i++) // in two pieces
+        for (int64_t begin = 0, end = 1; begin < tiles_panels(problem.n_outputs);
+             begin = end, end = tiles_panels(problem.n_outputs))
+            tiles_pack(tiles + (size_t)i * matrix_bytes, problem.type, &problem.tensor, i, begin, end);
+    problem.device_tiles = on_device(tiles, (size_t)n_matrices * matrix_bytes);
+    free(tiles);
+    problem.device_x = on_device(problem.x, (size_t)(n_rows * problem.x_stride) * sizeof(float));
+    problem.device_bias = on_device(problem.bias, (size_t)(n_matrices * problem.n_outputs) * sizeof(float));
+    problem.device_y = device_allocate(device, (size_t)(n_rows * problem.y_stride) * sizeof(float));
+    assert_non_null(problem.device_y);
+    return problem;
+}
+
+static void problem_free(struct problem *problem)
+{
+    free((void *)problem->tensor.data);
+    free(problem->weights);
+    free(problem->x);
+    free(problem->bias);
+    device_free(device, problem->device_x);
+    device_free(device, problem->device_bias);
+    device_free(device, problem->device_y);
+    device_free(device, problem->device_tiles);
+}
+
+static enum operand_form form_of(enum tensor_type type)
+{
+    return type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
+}
+
+// Multiplies rows [first, first + n), or with `rows` those rows, through the kernels that n picks; y from row 0 on.
+static float *problem_compute(const struct problem *problem, int32_t first, int32_t n, const int32_t *rows,
+                              struct product_launch product)
+{
+    const float *x = problem->device_x + first * problem->x_stride;
+    struct operand operand = {form_of(problem->type), n, problem->n_inputs,
+                              device_allocate(device, operand_items_bytes(n, problem->n_inputs)),
+                              device_allocate(device, (size_t)n * sizeof(float))};
+    struct operand_launch make = {operand, x, problem->x_stride, rows, 1};
+    device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
+    launch_operand(device_stream(device), &make);
+    product.type = problem->type;
+    product.x = operand;
+    product.floats = x;
+    product.floats_stride = problem->x_stride;
+    product.rows = rows;
+    product.rows_divisor = 1;
+    product.shared_bytes_max = device_facts(device)->shared_bytes_max;
+    if (product.n_parts == 0) {
+        product.n_parts = 1;
+        product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
+                                                 problem->y_stride, problem->n_outputs};
+    }
+    launch_product(device_stream(device), &product);
+    float *y = floats_of(problem->device_y, (size_t)(problem->n_rows * problem->y_stride));
+    device_free(device, operand.items);
+    device_free(device, operand.scales);
+    return y;
+}
+
+// `size` grows by the terms' squares, what the square of a sum of as many independent terms is on the average: a sum whose
+// terms happen to cancel is not asked to be more precise than they are.
+static double exact(const struct problem *problem, int32_t matrix, int32_t row, int32_t output, double *size)
+{
+    double sum = (double)problem->bias[matrix * problem->n_outputs + output];
+    const float *w = problem->weights + ((int64_t)matrix * problem->n_outputs + output) * problem->n_inputs;
+    *size += sum * sum;
+    for (int32_t k = 0; k < problem->n_inputs; k++) {
+        double term = (double)w[k] * (double)problem->x[row * problem->x_stride + k];
+        sum += term;
+        *size += term * term;
+    }
+    return sum;
+}
+
+// Normalised mean squared error that rounding weights and x once each explains, with some room.
+static double error_bound(enum tensor_type packed)
+{
+    return packed == TENSOR_F32 ? 1e-13 : packed == TENSOR_BF16 ? 1e-5 : 5e-7;
+}
+
+static void assert_near_exact(const struct problem *problem, const float *y, int32_t n_rows, const char *what)
+{
+    double wrong = 0, size = 0;
+    for (int32_t row = 0; row < n_rows; row++)
+        for (int32_t output = 0; output < problem->n_outputs; output++) {
+            double off = (double)y[row * problem->y_stride + output] - exact(problem, 0, row, output, &size);
+            wrong += off * off;
+        }
+    if (!(wrong <= error_bound(problem->type) * size))
+        fail_msg("%s %s: normalised mean squared error %g, at most %g", tensor_traits(problem->tensor.type)->name, what,
+                 wrong / size, error_bound(problem->type));
+}
+
+// Three chains, the last one short; a panel and rows that are not full; blocks that end inside a group.
+static int32_t odd_inputs(enum tensor_type type)
+{
+    uint32_t items = tensor_traits(type)->block_items;
+    return items == 256 ? 1280 : items == 32 ? 1120 : 1093;
+}
+
+enum { N_OUTPUTS = 83 };
+
+static void products_of_every_type_are_near_double_precision(void **state)
+{
+    uint64_t seed = 3;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        struct tensor tensor = product_tensor(*type, N_OUTPUTS, odd_inputs(*type), FILL_RANDOM, &seed);
+        struct problem problem = problem_make(tensor, 19, 1, &seed);
+        for (int32_t n = 3; n <= 19; n += 8) { // few rows, few in two columns, many
+            float *y = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
+            assert_near_exact(&problem, y, n, "random");
+            for (int32_t i = 0; i < problem.n_rows * (int32_t)problem.y_stride; i++) // nothing beside the result
+                if (i % problem.y_stride >= N_OUTPUTS || i / problem.y_stride >= n)
+                    assert_true(y[i] == 0);
+            free(y);
+        }
+        problem_free(&problem);
+    }
+}
+
+static void the_file_s_extremes_survive_packing(void **state)
+{
+    static const enum product_fill fills[] = {FILL_LOWEST, FILL_HIGHEST, FILL_HUGE, FILL_TINY};
+    uint64_t seed = 4;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
+        for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
+            struct tensor tensor = product_tensor(*type, 16, 256, fills[i], &seed);
+            struct problem problem = problem_make(tensor, 2, 1, &seed);
+            float *y = problem_compute(&problem, 0, 2, NULL, (struct product_launch){0});
+            // Scales that F16's smallest items stand for have few bits, in the file as in the tiles.
+            assert_near_exact(&problem, y, 2, "extremes");
+            free(y);
+            problem_free(&problem);
+        }
+}
+
+static void assert_same_rows(const struct problem *problem, const float *y, const float *all, int32_t n, int32_t first)
+{
+    for (int32_t row = 0; row < n; row++)
+        if (memcmp(y + row * problem->y_stride, all + (first + row) * problem->y_stride,
+                   (size_t)problem->n_outputs * sizeof *y) != 0)
+            fail_msg("%s: row %d differs when %d are computed together from row %d", tensor_traits(problem->type)->name,
+                     first + row, n, first);
+}
+
+static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
+{
+    static const int32_t counts[] = {1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 96, 97};
+    uint64_t seed = 5;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        if (*type != TENSOR_F32 && tile_format(*type).n_groups == 0)
+            continue; // packed as one of the others
+        struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
+        struct problem problem = problem_make(tensor, 130, 1, &seed);
+        float *all = problem_compute(&problem, 0, 130, NULL, (struct product_launch){0});
+        assert_near_exact(&problem, all, 130, "many rows");
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            int32_t first = (int32_t)(random_bits(&seed) % (uint32_t)(130 - counts[i]));
+            emulate_reverse(i % 2 == 1);
+            float *y = problem_compute(&problem, first, counts[i], NULL, (struct product_launch){0});
+            assert_same_rows(&problem, y, all, counts[i], first);
+            free(y);
+        }
+        emulate_reverse(false);
+        free(all);
+        problem_free(&problem);
+    }
+}
+
+// Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
+static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
+{
+    enum { N_ROWS = 66 };
+    static const int32_t counts[] = {17, 65};
+    struct device *plenty = device;
+    struct error error;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        if (tile_format(*type).n_groups == 0)
+            continue; // packed as one of the others, or F32
+        uint64_t seed = 13, same_seed = seed;
+        struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
+        struct problem problem = problem_make(tensor, N_ROWS, 1, &seed);
+        float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
+        problem_free(&problem);
+        assert_int_equal(device_open(&device, &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST}, &error),
+                         STATUS_OK);
+        tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
+        problem = problem_make(tensor, N_ROWS, 1, &same_seed);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            float *y = problem_compute(&problem, 0, counts[i], NULL, (struct product_launch){0});
+            assert_same_rows(&problem, y, all, counts[i], 0);
+            free(y);
+        }
+        problem_free(&problem);
+        device_close(device);
+        device = plenty;
+        free(all);
+    }
+}
+
+// Of x [rows][heads][inputs and two more], each head through its matrix, to y [rows][heads][outputs and one more].
+static void heads_begin_at_any_column(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_Q8_0};
+    enum { N_HEADS = 3, N_ROWS = 19, N_OUTPUTS_HEAD = 21 };
+    uint64_t seed = 14;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int32_t first = 0; first < 4; first++) {
+            int32_t n_inputs = types[t] == TENSOR_Q8_0 ? 160 : 149, x_step = n_inputs + 2, y_step = N_OUTPUTS_HEAD + 1;
+            struct problem problem = problem_make(
+                product_tensor(types[t], N_HEADS * N_OUTPUTS_HEAD, n_inputs, FILL_RANDOM, &seed), 1, N_HEADS, &seed);
+            int64_t x_stride = (first + N_HEADS * x_step + 3) / 4 * 4, y_stride = N_HEADS * y_step;
+            float *x = random_rows(N_ROWS, x_stride, x_stride, &seed);
+            float *device_x = on_device(x, (size_t)(N_ROWS * x_stride) * sizeof(float));
+            float *device_y = device_allocate(device, (size_t)(N_ROWS * y_stride) * sizeof(float));
+            struct operand operand = {form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
+                                      device_allocate(device, operand_items_bytes(N_HEADS * N_ROWS, n_inputs)),
+                                      device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
+            struct operand_launch make = {operand, device_x + first, x_stride, NULL, 1, N_ROWS, x_step};
+            launch_operand(device_stream(device), &make);
+            struct product_launch product = {.type = problem.type, .n_parts = 1, .x = operand, .floats = device_x + first,
+                                             .floats_stride = x_stride, .rows_divisor = 1, .n_experts = N_HEADS,
+                                             .head_rows = N_ROWS, .x_head_step = x_step, .y_head_step = y_step,
+                                             .shared_bytes_max = device_facts(device)->shared_bytes_max};
+            product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y, y_stride, N_OUTPUTS_HEAD};
+            launch_product(device_stream(device), &product);
+            float *y = floats_of(device_y, (size_t)(N_ROWS * y_stride));
+            double wrong = 0, size = 0;
+            for (int32_t i = 0; i < N_HEADS * N_ROWS * N_OUTPUTS_HEAD; i++) {
+                int32_t output = i % N_OUTPUTS_HEAD, head = i / N_OUTPUTS_HEAD % N_HEADS, row = i / N_OUTPUTS_HEAD / N_HEADS;
+                struct problem own = problem;
+                own.x = x + row * x_stride + first + head * x_step;
+                double off = (double)y[row * y_stride + head * y_step + output] - exact(&own, head, 0, output, &size);
+                wrong += off * off;
+            }
+            if (!(wrong <= error_bound(problem.type) * size))
+                fail_msg("%s from column %d: normalised mean squared error %g", tensor_traits(types[t])->name, first, wrong / size);
+            free(x);
+            free(y);
+            void *all[] = {device_x, device_y, operand.items, operand.scales};
+            for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+                device_free(device, all[i]);
+            problem_free(&problem);
+        }
+}
+
+static void long_rows_take_several_rounds_of_chains(void **state)
+{
+    uint64_t seed = 6;
+    struct tensor tensor = product_tensor(TENSOR_Q4_K, 17, 512 * 18 + 256, FILL_RANDOM, &seed);
+    struct problem problem = problem_make(tensor, 33, 1, &seed);
+    float *all = problem_compute(&problem, 0, 33, NULL, (struct product_launch){0});
+    assert_near_exact(&problem, all, 33, "long");
+    for (int32_t n = 1; n <= 31; n += 10) { // each of the kernels
+        float *y = problem_compute(&problem, 2, n, NULL, (struct product_launch){0});
+        assert_same_rows(&problem, y, all, n, 2);
+        free(y);
+    }
+    free(all);
+    problem_free(&problem);
+}
+
+static void results_are_added_with_a_factor(void **state)
+{
+    uint64_t seed = 7;
+    for (int32_t n = 5; n <= 45; n += 20) {
+        struct problem problem =
+            problem_make(product_tensor(TENSOR_Q8_0, 20, 256, FILL_RANDOM, &seed), 45, 1, &seed);
+        float *once = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
+        float *added = problem_compute(&problem, 0, n, NULL, (struct product_launch){.add = true, .factor = 0.5f});
+        for (int32_t i = 0; i < n * problem.y_stride; i++)
+            assert_true(added[i] == 0.5f * once[i]);
+        free(once);
+        free(added);
+        problem_free(&problem);
+    }
+}
+
+static void parts_of_one_launch_are_products_of_their_own(void **state)
+{
+    uint64_t seed = 8;
+    for (int32_t n = 4; n <= 100; n += 32) {
+        struct problem whole =
+            problem_make(product_tensor(TENSOR_Q4_0, 16 * 5 + 7, 160, FILL_RANDOM, &seed), 100, 1, &seed);
+        float *expected = problem_compute(&whole, 0, n, NULL, (struct product_launch){0});
+        // Outputs 0..31, 32..47, and the other 39.
+        static const int32_t begins[] = {0, 32, 48, 87};
+        uint64_t panel_bytes = tiles_bytes(TENSOR_Q4_0, 16, 160);
+        struct product_launch product = {.n_parts = 3};
+        for (int i = 0; i < 3; i++)
+            product.parts[i] = (struct product_part){
+                (char *)whole.device_tiles + (uint64_t)begins[i] / 16 * panel_bytes, whole.device_bias + begins[i],
+                whole.device_y + begins[i], whole.y_stride, begins[i + 1] - begins[i]};
+        float *y = problem_compute(&whole, 0, n, NULL, product);
+        assert_same_rows(&whole, y, expected, n, 0);
+        free(y);
+        free(expected);
+        problem_free(&whole);
+    }
+}
+
+// The first half of the problem's matrices is the gate, the other half what it lets through; in one launch, or in one for both
+// products and one for the activation.
+static float *compute_gated(const struct problem *problem, int32_t n, struct product_launch product, bool in_one)
+{
+    int32_t half = problem->n_matrices / 2;
+    uint64_t gate_bytes = (uint64_t)half * tiles_bytes(problem->type, problem->n_outputs, problem->n_inputs);
+    size_t up_items = (size_t)(problem->n_rows * problem->y_stride);
+    float *up = device_allocate(device, up_items * sizeof *up);
+    device_zero(device, up, up_items * sizeof *up);
+    product.n_parts = 2;
+    product.gated = in_one;
+    product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
+                                             problem->y_stride, problem->n_outputs};
+    product.parts[1] = product.parts[0];
+    product.parts[1].tiles = (char *)problem->device_tiles + gate_bytes;
+    product.parts[1].bias += half * problem->n_outputs;
+    product.parts[1].y = up;
+    float *y = problem_compute(problem, 0, n, NULL, product);
+    if (!in_one) {
+        free(y);
+        struct device_matrix gate = {problem->device_y, problem->y_stride}, factor = {up, problem->y_stride};
+        launch_activate(device_stream(device), gate, gate, factor, n, problem->n_outputs, product.activation);
+        y = floats_of(problem->device_y, (size_t)(problem->n_rows * problem->y_stride));
+    }
+    device_free(device, up);
+    return y;
+}
+
+static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
+    static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_SWIGLU_CLAMPED, ACTIVATION_GELU,
+                                                 ACTIVATION_GELU_TANH};
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 100}; // each of the kernels
+    uint64_t seed = 11;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct problem problem = problem_make(product_tensor(types[t], 2 * 55, 768, FILL_RANDOM, &seed), 100, 2, &seed);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            struct product_launch call = {.activation = kinds[(t + i) % 4]};
+            float *expected = compute_gated(&problem, counts[i], call, false);
+            float *y = compute_gated(&problem, counts[i], call, true);
+            assert_same_rows(&problem, y, expected, counts[i], 0);
+            for (int32_t j = 0; j < counts[i] * problem.y_stride; j++) // nothing beside the result
+                assert_true(j % problem.y_stride < 55 || y[j] == 0);
+            free(expected);
+            free(y);
+        }
+        problem_free(&problem);
+    }
+}
+
+static void experts_have_their_own_gates(void **state)
+{
+    enum { N_ROWS = 40, N_EXPERTS = 3 };
+    static const int32_t first[N_EXPERTS + 1] = {0, 3, 3, N_ROWS};
+    uint64_t seed = 12;
+    int32_t order[N_ROWS];
+    for (int32_t i = 0; i < N_ROWS; i++)
+        order[i] = (i * 7 + 3) % N_ROWS;
+    struct problem problem =
+        problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 24, 256, FILL_RANDOM, &seed), N_ROWS, 2 * N_EXPERTS, &seed);
+    int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
+    struct product_launch call = {
+        .n_experts = N_EXPERTS, .expert_first = device_first, .expert_order = device_order};
+    float *expected = compute_gated(&problem, N_ROWS, call, false), *y = compute_gated(&problem, N_ROWS, call, true);
+    assert_same_rows(&problem, y, expected, N_ROWS, 0);
+    free(expected);
+    free(y);
+    device_free(device, device_order);
+    device_free(device, device_first);
+    problem_free(&problem);
+}
+
+// Pairs sorted by expert: each goes through its matrix, and its result to its place.
+static void experts_multiply_the_rows_that_picked_them(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16, TENSOR_F32};
+    enum { N_EXPERTS = 37, N_ROWS = 60 };
+    uint64_t seed = 9;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int crowd = 0; crowd < 3; crowd++) { // few pairs an expert; many for some; most for one
+            int32_t n_experts = crowd == 0 ? N_EXPERTS : crowd == 1 ? 3 : 1;
+            struct problem problem = problem_make(
+                product_tensor(types[t], n_experts * 24, 256, FILL_RANDOM, &seed), N_ROWS, n_experts, &seed);
+            int32_t expert_of[N_ROWS], first[N_EXPERTS + 1] = {0}, order[N_ROWS], n = 0;
+            for (int32_t i = 0; i < N_ROWS; i++)
+                expert_of[i] = (int32_t)(random_bits(&seed) % (uint32_t)n_experts) / 5 * 5 % n_experts;
+            for (int32_t e = 0; e < n_experts; e++) {
+                for (int32_t i = 0; i < N_ROWS; i++)
+                    if (expert_of[i] == e)
+                        order[n++] = i;
+                first[e + 1] = n;
+            }
+            int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
+            float *y = problem_compute(&problem, 0, N_ROWS, device_order,
+                                       (struct product_launch){.n_experts = n_experts,
+                                                               .expert_first = device_first,
+                                                               .expert_order = device_order});
+            double wrong = 0, size = 0;
+            for (int32_t row = 0; row < N_ROWS; row++)
+                for (int32_t output = 0; output < problem.n_outputs; output++) {
+                    double expected = exact(&problem, expert_of[row], row, output, &size);
+                    double off = (double)y[row * problem.y_stride + output] - expected;
+                    wrong += off * off;
+                }
+            assert_true(wrong <= error_bound(problem.type) * size);
+            free(y);
+            device_free(device, device_order);
+            device_free(device, device_first);
+            problem_free(&problem);
+        }
+}
+
+static void rows_that_are_not_numbers_harm_no_other_row(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q6_K, TENSOR_BF16};
+    uint64_t seed = 10;
+    for (size_t t = 0; t < 2; t++)
+        for (int32_t n = 6; n <= 40; n += 34) {
+            struct problem problem =
+                problem_make(product_tensor(types[t], 16, 256, FILL_RANDOM, &seed), 40, 1, &seed);
+            float *clean = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
+            problem.x[1 * problem.x_stride + 70] = NAN;
+            problem.x[3 * problem.x_stride + 255] = -INFINITY;
+            device_free(device, problem.device_x);
+            problem.device_x = on_device(problem.x, (size_t)(40 * problem.x_stride) * sizeof(float));
+            float *y = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
+            for (int32_t row = 0; row < n; row++)
+                for (int32_t output = 0; output < 16; output++)
+                    if (row == 1 || row == 3)
+                        assert_true(isnan(y[row * problem.y_stride + output]));
+                    else
+                        assert_true(y[row * problem.y_stride + output] == clean[row * problem.y_stride + output]);
+            free(y);
+            free(clean);
+            problem_free(&problem);
+        }
+}
+
+static void rows_of_any_size_keep_their_precision(void **state)
+{
+    uint64_t seed = 11;
+    static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-10f, 1e5f, 1e20f, 1e30f};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct problem problem =
+            problem_make(product_tensor(TENSOR_Q8_0, 16, 128, FILL_RANDOM, &seed), 1, 1, &seed);
+        for (int32_t k = 0; k < 128; k++)
+            problem.x[k] *= sizes[i];
+        for (int32_t k = 0; k < 16; k++)
+            problem.bias[k] = 0;
+        device_free(device, problem.device_x);
+        device_free(device, problem.device_bias);
+        problem.device_x = on_device(problem.x, (size_t)problem.x_stride * sizeof(float));
+        problem.device_bias = on_device(problem.bias, 16 * sizeof(float));
+        float *y = problem_compute(&problem, 0, 1, NULL, (struct product_launch){0});
+        if (sizes[i] >= 1e-30f || sizes[i] == 0)
+            assert_near_exact(&problem, y, 1, "of some size");
+        free(y);
+        problem_free(&problem);
+    }
+}
+
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_every_type_are_near_double_precision),
+        cmocka_unit_test(the_file_s_extremes_survive_packing),
+        cmocka_unit_test(a_row_s_result_is_the_same_bytes_in_every_company),
+        cmocka_unit_test(blocks_of_little_shared_memory_give_the_same_bytes),
+        cmocka_unit_test(heads_begin_at_any_column),
+        cmocka_unit_test(long_rows_take_several_rounds_of_chains),
+        cmocka_unit_test(results_are_added_with_a_factor),
+        cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
+        cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
+        cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
+        cmocka_unit_test(experts_have_their_own_gates),
+        cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),
+        cmocka_unit_test(rows_of_any_size_keep_their_precision),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
+}

@@ -1,0 +1,69 @@
+#include "tests/kafka/kafka_broker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char folder[64];
+static char address[128];
+
+static bool run(const char *script, const char *arguments)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s/ops/kafka/%s --dir %s %s", SOURCE_ROOT, script, folder, arguments);
+    return system(command) == 0;
+}
+
+const char *broker_start(void)
+{
+    const char *given = getenv("SHEAF_TEST_BROKER");
+    if (given && *given) {
+        snprintf(address, sizeof address, "%s", given);
+        return address;
+    }
+    if (system("command -v java >/dev/null") != 0) {
+        fprintf(stderr, "skipped: needs java, or SHEAF_TEST_BROKER=HOST:PORT\n");
+        return NULL;
+    }
+    strcpy(folder, "/tmp/sheaf-broker-XXXXXX");
+    if (!mkdtemp(folder) || !run("start", ">/dev/null")) {
+        fprintf(stderr, "skipped: ops/kafka/start could not bring up a broker\n");
+        return NULL;
+    }
+    char path[128];
+    snprintf(path, sizeof path, "%s/address", folder);
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(address, sizeof address, file))
+        exit(1);
+    fclose(file);
+    address[strcspn(address, "\n")] = '\0';
+    return address;
+}
+
+void broker_stop(void)
+{
+    if (!*folder)
+        return;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (!run("stop", "--kill") || system(command) != 0)
+        fprintf(stderr, "%s was not cleared away\n", folder);
+    *folder = '\0';
+}
+
+bool broker_is_ours(void)
+{
+    return *folder;
+}
+
+void broker_kill(void)
+{
+    if (!run("stop", "--kill"))
+        exit(1);
+}
+
+void broker_restart(void)
+{
+    if (!run("start", ">/dev/null"))
+        exit(1);
+}

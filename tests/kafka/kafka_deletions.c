@@ -1,0 +1,249 @@
+// Records that a worker never gets to read, or that are no jobs: deleted by retention, gaps in the log, tombstones, offsets that
+// others committed, a group with more members than partitions.
+#include "consumer/kafka/kafka_transport.h"
+#include "tests/kafka/kafka_broker.h"
+#include "tests/kafka/kafka_member.h"
+#include "tests/kafka/kafka_probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 30000 };
+
+static const char *brokers;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static const struct kafka_figures *figures_of(const struct member *member)
+{
+    return kafka_transport_figures(member->transport);
+}
+
+static struct partition_figures only_partition(const struct member *member)
+{
+    struct partition_figures figures[2];
+    assert_int_equal(member->transport->impl->figures(member->transport, figures, 2), 1);
+    return figures[0];
+}
+
+static void poll_until_logged(struct member *member, const char *part)
+{
+    struct error error = {0};
+    for (int64_t until = now_ms() + PATIENCE_MS; !strstr(member->warnings, part);) {
+        enum status status = member_poll(member, 100, &error);
+        if ((status != STATUS_OK && status != STATUS_RETRY) || now_ms() > until)
+            fail_msg("expected \"%s\" in: %s (%s)", part, member->warnings, error.text);
+    }
+}
+
+static bool is_odd(const struct job *job)
+{
+    return member_job_number(job) % 2;
+}
+
+// Published: 0 to 9, and 11, 13, ... 29. Deleted: all below `start`.
+static void delete_below(struct member *member, const char *name, int64_t start)
+{
+    member_init(member, brokers, name);
+    member_open(member);
+    probe_produce_jobs(brokers, member->config.jobs, 0, 0, 50);
+    member_receive(member, 10);
+    member_commit(member, NULL);
+    member_receive(member, 20);
+    member_commit(member, is_odd);
+    member_close(member);
+    probe_delete_records(brokers, member->config.jobs, 0, start);
+}
+
+static void jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_of(void **state)
+{
+    struct member member;
+    delete_below(&member, "deleted", 40);
+    member_open(&member);
+    member_receive(&member, 10);
+    poll_until_logged(&member, "the offsets 10 to 39 were deleted");
+    assert_non_null(strstr(member.warnings, "up to 20 jobs"));
+    assert_int_equal(figures_of(&member)->n_deleted, 20); // ten of the thirty were published
+    assert_int_equal(only_partition(&member).n_deleted, 20);
+    member_commit(&member, NULL);
+    member_drain(&member);
+    assert_int_equal(figures_of(&member)->n_deleted, 20);
+    member_finish(&member);
+}
+
+static void a_log_that_was_emptied_is_noticed_at_its_end(void **state)
+{
+    struct member member;
+    delete_below(&member, "emptied", 50);
+    member_open(&member);
+    poll_until_logged(&member, "the offsets 10 to 49 were deleted");
+    assert_int_equal(figures_of(&member)->n_deleted, 30);
+    member_finish(&member);
+}
+
+static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
+{
+    struct member member;
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    delete_below(&member, "refused", 40);
+    member.config.refuse_deleted = true;
+    for (int starts = 0; starts < 2; starts++) { // nothing was committed beyond them
+        member_open(&member);
+        for (int64_t until = now_ms() + PATIENCE_MS; (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
+            assert_true((status == STATUS_OK || status == STATUS_RETRY) && now_ms() < until);
+        assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
+        assert_int_equal(member.n_jobs, 0);
+        member_close(&member);
+    }
+    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 10);
+    member_finish(&member);
+}
+
+static void markers_and_aborted_records_are_no_deleted_jobs(void **state)
+{
+    struct member member;
+    member_init(&member, brokers, "markers");
+    member.config.refuse_deleted = true;
+    member_open(&member);
+    probe_produce_transaction(brokers, member.config.jobs, 0, 5, true);
+    probe_produce_transaction(brokers, member.config.jobs, 5, 5, false);
+    probe_produce_transaction(brokers, member.config.jobs, 5, 5, true);
+    member_receive(&member, 10);
+    member_commit(&member, NULL);
+    probe_delete_records(brokers, member.config.jobs, 0, 10); // behind the position
+    probe_produce_jobs(brokers, member.config.jobs, 0, 10, 5);
+    member_receive(&member, 5);
+    member_drain(&member);
+    assert_int_equal(figures_of(&member)->n_deleted, 0);
+    member_finish(&member);
+}
+
+static void records_without_a_value_are_skipped_and_counted(void **state)
+{
+    struct member member;
+    size_t n_records;
+    member_init(&member, brokers, "tombstones");
+    member_open(&member);
+    probe_produce(brokers, member.config.jobs, 0, "gone", NULL, 0, NULL, NULL);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    probe_produce(brokers, member.config.jobs, 0, "empty", "", 0, NULL, NULL); // no tombstone, and no job
+    probe_produce(brokers, member.config.jobs, 0, "gone", NULL, 0, NULL, NULL);
+    member_drain(&member);
+    assert_int_equal(member.n_received, 4);
+    assert_int_equal(figures_of(&member)->n_tombstones, 2);
+    member_commit(&member, NULL);
+    assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 6);
+    probe_free(probe_read(brokers, member.config.dead, &n_records));
+    assert_int_equal(n_records, 1);
+    member_finish(&member);
+}
+
+static void an_offset_that_another_program_committed_is_warned_of(void **state)
+{
+    struct member member;
+    member_init(&member, brokers, "others");
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 20);
+    member_close(&member);
+    probe_commit(brokers, member.config.group, member.config.jobs, 0, 12, "");
+    member_open(&member);
+    member_receive(&member, 8);
+    assert_non_null(strstr(member.warnings, "partition 0: offset 12 of group"));
+    member_commit(&member, NULL);
+    member_close(&member);
+    member.warnings[0] = '\0';
+    member_open(&member); // its own offsets
+    member_drain(&member);
+    assert_null(strstr(member.warnings, "another program"));
+    member_finish(&member);
+}
+
+static void a_worker_without_a_partition_says_so(void **state)
+{
+    struct member first, second;
+    member_init(&first, brokers, "surplus");
+    member_open(&first);
+    member_drain(&first);
+    member_join(&second, &first);
+    member_open(&second);
+    ((struct kafka_transport *)second.transport)->watch_quiet_ms = 600;
+    ((struct kafka_transport *)first.transport)->watch_quiet_ms = 600;
+    for (int64_t until = now_ms() + PATIENCE_MS;
+         !strstr(first.warnings, "no partition for this worker") && !strstr(second.warnings, "no partition for this worker");) {
+        struct error error;
+        (void)!member_poll(&first, 100, &error);
+        (void)!member_poll(&second, 100, &error);
+        assert_true(now_ms() < until);
+    }
+    member_close(&second);
+    member_finish(&first);
+}
+
+static void jobs_that_a_dead_worker_had_begun_are_counted_as_attempts(void **state)
+{
+    struct member member;
+    struct error error;
+    member_init(&member, brokers, "attempts");
+    member_open(&member);
+    probe_produce_jobs(brokers, member.config.jobs, 0, 0, 3);
+    member_receive(&member, 3);
+    assert_int_equal(member.last_attempts, 0);
+    const struct transport_impl *impl = member.transport->impl;
+    assert_int_equal(impl->start(member.transport, member.jobs, 3, START_AMONG_MANY, &error), STATUS_OK);
+    ((struct kafka_transport *)member.transport)->stopped.status = STATUS_RESTART; // no word of leaving
+    member_close(&member);
+    member_open(&member);
+    member_receive(&member, 3);
+    assert_int_equal(member.last_attempts, 1);
+    member_finish(&member);
+}
+
+static int start(void **state)
+{
+    brokers = broker_start();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    broker_stop();
+    return 0;
+}
+
+static int need_broker(void **state)
+{
+    if (!brokers)
+        skip();
+    return 0;
+}
+
+#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BROKER_TEST(jobs_that_were_deleted_before_they_were_read_are_counted_and_warned_of),
+        BROKER_TEST(a_log_that_was_emptied_is_noticed_at_its_end),
+        BROKER_TEST(deleted_jobs_end_a_worker_that_is_to_refuse_them),
+        BROKER_TEST(markers_and_aborted_records_are_no_deleted_jobs),
+        BROKER_TEST(records_without_a_value_are_skipped_and_counted),
+        BROKER_TEST(an_offset_that_another_program_committed_is_warned_of),
+        BROKER_TEST(a_worker_without_a_partition_says_so),
+        BROKER_TEST(jobs_that_a_dead_worker_had_begun_are_counted_as_attempts),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

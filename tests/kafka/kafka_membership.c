@@ -1,0 +1,348 @@
+// A member's place in its group on a real broker: rebalances while an assignment waits, the time without a place, members without
+// partitions, and the group's protocols.
+#include "consumer/fault.h"
+#include "consumer/kafka/kafka_transport.h"
+#include "tests/kafka/kafka_broker.h"
+#include "tests/kafka/kafka_member.h"
+#include "tests/kafka/kafka_probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N_JOBS = 100, PATIENCE_MS = 40000 };
+
+static const char *brokers;
+
+void fault_point(enum fault_point point)
+{
+    (void)point;
+}
+
+bool fault_redelivers(void)
+{
+    return false;
+}
+
+// ---- members ----
+
+static struct member first, second;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static const struct kafka_transport *inside(const struct member *member)
+{
+    return (const struct kafka_transport *)member->transport;
+}
+
+static size_t n_partitions_of(const struct member *member)
+{
+    return member->transport->impl->figures(member->transport, NULL, 0);
+}
+
+static void poll_well(struct member *member, int n_max)
+{
+    struct error error;
+    enum status status = member_poll(member, n_max, &error);
+    if (status != STATUS_OK && status != STATUS_RETRY)
+        fail_msg("%s", error.text);
+}
+
+// A group's first member and its topics; the jobs are spread evenly.
+static void begin(const char *name, int n_partitions, int n_jobs)
+{
+    struct error error;
+    memset(&second, 0, sizeof second);
+    member_init(&first, brokers, name);
+    first.config.n_partitions = n_partitions;
+    if (kafka_create_topics(&first.config, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < n_partitions; i++)
+        probe_produce_jobs(brokers, first.config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
+}
+
+static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"}, {"heartbeat.interval.ms", "200"}};
+
+static void poll_until_owned(size_t n_first, size_t n_second)
+{
+    for (int64_t until = now_ms() + PATIENCE_MS;
+         n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
+        poll_well(&first, N_JOBS);
+        if (second.transport)
+            poll_well(&second, 0);
+        assert_true(now_ms() < until);
+    }
+}
+
+// ---- a rebalance while an assignment waits ----
+
+static bool awaits_partitions(const struct member *member, int n_partitions)
+{
+    const rd_kafka_topic_partition_list_t *assigned = inside(member)->assigned;
+    return assigned && assigned->cnt == n_partitions;
+}
+
+// As after a worker that was killed in mid-commit, with the broker's time for its transaction: two workers start one after
+// the other while the group's offsets are in doubt. librdkafka does not join the group again before an assignment was
+// answered, so an assignment that waited for the offsets kept its worker out of the group, and the group from its rebalance.
+static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *name, enum group_protocol protocol)
+{
+    begin(name, 2, N_JOBS);
+    first.config.protocol = protocol;
+    struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 2);
+    member_open(&first);
+    for (int64_t until = now_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
+        poll_well(&first, N_JOBS);
+        assert_true(now_ms() < until);
+    }
+    member_join(&second, &first);
+    second.config.protocol = protocol;
+    member_open(&second);
+    for (int64_t until = now_ms() + PATIENCE_MS; !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
+        poll_well(&first, N_JOBS);
+        poll_well(&second, N_JOBS);
+        if (now_ms() > until)
+            fail_msg("the group was not rebalanced in %d ms while offsets are in doubt", PATIENCE_MS);
+    }
+    assert_int_equal(first.n_received + second.n_received, 0);
+    probe_abort(held);
+    poll_until_owned(1, 1);
+    member_receive(&first, N_JOBS / 2);
+    member_receive(&second, N_JOBS / 2);
+    member_commit(&first, NULL);
+    member_commit(&second, NULL);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    member_finish(&second);
+    member_finish(&first);
+}
+
+static void a_rebalance_goes_on_while_an_assignment_waits_for_offsets_in_doubt(void **state)
+{
+    a_member_follows_a_rebalance_while_offsets_are_in_doubt("two-rebalances", GROUP_PROTOCOL_EAGER);
+}
+
+static void a_cooperative_rebalance_goes_on_while_an_assignment_waits(void **state)
+{
+    if (rd_kafka_version() < 0x020601ff)
+        skip();
+    a_member_follows_a_rebalance_while_offsets_are_in_doubt("two-cooperative", GROUP_PROTOCOL_COOPERATIVE);
+}
+
+static bool has_kip_848(void)
+{
+    const char *version = getenv("SHEAF_KAFKA_VERSION"); // of ops/kafka/start; its default has it
+    return rd_kafka_version() >= 0x020c00ff && (!version || version[0] >= '4');
+}
+
+static void a_rebalance_of_kip_848_goes_on_while_an_assignment_waits(void **state)
+{
+    if (!has_kip_848())
+        skip();
+    a_member_follows_a_rebalance_while_offsets_are_in_doubt("two-consumer", GROUP_PROTOCOL_CONSUMER);
+}
+
+// Each member's epoch grows when another one comes or goes, and no event tells those that keep their partitions.
+static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
+{
+    if (!has_kip_848())
+        skip();
+    begin("epochs", 1, N_JOBS);
+    first.config.protocol = GROUP_PROTOCOL_CONSUMER;
+    member_open(&first);
+    member_receive(&first, 10);
+    member_commit(&first, NULL);
+    for (int round = 0; round < 2; round++) {
+        member_join(&second, &first);
+        second.config.protocol = GROUP_PROTOCOL_CONSUMER;
+        member_open(&second);
+        for (int64_t until = now_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
+            poll_well(&first, 0);
+            poll_well(&second, 0);
+            assert_true(now_ms() < until);
+        }
+        member_receive(&first, 10);
+        member_commit(&first, NULL);
+        member_close(&second);
+    }
+    member_receive(&first, N_JOBS - 30);
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.results, "job-", N_JOBS);
+    assert_int_equal(first.n_dropped, 0);
+    member_finish(&first);
+}
+
+// ---- no place in the group ----
+
+// Until it ends, and returns the text.
+static void poll_until_outside(struct member *member, const char *part)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    for (int64_t until = now_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+        status = member_poll(member, N_JOBS, &error);
+        assert_string_not_equal(kafka_waiting(member->transport), "");
+        assert_true(now_ms() < until);
+    }
+    assert_int_equal(status, STATUS_RESTART);
+    assert_non_null(strstr(error.text, "no confirmed member of group"));
+    if (!strstr(error.text, part))
+        fail_msg("expected \"%s\" in: %s", part, error.text);
+    assert_int_equal(member_commit_once(member, NULL, &error), STATUS_RESTART);
+}
+
+static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(void **state)
+{
+    begin("outside", 1, 10);
+    struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
+    member_open(&first);
+    for (int64_t until = now_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
+        poll_well(&first, N_JOBS);
+        assert_true(now_ms() < until);
+    }
+    ((struct kafka_transport *)first.transport)->membership_timeout_ms = inside(&first)->outside_ms + 500;
+    poll_until_outside(&first, "held by a transaction of some producer that is not decided");
+    assert_int_equal(first.n_received, 0);
+    probe_abort(held);
+    member_finish(&first);
+}
+
+// Another client of the group has an assignor that ours has not, so the coordinator refuses each request to join.
+static void a_worker_that_its_group_refuses_ends_and_says_why(void **state)
+{
+    begin("refused", 1, 10);
+    struct member other;
+    member_init(&other, brokers, "unused");
+    static const struct kafka_property roundrobin[] = {{"partition.assignment.strategy", "roundrobin"}};
+    static const struct kafka_property range[] = {{"partition.assignment.strategy", "range"}};
+    first.config.properties = roundrobin;
+    second = other; // its folder: another machine
+    member_join(&second, &first);
+    strcpy(second.folder, other.folder);
+    second.config.properties = range;
+    first.config.n_properties = second.config.n_properties = 1;
+    second.config.membership_timeout_ms = 1500;
+    member_open(&first);
+    member_receive(&first, 10);
+    assert_string_equal(kafka_waiting(first.transport), "");
+    member_open(&second);
+    poll_until_outside(&second, "nconsistent group protocol");
+    member_finish(&second);
+    member_commit(&first, NULL);
+    member_finish(&first);
+}
+
+static void a_member_without_partitions_is_a_member(void **state)
+{
+    begin("none-left", 1, 10);
+    member_open(&first);
+    member_receive(&first, 10);
+    member_join(&second, &first);
+    second.config.membership_timeout_ms = 15000;
+    member_open(&second);
+    for (int64_t until = now_ms() + PATIENCE_MS; !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
+        poll_well(&first, 0);
+        poll_well(&second, N_JOBS);
+        assert_true(now_ms() < until);
+    }
+    assert_int_equal(n_partitions_of(&first) + n_partitions_of(&second), 1);
+    assert_string_equal(kafka_waiting(first.transport), "");
+    assert_string_equal(kafka_waiting(second.transport), "");
+    assert_int_equal(inside(&second)->outside_ms, 0);
+    member_finish(&second);
+    member_finish(&first);
+}
+
+// The time counts where a broker answers; where none does, that is what poll says.
+// An assignment that came while nobody looked is answered by a consumer that is leaving: there librdkafka knows no rebalance
+// protocol any more.
+static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
+{
+    begin("unread", 1, 10);
+    for (int i = 0; i < 4; i++) {
+        member_open(&first);
+        for (int64_t until = now_ms() + PATIENCE_MS; !inside(&first)->subscribed; assert_true(now_ms() < until))
+            poll_well(&first, 0);
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
+        for (int64_t until = now_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0; assert_true(now_ms() < until))
+            usleep(1000);
+        rd_kafka_queue_destroy(queue);
+        member_close(&first);
+    }
+    member_finish(&first);
+}
+
+static void a_broker_that_is_away_ends_no_member(void **state)
+{
+    struct error error = {0};
+    if (!broker_is_ours())
+        skip();
+    begin("away", 1, 10);
+    first.config.properties = short_session;
+    first.config.n_properties = 2;
+    first.config.membership_timeout_ms = 20000;
+    member_open(&first);
+    member_receive(&first, 10);
+    broker_kill();
+    for (int64_t until = now_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
+        poll_well(&first, N_JOBS);
+        assert_true(now_ms() < until);
+    }
+    ((struct kafka_transport *)first.transport)->outside_ms = 1000000;
+    assert_int_equal(member_poll(&first, N_JOBS, &error), STATUS_RETRY);
+    assert_non_null(strstr(error.text, "no broker is up"));
+    assert_int_equal(inside(&first)->outside_ms, 0);
+    broker_restart();
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.results, "job-", 10);
+    member_finish(&first);
+}
+
+static int start(void **state)
+{
+    brokers = broker_start();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    broker_stop();
+    return 0;
+}
+
+static int need_broker(void **state)
+{
+    if (!brokers)
+        skip();
+    return 0;
+}
+
+#define BROKER_TEST(name) cmocka_unit_test_setup(name, need_broker)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BROKER_TEST(a_rebalance_goes_on_while_an_assignment_waits_for_offsets_in_doubt),
+        BROKER_TEST(a_cooperative_rebalance_goes_on_while_an_assignment_waits),
+        BROKER_TEST(a_rebalance_of_kip_848_goes_on_while_an_assignment_waits),
+        BROKER_TEST(a_member_of_kip_848_commits_after_others_came_and_went),
+        BROKER_TEST(a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why),
+        BROKER_TEST(a_worker_that_its_group_refuses_ends_and_says_why),
+        BROKER_TEST(a_member_without_partitions_is_a_member),
+        BROKER_TEST(a_worker_is_closed_while_an_assignment_waits_unread),
+        BROKER_TEST(a_broker_that_is_away_ends_no_member),
+    };
+    cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,471 @@
+// The product kernels: plain C against exact arithmetic, every fast version against plain C byte for byte.
+// `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
+#include "engine/cpu/memory.h"
+#include "engine/cpu/packed.h"
+#include "engine/file/quantise.h"
+#include "tests/kernel/product_bench.h"
+#include "tests/kernel/product_data.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct product_level levels[PRODUCT_LEVELS];
+static struct pool *pool; // of 1 thread
+
+enum { ROWS_MAX = 40, PADDING = 7 };
+
+enum x_fill { X_RANDOM, X_ZERO, X_EXTREME, X_HUGE, X_TINY, X_NAN, X_FILLS };
+
+static const char *const x_fill_names[X_FILLS] = {"random", "zero", "extreme", "huge", "tiny", "nan"};
+
+static float x_value(enum x_fill fill, uint64_t *state)
+{
+    float value = random_float(state);
+    switch (fill) {
+    case X_ZERO:
+        return 0;
+    case X_EXTREME: // every quant is 127 or -127
+        return value < 0 ? -1.0f : 1.0f;
+    case X_HUGE:
+        return value * 0x1p120f;
+    case X_TINY:
+        return value * 0x1p-130f;
+    case X_NAN:
+        return random_bits(state) % 512 == 0 ? (value < 0 ? NAN : INFINITY) : value;
+    default:
+        return value * value * value; // a few larger ones in each block
+    }
+}
+
+// x [ROWS_MAX, n_inputs + PADDING], what is between the rows poisoned.
+static float *x_create(int32_t n_inputs, enum x_fill fill, uint64_t *state)
+{
+    float *x = malloc(ROWS_MAX * (size_t)(n_inputs + PADDING) * sizeof *x);
+    for (int r = 0; r < ROWS_MAX; r++)
+        for (int32_t i = 0; i < n_inputs + PADDING; i++)
+            x[(int64_t)r * (n_inputs + PADDING) + i] = i < n_inputs ? x_value(fill, state) : NAN;
+    return x;
+}
+
+static struct memory_stack memory; // the weights of one test
+
+static struct packed *pack(const struct tensor *tensor)
+{
+    struct packed *packed;
+    struct error error = {0};
+    assert_int_equal(packed_create(&packed, tensor, &memory, pool, &error), STATUS_OK);
+    return packed;
+}
+
+static struct prepared prepare(const struct product_level *level, const float *x, int32_t n_rows,
+                               int32_t n_inputs, unsigned forms)
+{
+    struct prepared prepared;
+    struct error error = {0};
+    assert_int_equal(prepared_create(&prepared, n_rows, n_inputs, &error), STATUS_OK);
+    prepared_set(&prepared, &level->kernels, pool, x, n_inputs + PADDING, n_rows, n_inputs, forms);
+    return prepared;
+}
+
+// NaNs are equal whatever their sign: which operand's NaN survives is the compiler's choice.
+static bool bits_equal(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&a[i], &b[i], sizeof a[i]) != 0 && !(isnan(a[i]) && isnan(b[i])))
+            return false;
+    return true;
+}
+
+static void exact_product(const struct tensor *tensor, const float *x, int32_t o, double *product,
+                          double *x_magnitude, double *term_magnitude)
+{
+    int32_t n_inputs = (int32_t)tensor->dims[0];
+    float *weights = malloc((size_t)n_inputs * sizeof *weights);
+    tensor_traits(tensor->type)
+        ->dequantise((const uint8_t *)tensor->data + (uint64_t)o * tensor_row_bytes(tensor), weights,
+                     (size_t)n_inputs);
+    *product = *x_magnitude = *term_magnitude = 0;
+    for (int32_t i = 0; i < n_inputs; i++) {
+        double block_maximum = 0;
+        for (int32_t k = i / PRODUCT_BLOCK * PRODUCT_BLOCK;
+             k < n_inputs && k / PRODUCT_BLOCK == i / PRODUCT_BLOCK; k++)
+            block_maximum = fmax(block_maximum, fabs((double)x[k]));
+        *product += (double)weights[i] * x[i];
+        *x_magnitude += fabs((double)weights[i]) * block_maximum;
+        *term_magnitude += fabs((double)weights[i] * x[i]);
+    }
+    free(weights);
+}
+
+// An item of x is off by at most half a quant step, absolute maximum / 254, or a bfloat16's 2^-9 of itself.
+// The rest is float32 rounding, of numbers no larger than 64 block maxima a weight (a K-quant's scale and
+// minimum nearly cancel).
+static void plain_product_is_within_its_error_bound_of_exact_arithmetic(void **unused)
+{
+    enum { OUTPUTS = 19, ROWS = 3 };
+    uint64_t state = 1;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        int32_t n_inputs = tensor_traits(*type)->block_items == 1 ? 301 : 512;
+        struct tensor tensor = product_tensor(*type, OUTPUTS, n_inputs, FILL_RANDOM, &state);
+        struct packed *packed = pack(&tensor);
+        float *x = x_create(n_inputs, X_RANDOM, &state);
+        struct prepared prepared = prepare(&levels[0], x, ROWS, n_inputs, packed_form(packed));
+        float y[ROWS][OUTPUTS];
+        struct product_task task = {packed, NULL, y[0], OUTPUTS};
+        product_run(&levels[0].kernels, pool, &task, 1, &prepared);
+        for (int r = 0; r < ROWS; r++) {
+            for (int o = 0; o < OUTPUTS; o++) {
+                double exact, x_magnitude, term_magnitude;
+                exact_product(&tensor, x + r * (n_inputs + PADDING), o, &exact, &x_magnitude,
+                              &term_magnitude);
+                double bound = 64 * 0x1p-23 * x_magnitude;
+                if (packed_form(packed) == PRODUCT_QUANTS)
+                    bound += x_magnitude / 254;
+                if (packed_form(packed) == PRODUCT_BFLOATS)
+                    bound += 0x1p-9 * term_magnitude;
+                if (!(fabs(y[r][o] - exact) <= bound))
+                    fail_msg("%s row %d output %d: %g, exactly %g, bound %g", tensor_traits(*type)->name, r,
+                             o, (double)y[r][o], exact, bound);
+            }
+        }
+        prepared_finish(&prepared);
+        packed_destroy(packed);
+        free(x);
+        free((void *)tensor.data);
+    }
+}
+
+// One type, shape and filling: each fast level's y for 1..ROWS_MAX rows, padding included, against plain C's.
+static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, enum product_fill fill,
+                           enum x_fill x_fill, const int *row_counts, uint64_t *state)
+{
+    int64_t y_stride = n_outputs + PADDING;
+    size_t y_items = ROWS_MAX * (size_t)y_stride;
+    struct tensor tensor = product_tensor(type, n_outputs, n_inputs, fill, state);
+    struct packed *packed = pack(&tensor);
+    float *x = x_create(n_inputs, x_fill, state);
+    float *bias = malloc((size_t)n_outputs * sizeof *bias);
+    float *expected = malloc(2 * y_items * sizeof *expected), *y = expected + y_items;
+    for (int32_t o = 0; o < n_outputs; o++)
+        bias[o] = random_float(state);
+    for (const int *n_rows = row_counts; *n_rows; n_rows++) {
+        const float *maybe_bias = *n_rows % 2 ? bias : NULL;
+        for (int l = 0; l < PRODUCT_LEVELS; l++) {
+            if (!levels[l].present || !levels[l].kernels.product[type])
+                continue;
+            struct prepared prepared = prepare(&levels[l], x, *n_rows, n_inputs, packed_form(packed));
+            float *out = l == 0 ? expected : y;
+            for (size_t i = 0; i < y_items; i++)
+                out[i] = 12345.0f;
+            levels[l].kernels.product[type](packed, 0, packed->n_panels, &prepared, 0, *n_rows, out, y_stride,
+                                            maybe_bias);
+            prepared_finish(&prepared);
+            if (!bits_equal(out, expected, y_items))
+                fail_msg("%s %s: %d x %d, %d rows, weights filled %d, x %s: not plain C's bytes",
+                         levels[l].name, tensor_traits(type)->name, n_outputs, n_inputs, *n_rows, fill,
+                         x_fill_names[x_fill]);
+            for (int r = 0; r < ROWS_MAX; r++)
+                for (int64_t o = r < *n_rows ? n_outputs : 0; o < y_stride; o++)
+                    if (out[r * y_stride + o] != 12345.0f)
+                        fail_msg("%s %s: wrote beside its rows", levels[l].name, tensor_traits(type)->name);
+        }
+    }
+    free(expected);
+    free(bias);
+    free(x);
+    packed_destroy(packed);
+    free((void *)tensor.data);
+}
+
+static void fast_product_gives_plain_c_s_bytes_for_every_number_of_rows(void **unused)
+{
+    int row_counts[ROWS_MAX + 1] = {0};
+    for (int i = 0; i < ROWS_MAX; i++)
+        row_counts[i] = i + 1;
+    uint64_t state = 2;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
+        compare_levels(*type, 37, 256, FILL_RANDOM, X_RANDOM, row_counts, &state);
+}
+
+static void fast_product_gives_plain_c_s_bytes_for_every_shape(void **unused)
+{
+    static const int row_counts[] = {1, 2, 5, 33, 0};
+    static const int32_t outputs[] = {1, 15, 16, 17, 31, 32, 33, 64, 100};
+    static const int32_t inputs[][4] = {{1, 2, 33, 4160}, {32, 96, 1088, 4160}, {256, 768, 2304, 4352}};
+    uint64_t state = 3;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        uint32_t items = tensor_traits(*type)->block_items;
+        for (size_t i = 0; i < 4; i++)
+            for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++)
+                if (i < 2 || o % 4 == 3) // the long ones with a few numbers of outputs
+                    compare_levels(*type, outputs[o],
+                                   inputs[items == 1    ? 0
+                                          : items == 32 ? 1
+                                                        : 2][i],
+                                   FILL_RANDOM, X_RANDOM, row_counts, &state);
+    }
+}
+
+static void fast_product_gives_plain_c_s_bytes_for_worst_case_values(void **unused)
+{
+    static const int row_counts[] = {1, 3, 8, 40, 0};
+    uint64_t state = 4;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
+        for (int fill = FILL_RANDOM; fill <= FILL_TINY; fill++)
+            for (int x_fill = 0; x_fill < X_FILLS; x_fill++)
+                compare_levels(*type, 24, 512, (enum product_fill)fill, (enum x_fill)x_fill, row_counts,
+                               &state);
+}
+
+static void quantising_gives_plain_c_s_bytes(void **unused)
+{
+    enum { N_MAX = 300 };
+    uint64_t state = 5;
+    for (int32_t n = 1; n <= N_MAX; n++) {
+        enum x_fill fill = (enum x_fill)(n % X_FILLS);
+        float *x = malloc((size_t)n * sizeof *x); // its end is watched by the address sanitizer
+        for (int32_t i = 0; i < n; i++)
+            x[i] = n % 7 ? x_value(fill, &state)
+                         : (float)(random_bits(&state) % 255) - 127.0f + 0.5f * (float)(i % 2);
+        struct prepared expected = {0};
+        for (int l = 0; l < PRODUCT_LEVELS; l++) {
+            if (!levels[l].present)
+                continue;
+            struct prepared prepared;
+            struct error error = {0};
+            assert_int_equal(prepared_create(&prepared, 1, n, &error), STATUS_OK);
+            prepared_set(&prepared, &levels[l].kernels, pool, x, n, 1, n, PRODUCT_QUANTS | PRODUCT_BFLOATS);
+            if (l == 0) {
+                expected = prepared;
+                continue;
+            }
+            for (int32_t b = 0; b < prepared.n_blocks; b++) {
+                const struct prepared_block *block = &prepared.blocks[b], *plain = &expected.blocks[b];
+                assert_memory_equal(block->quants[0], plain->quants[0], PRODUCT_BLOCK);
+                assert_true(bits_equal(&block->scales[0], &plain->scales[0], 1));
+                assert_int_equal(block->minus_sums[0], plain->minus_sums[0]);
+                assert_int_equal(block->minus_half_sums[0][0], plain->minus_half_sums[0][0]);
+                assert_int_equal(block->minus_half_sums[1][0], plain->minus_half_sums[1][0]);
+                for (int k = 0; k < PRODUCT_BLOCK / 2; k++)
+                    assert_int_equal(prepared.bfloats[(b * PRODUCT_BLOCK / 2 + k) * PREPARED_ROWS],
+                                     expected.bfloats[(b * PRODUCT_BLOCK / 2 + k) * PREPARED_ROWS]);
+            }
+            prepared_finish(&prepared);
+        }
+        prepared_finish(&expected);
+        free(x);
+    }
+}
+
+// The same rows, many at once over pools of several threads and one by one.
+static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
+{
+    enum { OUTPUTS = 200, INPUTS = 512 };
+    uint64_t state = 6;
+    float *x = x_create(INPUTS, X_RANDOM, &state);
+    float *alone = malloc(2 * ROWS_MAX * OUTPUTS * sizeof *alone), *together = alone + ROWS_MAX * OUTPUTS;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        struct tensor tensor = product_tensor(*type, OUTPUTS, INPUTS, FILL_RANDOM, &state);
+        struct packed *packed = pack(&tensor);
+        for (int l = 0; l < PRODUCT_LEVELS; l++) {
+            if (!levels[l].present || !levels[l].kernels.product[*type])
+                continue;
+            for (int r = 0; r < ROWS_MAX; r++) {
+                struct prepared one =
+                    prepare(&levels[l], x + r * (INPUTS + PADDING), 1, INPUTS, packed_form(packed));
+                struct product_task task = {packed, NULL, alone + r * OUTPUTS, OUTPUTS};
+                product_run(&levels[l].kernels, pool, &task, 1, &one);
+                prepared_finish(&one);
+            }
+            for (int n_threads = 1; n_threads <= 5; n_threads += 2) {
+                struct pool *threads;
+                struct error error = {0};
+                assert_int_equal(pool_create(&threads, n_threads, &error), STATUS_OK);
+                struct prepared all = prepare(&levels[l], x, ROWS_MAX, INPUTS, packed_form(packed));
+                struct product_task task = {packed, NULL, together, OUTPUTS};
+                product_run(&levels[l].kernels, threads, &task, 1, &all);
+                assert_memory_equal(together, alone, ROWS_MAX * OUTPUTS * sizeof *alone);
+                prepared_finish(&all);
+                pool_destroy(threads);
+            }
+        }
+        packed_destroy(packed);
+        free((void *)tensor.data);
+    }
+    free(alone);
+    free(x);
+}
+
+static void group_of_products_is_each_product_by_itself(void **unused)
+{
+    enum { INPUTS = 256, ROWS = 5 };
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_BF16, TENSOR_F16};
+    static const int32_t outputs[] = {64, 17, 300, 1};
+    uint64_t state = 7;
+    float *x = x_create(INPUTS, X_RANDOM, &state);
+    for (int l = 0; l < PRODUCT_LEVELS; l++) {
+        if (!levels[l].present || !levels[l].kernels.product[TENSOR_Q4_K])
+            continue;
+        struct product_task tasks[PRODUCT_TASKS_MAX];
+        float y[PRODUCT_TASKS_MAX][ROWS * 300], alone[ROWS * 300];
+        struct tensor tensors[PRODUCT_TASKS_MAX];
+        unsigned forms = 0;
+        for (int t = 0; t < PRODUCT_TASKS_MAX; t++) {
+            tensors[t] = product_tensor(types[t], outputs[t], INPUTS, FILL_RANDOM, &state);
+            tasks[t] = (struct product_task){pack(&tensors[t]), NULL, y[t], outputs[t]};
+            forms |= packed_form(tasks[t].weight);
+        }
+        struct prepared prepared = prepare(&levels[l], x, ROWS, INPUTS, forms);
+        product_run(&levels[l].kernels, pool, tasks, PRODUCT_TASKS_MAX, &prepared);
+        for (int t = 0; t < PRODUCT_TASKS_MAX; t++) {
+            struct product_task task = tasks[t];
+            task.y = alone;
+            product_run(&levels[l].kernels, pool, &task, 1, &prepared);
+            assert_memory_equal(y[t], alone, (size_t)(ROWS * outputs[t]) * sizeof *alone);
+            packed_destroy((struct packed *)tasks[t].weight);
+            free((void *)tensors[t].data);
+        }
+        prepared_finish(&prepared);
+    }
+    free(x);
+}
+
+static void packed_weight_is_at_most_a_twentieth_larger_than_the_file_s(void **unused)
+{
+    uint64_t state = 8;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        struct tensor tensor = product_tensor(*type, 256, 1024, FILL_RANDOM, &state);
+        struct packed *packed = pack(&tensor);
+        assert_true(packed_bytes(packed) * 20 <= tensor.size_bytes * 21);
+        assert_int_equal(packed_shape(packed).n_outputs, 256);
+        assert_int_equal(packed_shape(packed).n_inputs, 1024);
+        packed_destroy(packed);
+        free((void *)tensor.data);
+    }
+}
+
+// Of types without kernels the product is that of the tensor whose items are the type's, rounded to halves.
+static void type_without_kernels_is_computed_as_halves(void **unused)
+{
+    enum { OUTPUTS = 19, INPUTS = 512 };
+    static const enum tensor_type types[] = {TENSOR_IQ1_S,   TENSOR_IQ1_M, TENSOR_IQ2_XXS, TENSOR_IQ2_XS, TENSOR_IQ2_S,
+                                             TENSOR_IQ3_XXS, TENSOR_IQ3_S, TENSOR_TQ1_0,   TENSOR_TQ2_0};
+    uint64_t state = 11;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        assert_int_equal(tensor_held_type(types[t]), TENSOR_F16);
+        struct tensor tensor = {.type = types[t], .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}};
+        uint8_t blocks[OUTPUTS * 2 * 110];
+        for (size_t i = 0; i < sizeof blocks; i++)
+            blocks[i] = (uint8_t)(random_bits(&state) & 0x3F); // no half in it is beyond 2
+        tensor.data = blocks;
+        tensor.size_bytes = OUTPUTS * tensor_row_bytes(&tensor);
+        static float items[OUTPUTS * INPUTS];
+        static uint16_t halves[OUTPUTS * INPUTS];
+        tensor_traits(types[t])->dequantise(blocks, items, OUTPUTS * INPUTS);
+        for (int i = 0; i < OUTPUTS * INPUTS; i++)
+            halves[i] = float_to_half(items[i]);
+        struct tensor rounded = {.type = TENSOR_F16, .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}, .data = halves};
+        rounded.size_bytes = sizeof halves;
+        struct packed *a = pack(&tensor), *b = pack(&rounded);
+        float *x = x_create(INPUTS, X_RANDOM, &state);
+        struct prepared prepared = prepare(&levels[0], x, 3, INPUTS, PRODUCT_FLOATS);
+        float y[2][3 * OUTPUTS];
+        assert_int_equal(packed_bytes(a), packed_bytes(b));
+        struct product_task task_a = {a, NULL, y[0], OUTPUTS}, task_b = {b, NULL, y[1], OUTPUTS};
+        product_run(&levels[0].kernels, pool, &task_a, 1, &prepared);
+        product_run(&levels[0].kernels, pool, &task_b, 1, &prepared);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        prepared_finish(&prepared);
+        packed_destroy(a);
+        packed_destroy(b);
+        free(x);
+    }
+}
+
+static void type_without_arithmetic_is_refused_by_name(void **unused)
+{
+    struct tensor tensor = {
+        .name = TEXT("blk.0.attn_q.weight"), .type = TENSOR_I64, .n_dims = 2, .dims = {32, 32, 1, 1}};
+    struct packed *packed;
+    struct error error = {0};
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_UNKNOWN_TYPE);
+    assert_string_equal(error.text, "tensor blk.0.attn_q.weight: no arithmetic for type I64");
+    assert_null(packed);
+}
+
+static void row_that_is_no_whole_number_of_blocks_is_refused(void **unused)
+{
+    static const uint8_t zeros[210 * 4];
+    struct tensor tensor = {
+        .name = TEXT("w"), .type = TENSOR_Q6_K, .n_dims = 2, .dims = {257, 2, 1, 1}, .data = zeros};
+    struct packed *packed;
+    struct error error = {0};
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_MODEL_FILE);
+    tensor.dims[0] = 512;
+    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_OK);
+    packed_destroy(packed);
+}
+
+static void weights_stand_apart_from_page_borders_and_are_zero(void **unused)
+{
+    static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5}; // the last but one takes a mapping of its own
+    enum { N = sizeof sizes / sizeof *sizes };
+    unsigned char *taken[N];
+    for (int i = 0; i < N; i++) {
+        taken[i] = memory_stack_take(&memory, sizes[i]);
+        assert_non_null(taken[i]);
+        assert_int_equal((uintptr_t)taken[i] % 4096, 0);
+        assert_int_equal(taken[i][0] | taken[i][sizes[i] - 1], 0);
+        taken[i][0] = taken[i][sizes[i] - 1] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(taken[i][0], i + 1);
+        assert_int_equal(taken[i][sizes[i] - 1], i + 1);
+    }
+    assert_null(memory_stack_take(&memory, SIZE_MAX));
+    assert_null(memory_stack_take(&memory, SIZE_MAX / 2));
+}
+
+static int forget(void **unused)
+{
+    memory_stack_finish(&memory);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    product_levels_fill(levels);
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0)
+        return product_bench(levels, argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL,
+                             argc > 3 ? atoi(argv[3]) : 0);
+    struct error error;
+    if (pool_create(&pool, 1, &error) != STATUS_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, forget),
+        cmocka_unit_test_teardown(quantising_gives_plain_c_s_bytes, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, forget),
+        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, forget),
+        cmocka_unit_test_teardown(row_does_not_depend_on_the_other_rows_or_the_threads, forget),
+        cmocka_unit_test_teardown(group_of_products_is_each_product_by_itself, forget),
+        cmocka_unit_test_teardown(packed_weight_is_at_most_a_twentieth_larger_than_the_file_s, forget),
+        cmocka_unit_test_teardown(type_without_kernels_is_computed_as_halves, forget),
+        cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, forget),
+        cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, forget),
+        cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, forget),
+    };
+    for (int l = 0; l < PRODUCT_LEVELS; l++)
+        if (!levels[l].present)
+            print_message("skipped: this processor has no %s\n", levels[l].name);
+    int failed = cmocka_run_group_tests_name("kernel_product", tests, NULL, NULL);
+    pool_destroy(pool);
+    return failed;
+}

@@ -1,0 +1,134 @@
+// The bound on a worker's end: what hangs there ends its process with the reason, and the health port answers until then.
+#include "consumer/closing.h"
+#include "consumer/exporter.h"
+#include "consumer/log.h"
+#include "consumer/transport.h"
+#include "tests/golden/case_bound.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { LIMIT_MS = 300 };
+
+static void hang(struct transport *transport)
+{
+    (void)transport;
+    for (;;)
+        pause();
+}
+
+static void return_at_once(struct transport *transport)
+{
+    (void)transport;
+}
+
+static void close_transport(void (*close_it)(struct transport *transport))
+{
+    const struct transport_impl impl = {.name = "closing", .close = close_it};
+    struct transport transport = {&impl};
+    struct closing closing = {.limit_ms = LIMIT_MS};
+    closing_begin(&closing, "the engine's step", "no place in the group");
+    closing_at(&closing, "the transport");
+    transport.impl->close(&transport);
+    closing_end(&closing);
+}
+
+static int run_child(void (*close_it)(struct transport *transport), bool is_locked, char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        if (is_locked)
+            flockfile(stderr);
+        close_transport(close_it);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n_read = 0;
+    for (ssize_t n; (n = read(ends[0], text + n_read, size - 1 - n_read)) > 0;)
+        n_read += (size_t)n;
+    text[n_read] = '\0';
+    close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void a_transport_whose_close_never_returns_ends_the_process_and_says_why(void **state)
+{
+    (void)state;
+    char text[2048];
+    assert_int_equal(run_child(hang, false, text, sizeof text), 1);
+    assert_non_null(strstr(text, "waiting for the transport"));
+    assert_non_null(strstr(text, "no place in the group"));
+    assert_int_equal(run_child(hang, true, text, sizeof text), 1); // the main thread hangs with the log locked
+    assert_non_null(strstr(text, "no place in the group"));
+}
+
+static void a_close_within_its_limit_is_not_ended(void **state)
+{
+    (void)state;
+    char text[2048];
+    assert_int_equal(run_child(return_at_once, false, text, sizeof text), 0);
+    assert_string_equal(text, "");
+}
+
+static void ask(const char *address, const char *path, char *answer, size_t size)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    char request[128];
+    int length = snprintf(request, sizeof request, "GET %s HTTP/1.0\r\n\r\n", path);
+    assert_int_equal(write(fd, request, (size_t)length), length);
+    size_t n_read = 0;
+    for (ssize_t n; (n = read(fd, answer + n_read, size - 1 - n_read)) > 0;)
+        n_read += (size_t)n;
+    answer[n_read] = '\0';
+    close(fd);
+}
+
+static void the_health_port_answers_with_the_reason_while_a_worker_closes(void **state)
+{
+    (void)state;
+    struct exporter *exporter;
+    struct error error;
+    assert_int_equal(exporter_open(&exporter, "127.0.0.1:0", &error), STATUS_OK);
+    struct closing closing = {0};
+    closing_begin(&closing, "the transport", "no place in the group");
+    assert_int_equal(closing.limit_ms, CLOSING_LIMIT_MS);
+    closing_begin(&closing, "the store", "another"); // ignored
+    exporter_announce_close(exporter, closing.reason);
+    closing_serve(&closing, exporter->http);
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char answer[2048];
+        ask(http_address(exporter->http), paths[i], answer, sizeof answer);
+        assert_non_null(strstr(answer, " 503 "));
+        assert_non_null(strstr(answer, "closing: no place in the group"));
+    }
+    closing_end(&closing);
+    closing_end(&closing); // nothing
+    exporter_close(exporter);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_transport_whose_close_never_returns_ends_the_process_and_says_why),
+        CASE(a_close_within_its_limit_is_not_ended),
+        CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+// Files of jobs: lines, marks, groups.
+#include "consumer/command/input.h"
+#include "schemas/hash.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char path[] = "/tmp/sheaf-input-XXXXXX";
+static struct error error;
+
+static int make_path(void **state)
+{
+    (void)state;
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void write_file(const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_text(const char *text)
+{
+    write_file(text, strlen(text));
+}
+
+// What input_read handed out.
+struct submitted {
+    const struct input *input;
+    struct buffer text; // "LINE ID RECORD;" for each
+    struct input_position position;
+    int n_groups;
+};
+
+static enum status receive(void *context, const struct submission *submissions, size_t n, struct error *failure)
+{
+    (void)failure;
+    struct submitted *submitted = context;
+    for (size_t i = 0; i < n; i++) {
+        const struct submission *s = &submissions[i];
+        buffer_add_format(&submitted->text, "%lld %.*s ", (long long)s->index, (int)s->custom_id.size, s->custom_id.data);
+        buffer_add_text(&submitted->text, (struct text){s->record.data, s->record.size < 40 ? s->record.size : 40});
+        buffer_add_byte(&submitted->text, ';');
+    }
+    submitted->position = input_position(submitted->input);
+    submitted->n_groups++;
+    return STATUS_OK;
+}
+
+static enum status submit(struct submitted *submitted)
+{
+    struct input input;
+    buffer_clear(&submitted->text);
+    buffer_add_string(&submitted->text, "");
+    submitted->input = &input;
+    enum status status = input_open(&input, path, TEXT("d"), &error);
+    if (status != STATUS_OK)
+        return status;
+    status = input_skip(&input, &submitted->position, &error);
+    if (status == STATUS_OK)
+        status = input_read(&input, TEXT("d"), receive, submitted, &error);
+    input_close(&input);
+    return status;
+}
+
+static void a_job_has_the_number_of_its_line(void **state)
+{
+    (void)state;
+    struct submitted submitted = {0};
+    write_text("\n{\"prompt\":\"a\"}\r\n \t\n{\"prompt\":\"b\",\"custom_id\":\"x\"}\n\n{\"prompt\":\"c\"}");
+    assert_int_equal(submit(&submitted), STATUS_OK);
+    assert_string_equal(submitted.text.data, "2 d-2 {\"prompt\":\"a\"}\r;4 x {\"prompt\":\"b\",\"custom_id\":\"x\"};"
+                                             "6 d-6 {\"prompt\":\"c\"};");
+    assert_int_equal(submitted.position.n_lines, 6);
+    buffer_finish(&submitted.text);
+}
+
+static void a_line_of_nul_bytes_is_a_line(void **state)
+{
+    (void)state;
+    struct submitted submitted = {0};
+    write_file("\0\0\n\n\0", 5);
+    assert_int_equal(submit(&submitted), STATUS_OK);
+    assert_int_equal(submitted.position.n_lines, 3);
+    assert_memory_equal(submitted.text.data, "1 d-1 \0\0;3 d-3 \0;", 17);
+    buffer_finish(&submitted.text);
+}
+
+static void a_file_submitted_by_version_4_is_known_by_its_bytes(void **state)
+{
+    (void)state;
+    struct buffer bytes = {0};
+    for (int i = 0; i < 20000; i++)
+        buffer_add_format(&bytes, "{\"prompt\":\"%d\"}\n", i);
+    write_file(bytes.data, bytes.size);
+    uint64_t expected = 0, hash = 0;
+    for (size_t at = 0; at < bytes.size; at += 65536)
+        expected = hash_bytes(bytes.data + at, bytes.size - at < 65536 ? bytes.size - at : 65536, expected);
+    struct input input;
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_int_equal(input_hash_bytes(&input, &hash, &error), STATUS_OK);
+    assert_true(hash == (expected & INT64_MAX));
+    assert_int_equal(input.whole.n_jobs, 20000);
+    input_close(&input);
+    buffer_finish(&bytes);
+}
+
+static void a_file_that_grows_while_it_is_read_is_read_as_it_was(void **state)
+{
+    (void)state;
+    struct input input;
+    struct submitted submitted = {.input = &input};
+    write_text("{\"prompt\":\"a\"}\n");
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n");
+    assert_int_equal(input_read(&input, TEXT("d"), receive, &submitted, &error), STATUS_OK);
+    assert_string_equal(submitted.text.data, "1 d-1 {\"prompt\":\"a\"};");
+    input_close(&input);
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"c\"}\n");
+    assert_int_equal(input_read(&input, TEXT("d"), receive, &submitted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "changed while it was read"));
+    input_close(&input);
+    buffer_finish(&submitted.text);
+}
+
+static void groups_have_at_most_their_limit(void **state)
+{
+    (void)state;
+    for (int n = INPUT_GROUP_JOBS - 1; n <= INPUT_GROUP_JOBS + 1; n++) {
+        struct submitted submitted = {0};
+        struct buffer bytes = {0};
+        for (int i = 0; i < n; i++)
+            buffer_add_string(&bytes, "{\"prompt\":\"a\"}\n\n");
+        write_file(bytes.data, bytes.size);
+        assert_int_equal(submit(&submitted), STATUS_OK);
+        assert_int_equal(submitted.n_groups, n > INPUT_GROUP_JOBS ? 2 : 1);
+        buffer_finish(&bytes);
+        buffer_finish(&submitted.text);
+    }
+}
+
+// A line of n bytes, its line feed included, between two others.
+static void read_long_line(size_t n, struct text *line, uint64_t *line_bytes, uint64_t *hash)
+{
+    static struct input_source source;
+    static struct input_lines lines;
+    char *bytes = malloc(n + 8);
+    assert_non_null(bytes);
+    memset(bytes, 'x', n + 8);
+    memcpy(bytes, "one\n", 4);
+    memcpy(bytes + n + 3, "\ntwo\n", 5);
+    write_file(bytes, n + 8);
+    free(bytes);
+    input_lines_close(&lines);
+    assert_int_equal(input_source_open(&source, path, &error), STATUS_OK);
+    assert_int_equal(input_lines_open(&lines, &source, &error), STATUS_OK);
+    struct text other;
+    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_true(text_equal(other, TEXT("one")));
+    assert_int_equal(input_lines_next(&lines, line, &error), STATUS_OK);
+    *line_bytes = lines.line_bytes;
+    *hash = lines.hash;
+    size_t size = line->size;
+    assert_true(size > 0 && line->data[0] == 'x' && line->data[size - 1] == 'x');
+    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_true(text_equal(other, TEXT("two")));
+    line->size = size;
+    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_null(other.data);
+    assert_int_equal(lines.number, 3);
+    input_lines_close(&lines);
+    input_source_close(&source);
+}
+
+static void a_line_is_kept_up_to_its_limit_and_its_size_is_known(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {INPUT_BUFFER_BYTES - 5, INPUT_BUFFER_BYTES - 4, INPUT_BUFFER_BYTES - 3, INPUT_BUFFER_BYTES,
+                                   2 * INPUT_BUFFER_BYTES - 4, INPUT_LINE_BYTES_MAX - 1, INPUT_LINE_BYTES_MAX,
+                                   INPUT_LINE_BYTES_MAX + 1, 3 * INPUT_LINE_BYTES_MAX};
+    uint64_t hashes[sizeof sizes / sizeof sizes[0]];
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct text line;
+        uint64_t line_bytes;
+        read_long_line(sizes[i] + 1, &line, &line_bytes, &hashes[i]);
+        assert_int_equal(line_bytes, sizes[i]);
+        assert_int_equal(line.size, sizes[i] < INPUT_LINE_BYTES_MAX ? sizes[i] : INPUT_LINE_BYTES_MAX);
+        for (size_t j = 0; j < i; j++)
+            assert_true(hashes[i] != hashes[j]);
+    }
+}
+
+// ---- custom_ids ----
+
+static void assert_id(const char *line, const char *expected)
+{
+    struct arena arena = {0};
+    struct text id;
+    bool found = input_ids_find(text_from_string(line), &arena, &id);
+    if (found != (expected != NULL) || (found && !text_equals_string(id, expected)))
+        fail_msg("%s: got \"%.*s\"", line, found ? (int)id.size : 4, found ? id.data : "none");
+    arena_finish(&arena);
+}
+
+static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
+{
+    (void)state;
+    assert_id("{\"custom_id\":\"a\",\"prompt\":\"x\"}", "a");
+    assert_id(" { \"prompt\" : \"}\\\"custom_id\\\":\\\"b\" , \t\"custom_id\" : \"a b\" } ", "a b");
+    assert_id("{\"x\":{\"custom_id\":\"b\"},\"y\":[{\"custom_id\":\"c\"}],\"custom_id\":\"a\"}", "a");
+    assert_id("{\"body\":{\"custom_id\":\"b\"}}", NULL);
+    assert_id("{\"prompt\":\"custom_id\"}", NULL);
+    assert_id("{\"custom_id\":\"\\u00e4\\n\"}", "\xc3\xa4\n");
+    assert_id("{\"job_id\":\"j\",\"prompt\":1}", "j");
+    assert_id("{\"job_id\":\"j\",\"custom_id\":\"a\"}", "a");
+    assert_id("{\"job_id\":\"j\",\"custom_id\":null}", "j");
+    assert_id("{\"custom_id\":17}", "17");
+    assert_id("{\"custom_id\":\"\"}", NULL);
+    assert_id("{\"custom_id\":true}", NULL);
+    assert_id("{\"custom_id\":", NULL);
+    assert_id("{\"custom_id\":\"a", NULL);
+    assert_id("{\"custom_id\":\"\xff\"}", NULL);
+    assert_id("", NULL);
+    // no JSON
+    assert_id("{\"prompt\": no json, \"custom_id\": \"a\"}", "a");
+    assert_id("{\"prompt\":\"it says \"hello\"\", \"custom_id\":\"a\"", "a");
+    assert_id("\"custom_id\" is missing, \"custom_id\":\"a\"", "a");
+    assert_id("{\"custom_id\":\"a\",\"prompt\":\"cut he", "a");
+    char line[JOB_ID_BYTES_MAX + 32], id[JOB_ID_BYTES_MAX + 2];
+    for (int n = JOB_ID_BYTES_MAX; n <= JOB_ID_BYTES_MAX + 1; n++) {
+        memset(id, 'i', (size_t)n);
+        id[n] = '\0';
+        snprintf(line, sizeof line, "{\"custom_id\":\"%s\"}", id);
+        assert_id(line, n > JOB_ID_BYTES_MAX ? NULL : id);
+    }
+}
+
+// Line i has id i but for line `same`, which has that of line `of`; 0: none.
+static enum status check_ids(int n_lines, int same, int of, struct input_ids_limits limits)
+{
+    struct buffer bytes = {0};
+    for (int i = 1; i <= n_lines; i++)
+        buffer_add_format(&bytes, "%s{\"custom_id\":\"%d\"}\n", i % 7 == 0 ? " " : "", i == same ? of : i);
+    write_file(bytes.data, bytes.size);
+    buffer_finish(&bytes);
+    struct input_source source;
+    struct input_lines lines;
+    assert_int_equal(input_source_open(&source, path, &error), STATUS_OK);
+    assert_int_equal(input_lines_open(&lines, &source, &error), STATUS_OK);
+    error = (struct error){0};
+    enum status status = input_ids_check(&lines, TEXT("d"), &limits, &error);
+    input_lines_close(&lines);
+    input_source_close(&source);
+    return status;
+}
+
+static void two_lines_with_one_id_are_found_however_many_passes_it_takes(void **state)
+{
+    (void)state;
+    static const struct input_ids_limits limits[] = {{INPUT_IDS_MAX, 64}, {200, 64}, {199, 64}, {10, 64}, {10, 3}, {1, 1}};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        assert_int_equal(check_ids(200, 0, 0, limits[i]), STATUS_OK);
+        static const int pairs[][2] = {{200, 1}, {2, 1}, {200, 199}, {113, 87}};
+        for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
+            char expected[80];
+            assert_int_equal(check_ids(200, pairs[j][0], pairs[j][1], limits[i]), STATUS_REFUSE);
+            snprintf(expected, sizeof expected, "lines %d and %d have the same custom_id \"%d\"", pairs[j][1], pairs[j][0],
+                     pairs[j][1]);
+            assert_non_null(strstr(error.text, expected));
+        }
+    }
+}
+
+static void a_line_without_an_id_has_its_number_and_may_collide(void **state)
+{
+    (void)state;
+    struct input input;
+    write_text("\n{\"prompt\":\"a\"}\n\n{\"custom_id\":\"d-2\"}\n");
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "lines 2 and 4 have the same custom_id \"d-2\""));
+    assert_int_equal(input_open(&input, path, TEXT("e"), &error), STATUS_OK);
+    input_close(&input);
+}
+
+// ---- an input read in parts: only of the same lines ----
+
+enum { N_LINES = 2500 }; // three groups
+
+struct heard {
+    const struct input *input;
+    struct input_position positions[8]; // after each group
+    size_t n_groups;
+    int64_t first, last, n_jobs; // indexes
+};
+
+static enum status hear(void *context, const struct submission *submissions, size_t n, struct error *failure)
+{
+    (void)failure;
+    struct heard *heard = context;
+    if (heard->n_jobs == 0)
+        heard->first = submissions[0].index;
+    heard->last = submissions[n - 1].index;
+    heard->n_jobs += (int64_t)n;
+    heard->positions[heard->n_groups++] = input_position(heard->input);
+    return STATUS_OK;
+}
+
+static char *lines_of(int n_lines)
+{
+    char *text = calloc((size_t)n_lines + 1, 40);
+    for (int i = 0, at = 0; i < n_lines; i++)
+        at += sprintf(text + at, "%s{\"prompt\": \"p%d\"}\n", i % 10 == 3 ? "\n" : "", i);
+    return text;
+}
+
+// Skips, then reads the rest; what was heard.
+static enum status read_from(const char *text, const struct input_position *from, struct heard *heard)
+{
+    write_text(text);
+    struct input input;
+    *heard = (struct heard){.input = &input};
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    enum status status = from ? input_skip(&input, from, &error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = input_read(&input, TEXT("d"), hear, heard, &error);
+    input_close(&input);
+    return status;
+}
+
+static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
+{
+    (void)state;
+    struct heard whole, rest;
+    char *text = lines_of(N_LINES);
+    assert_int_equal(read_from(text, NULL, &whole), STATUS_OK);
+    assert_int_equal(whole.n_groups, 3);
+    assert_int_equal(whole.n_jobs, N_LINES);
+    for (size_t i = 0; i < whole.n_groups; i++) {
+        assert_int_equal(read_from(text, &whole.positions[i], &rest), STATUS_OK);
+        assert_int_equal(rest.n_jobs, N_LINES - whole.positions[i].n_jobs);
+        if (rest.n_jobs) {
+            assert_int_equal(rest.first, whole.positions[i].n_lines + 1); // line 1,000 * n is followed by no blank one
+            assert_int_equal(rest.last, whole.positions[2].n_lines);
+            assert_memory_equal(&rest.positions[rest.n_groups - 1], &whole.positions[2], sizeof rest.positions[0]);
+        }
+    }
+    free(text);
+}
+
+static void appended_lines_are_read_also_behind_a_last_line_without_line_feed(void **state)
+{
+    (void)state;
+    struct heard first, more;
+    assert_int_equal(read_from("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}", NULL, &first), STATUS_OK);
+    const char *longer = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n";
+    assert_int_equal(read_from(longer, &first.positions[0], &more), STATUS_OK);
+    assert_int_equal(more.n_jobs, 1);
+    assert_int_equal(more.first, 3);
+}
+
+static void other_lines_and_fewer_are_refused(void **state)
+{
+    (void)state;
+    struct heard first, other;
+    assert_int_equal(read_from("one\ntwo\nthree\n", NULL, &first), STATUS_OK);
+    static const char *const others[] = {"one\ntwo\nthreee\n", "one\ntwothree\n\n", "two\none\nthree\n", "\none\ntwo\nthree\n",
+                                         "one\r\ntwo\nthree\n"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(read_from(others[i], &first.positions[0], &other), STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "first 3 lines are not the ones"));
+    }
+    assert_int_equal(read_from("one\ntwo\n", &first.positions[0], &other), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "expected the 3 lines submitted before"));
+    assert_non_null(strstr(error.text, "got 2 lines"));
+    assert_int_equal(other.n_jobs, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_has_the_number_of_its_line),
+        cmocka_unit_test(a_line_of_nul_bytes_is_a_line),
+        cmocka_unit_test(a_file_submitted_by_version_4_is_known_by_its_bytes),
+        cmocka_unit_test(a_file_that_grows_while_it_is_read_is_read_as_it_was),
+        cmocka_unit_test(groups_have_at_most_their_limit),
+        cmocka_unit_test(a_line_is_kept_up_to_its_limit_and_its_size_is_known),
+        cmocka_unit_test(the_id_of_a_line_is_found_also_where_it_is_no_json),
+        cmocka_unit_test(two_lines_with_one_id_are_found_however_many_passes_it_takes),
+        cmocka_unit_test(a_line_without_an_id_has_its_number_and_may_collide),
+        cmocka_unit_test(an_input_goes_on_behind_the_lines_of_each_position),
+        cmocka_unit_test(appended_lines_are_read_also_behind_a_last_line_without_line_feed),
+        cmocka_unit_test(other_lines_and_fewer_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

@@ -1,0 +1,495 @@
+// What the Kafka transport does without a broker: slots, record headers, cancellations, the table of
+// partitions.
+#include "consumer/kafka/cancel.h"
+#include "consumer/kafka/headers.h"
+#include "consumer/kafka/marker.h"
+#include "consumer/kafka/partition.h"
+#include "consumer/kafka/slot.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+// ---- slots ----
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    strcpy(folder, "/tmp/sheaf-slots-XXXXXX");
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static struct slot open_slot(const char *group)
+{
+    struct slot slot;
+    struct error error;
+    if (slot_open(&slot, folder, group, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return slot;
+}
+
+static void a_slot_is_held_by_one_worker_and_keeps_its_id(void **state)
+{
+    struct slot first = open_slot("g"), second = open_slot("g");
+    assert_int_equal(first.number, 0);
+    assert_int_equal(second.number, 1);
+    assert_string_not_equal(first.id, second.id);
+    slot_close(&first);
+    struct slot again = open_slot("g");
+    assert_int_equal(again.number, 0);
+    struct slot third = open_slot("g");
+    assert_int_equal(third.number, 2);
+    struct slot other = open_slot("another group");
+    assert_int_equal(other.number, 0);
+    assert_string_not_equal(other.id, again.id);
+    slot_close(&again);
+    first = open_slot("g");
+    assert_int_equal(strlen(first.id), SLOT_ID_BYTES);
+    struct slot *slots[] = {&first, &second, &third, &other};
+    for (size_t i = 0; i < 4; i++)
+        slot_close(slots[i]);
+    slot_close(&first); // twice is fine
+}
+
+static void a_slot_file_cut_short_gets_a_new_id(void **state)
+{
+    struct slot slot = open_slot("g");
+    char before[sizeof slot.id], path[128];
+    memcpy(before, slot.id, sizeof before);
+    slot_close(&slot);
+    slot = open_slot("g");
+    assert_string_equal(slot.id, before);
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/g.worker-0", folder);
+    struct stat information;
+    assert_int_equal(stat(path, &information), 0);
+    assert_int_equal(information.st_mode & 0777, 0600);
+    assert_int_equal(truncate(path, SLOT_ID_BYTES - 1), 0);
+    slot = open_slot("g");
+    assert_string_not_equal(slot.id, before);
+    slot_close(&slot);
+}
+
+static void a_member_s_name_is_held_by_one_worker(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    char longest[SLOT_NAME_BYTES_MAX + 2];
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_named(&second, folder, "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_USAGE);
+    assert_non_null(strstr(error.text, "pod-7"));
+    assert_int_equal(slot_open_named(&second, folder, "another", "pod-7", &error), STATUS_OK);
+    slot_close(&second);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    slot_close(&first);
+    assert_int_equal(slot_open_named(&first, folder, "g", "../pod", &error), STATUS_REFUSE);
+    assert_int_equal(slot_open_named(&first, folder, "g", "", &error), STATUS_REFUSE);
+    memset(longest, 'n', sizeof longest);
+    longest[SLOT_NAME_BYTES_MAX] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_OK);
+    slot_close(&first);
+    longest[SLOT_NAME_BYTES_MAX] = 'n';
+    longest[SLOT_NAME_BYTES_MAX + 1] = '\0';
+    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_REFUSE);
+}
+
+static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **state)
+{
+    struct slot first, second;
+    struct error error;
+    assert_int_equal(slot_open_named(&first, "/no/such/folder", "g", "pod-7", &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_FILE);
+    assert_int_equal(slot_open_without_file(&first, "pod-7", &error), STATUS_OK);
+    assert_string_equal(first.id, "pod-7");
+    assert_int_equal(slot_open_without_file(&first, "no name", &error), STATUS_REFUSE);
+    assert_int_equal(slot_open_without_file(&first, NULL, &error), STATUS_OK);
+    assert_int_equal(slot_open_without_file(&second, NULL, &error), STATUS_OK);
+    assert_string_not_equal(first.id, second.id);
+    slot_close(&first); // nothing to close
+}
+
+static void any_group_name_makes_a_file_name(void **state)
+{
+    char longest[SLOT_GROUP_BYTES_MAX + 2], path[512];
+    struct slot slot = open_slot("../a b%");
+    slot_close(&slot);
+    snprintf(path, sizeof path, "%s/%%2E%%2E%%2Fa%%20b%%25.worker-0", folder);
+    assert_int_equal(access(path, F_OK), 0);
+    memset(longest, 'g', sizeof longest);
+    longest[SLOT_GROUP_BYTES_MAX] = '\0';
+    slot = open_slot(longest);
+    slot_close(&slot);
+    struct error error;
+    longest[SLOT_GROUP_BYTES_MAX] = 'g';
+    longest[SLOT_GROUP_BYTES_MAX + 1] = '\0';
+    assert_int_equal(slot_open(&slot, folder, longest, &error), STATUS_REFUSE);
+    assert_int_equal(slot_open(&slot, "/no/such/folder", "g", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "/no/such/folder"));
+    assert_int_equal(slot.file, -1);
+}
+
+// ---- headers ----
+
+static struct text value_of(const struct record_headers *headers, const char *name)
+{
+    return headers_find(headers->items, headers->n_items, name);
+}
+
+static void assert_header(const struct record_headers *headers, const char *name, const char *expected)
+{
+    struct text value = value_of(headers, name);
+    if (!text_equals_string(value, expected))
+        fail_msg("%s: expected %s, got %.*s", name, expected, (int)value.size, value.data ? value.data : "");
+}
+
+static struct job *make_job(void)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_id(job, TEXT("id-1")));
+    assert_true(job_set_text(job, &job->source.topic, TEXT("jobs")));
+    job->source.partition = 3;
+    job->source.offset = INT64_C(1) << 40;
+    return job;
+}
+
+static void a_result_has_the_headers_of_a_cloud_event(void **state)
+{
+    struct record_headers headers;
+    struct job *job = make_job();
+    struct header passed[] = {{TEXT("traceparent"), TEXT("00-1-2-01")}, {TEXT("secret"), TEXT("stays")}};
+    job->source.headers = passed;
+    job->source.n_headers = 2;
+    job->figures = (struct job_figures){
+        .cached_tokens = 7, .queued_us = 8, .prefill_us = 9, .decode_us = 10, .attempts = 2};
+    headers_of_result(&headers, job, ENCODING_MSGPACK, "a group/ä", "w", INT64_C(1700000000123456));
+    assert_header(&headers, "content-type", "application/msgpack");
+    assert_header(&headers, "ce_specversion", "1.0");
+    assert_header(&headers, "ce_id", "3-1099511627776");
+    assert_header(&headers, "ce_source", "/sheaf/a%20group%2F%C3%A4/jobs");
+    assert_header(&headers, "ce_type", "sheaf.result");
+    assert_header(&headers, "ce_subject", "id-1");
+    assert_header(&headers, "ce_time", "2023-11-14T22:13:20.123Z");
+    assert_header(&headers, "traceparent", "00-1-2-01");
+    assert_null(value_of(&headers, "secret").data);
+    assert_header(&headers, "sheaf-source-offset", "1099511627776");
+    assert_header(&headers, "sheaf-worker", "w");
+    assert_header(&headers, "sheaf-attempts", "2");
+    assert_header(&headers, "sheaf-cached-tokens", "7");
+    assert_header(&headers, "sheaf-queued-us", "8");
+    assert_header(&headers, "sheaf-prefill-us", "9");
+    assert_header(&headers, "sheaf-decode-us", "10");
+    assert_header(&headers, "sheaf-finished-us", "1700000000123456");
+    job->source.headers = NULL;
+    job_destroy(job);
+}
+
+static void long_names_are_cut_and_never_run_over(void **state)
+{
+    struct record_headers headers;
+    struct job *job = make_job();
+    char name[3000];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_true(job_set_text(job, &job->source.topic, text_from_string(name)));
+    headers_of_result(&headers, job, ENCODING_JSON, name, name, 0);
+    assert_true(headers.used_bytes <= sizeof headers.text);
+    for (int32_t i = 0; i < headers.n_items; i++) {
+        const char *data = headers.items[i].value.data;
+        if (data >= headers.text && data < headers.text + sizeof headers.text)
+            assert_true(data + headers.items[i].value.size <= headers.text + sizeof headers.text);
+    }
+    job_destroy(job);
+}
+
+static void a_dead_letter_says_why_and_from_where(void **state)
+{
+    struct record_headers headers;
+    struct job *job = make_job();
+    struct error error;
+    error_set(&error, STATUS_REJECT, ERROR_INVALID_FIELD, "n: expected an integer");
+    job_fail(job, &error);
+    headers_of_dead_letter(&headers, job, NULL, 0);
+    assert_header(&headers, "__sheaf.errors.topic", "jobs");
+    assert_header(&headers, "__sheaf.errors.partition", "3");
+    assert_header(&headers, "__sheaf.errors.offset", "1099511627776");
+    assert_header(&headers, "__sheaf.errors.stage", "decode");
+    assert_header(&headers, "__sheaf.errors.code", "invalid_field");
+    assert_header(&headers, "__sheaf.errors.message", "n: expected an integer");
+    assert_header(&headers, "__sheaf.errors.attempts", "0");
+    assert_header(&headers, "__sheaf.errors.timestamp", "1970-01-01T00:00:00.000Z");
+    assert_null(value_of(&headers, "__sheaf.errors.omitted").data);
+    error_set(&error, STATUS_REJECT, ERROR_CRASHED, "two workers died of it");
+    job_fail(job, &error);
+    headers_of_dead_letter(&headers, job, "value", 0);
+    assert_header(&headers, "__sheaf.errors.stage", "compute");
+    assert_header(&headers, "__sheaf.errors.omitted", "value");
+    job_destroy(job);
+}
+
+// ---- cancellations ----
+
+static struct text text_of(const struct buffer *buffer)
+{
+    return (struct text){buffer->data, buffer->size};
+}
+
+static void cancellations_are_read_back_as_written(void **state)
+{
+    struct cancel cancel = {TEXT("a \"set\""), TEXT("job"), 1700000000}, back;
+    struct buffer key = {0}, value = {0};
+    struct arena arena = {0};
+    struct error error;
+    cancel_encode(&cancel, &key, &value);
+    assert_string_equal(key.data, "[\"cancel\",\"a \\\"set\\\"\",\"job\"]");
+    assert_string_equal(value.data, "{\"dataset\":\"a \\\"set\\\"\",\"job_id\":\"job\",\"at\":1700000000}");
+    assert_int_equal(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), STATUS_OK);
+    assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
+    assert_int_equal(back.at, cancel.at);
+    assert_int_equal(cancel_decode(text_of(&key), (struct text){0}, &arena, &back, &error), STATUS_OK);
+    assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
+    assert_true(back.at == CANCEL_NEVER);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    arena_finish(&arena);
+}
+
+static void what_is_no_cancellation_is_rejected(void **state)
+{
+    static const char *const values[] = {"{",
+                                         "[]",
+                                         "{}",
+                                         "{\"dataset\":\"d\"}",
+                                         "{\"dataset\":\"\",\"at\":1}",
+                                         "{\"dataset\":1,\"at\":1}",
+                                         "{\"dataset\":\"d\",\"at\":\"now\"}",
+                                         "{\"dataset\":\"d\",\"job_id\":[],\"at\":1}"};
+    static const char *const keys[] = {"",
+                                       "{}",
+                                       "[]",
+                                       "[\"cancel\"]",
+                                       "[\"other\",\"d\"]",
+                                       "[\"cancel\",\"\"]",
+                                       "[\"cancel\",\"d\",\"j\",\"x\"]",
+                                       "[1,\"d\"]"};
+    struct arena arena = {0};
+    struct cancel cancel;
+    struct error error;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        assert_int_equal(cancel_decode(TEXT("k"), text_from_string(values[i]), &arena, &cancel, &error),
+                         STATUS_REJECT);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        assert_int_equal(cancel_decode(text_from_string(keys[i]), TEXT(""), &arena, &cancel, &error),
+                         STATUS_REJECT);
+
+    char *padded = malloc(CANCEL_BYTES_MAX + 1);
+    memset(padded, ' ', CANCEL_BYTES_MAX + 1);
+    memcpy(padded, "{\"dataset\":\"d\",\"at\":1}", 22);
+    struct text text = {padded, CANCEL_BYTES_MAX};
+    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_OK);
+    text.size++;
+    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_REJECT);
+    free(padded);
+
+    char name[JOB_DATASET_BYTES_MAX + 64];
+    int length = snprintf(name, sizeof name, "{\"dataset\":\"%0*d\",\"at\":1}", JOB_DATASET_BYTES_MAX, 0);
+    text = (struct text){name, (size_t)length};
+    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_OK);
+    length = snprintf(name, sizeof name, "{\"dataset\":\"%0*d\",\"at\":1}", JOB_DATASET_BYTES_MAX + 1, 0);
+    text = (struct text){name, (size_t)length};
+    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_REJECT);
+    arena_finish(&arena);
+}
+
+static void put(struct cancel_set *set, struct text dataset, struct text job_id, int64_t at)
+{
+    struct error error;
+    struct cancel cancel = {dataset, job_id, at};
+    if (cancel_set_put(set, &cancel, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void a_cancellation_covers_what_was_created_before_it(void **state)
+{
+    struct cancel_set set = {0};
+    assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0));
+    put(&set, TEXT("d"), TEXT("j"), 100);
+    put(&set, TEXT("e"), TEXT(""), 100);
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 100));
+    assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), 101));
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0)); // when it was created is not known
+    assert_false(cancel_set_has(&set, TEXT("d"), TEXT("k"), 0));
+    assert_true(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
+    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER); // taken back
+    assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), 99));
+    put(&set, TEXT("d"), TEXT("j"), 200);
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 150));
+    cancel_set_finish(&set);
+}
+
+static void a_cancellation_that_was_taken_back_covers_nothing(void **state)
+{
+    struct cancel_set set = {0};
+    put(&set, TEXT("d"), TEXT("j"), 100);
+    put(&set, TEXT("e"), TEXT(""), 100);
+    put(&set, TEXT("d"), TEXT("j"), CANCEL_NEVER);
+    put(&set, TEXT("e"), TEXT(""), CANCEL_NEVER);
+    static const int64_t created[] = {INT64_MIN, -1, 0, 100};
+    for (size_t i = 0; i < sizeof created / sizeof *created; i++) {
+        assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), created[i]));
+        assert_false(cancel_set_has(&set, TEXT("e"), TEXT("any"), created[i]));
+    }
+    put(&set, TEXT("d"), TEXT("j"), 50); // and again
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("j"), 50));
+    cancel_set_finish(&set);
+}
+
+static void a_set_that_grows_loses_no_cancellation(void **state)
+{
+    enum { N = 1000 };
+    struct cancel_set set = {0};
+    char name[32];
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        put(&set, i % 2 ? TEXT("d") : text_from_string(name), i % 2 ? text_from_string(name) : TEXT(""), i);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        struct text dataset = i % 2 ? TEXT("d") : text_from_string(name), job_id = text_from_string(name);
+        assert_true(cancel_set_has(&set, dataset, job_id, i));
+        assert_false(cancel_set_has(&set, dataset, job_id, i + 1));
+    }
+    cancel_set_finish(&set);
+}
+
+static void the_set_of_cancellations_has_a_limit(void **state)
+{
+    struct cancel_set set = {0};
+    struct error error;
+    char name[32];
+    for (int i = 0; i < CANCEL_SET_MAX; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        put(&set, TEXT("d"), text_from_string(name), 1);
+    }
+    struct cancel more = {TEXT("d"), TEXT("more"), 1};
+    assert_int_equal(cancel_set_put(&set, &more, &error), STATUS_REFUSE);
+    put(&set, TEXT("d"), TEXT("17"), 5); // a known one may still change
+    assert_true(cancel_set_has(&set, TEXT("d"), TEXT("17"), 5));
+    assert_true(cancel_set_has(&set, TEXT("d"), text_from_string(name), 1));
+    assert_false(cancel_set_has(&set, TEXT("d"), TEXT("more"), 1));
+    cancel_set_finish(&set);
+}
+
+// ---- progress markers ----
+
+static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
+{
+    (void)state;
+    struct error error;
+    struct arena arena = {0};
+    struct marker marker = {.topic = TEXT("jobs"), .dataset = TEXT("a \"name\""), .n_lines = 12, .n_jobs = 10,
+                            .fingerprint = INT64_MAX, .complete = true, .created = 1700000000, .partition = -1, .offset = -1};
+    for (int i = 0; i < 2; i++, marker.is_taken_back = true) {
+        struct buffer key = {0}, value = {0};
+        marker_encode(&marker, &key, &value);
+        struct text key_text = {key.data, key.size}, value_text = {value.data, value.size};
+        struct marker back;
+        struct cancel cancel;
+        assert_true(marker_is_key(key_text));
+        assert_int_equal(marker_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
+        assert_true(text_equal(back.topic, marker.topic) && text_equal(back.dataset, marker.dataset));
+        assert_int_equal(back.is_taken_back, i == 1);
+        assert_true(back.is_taken_back || (back.n_lines == 12 && back.n_jobs == 10 && back.fingerprint == INT64_MAX &&
+                                           back.complete && back.created == 1700000000 && back.partition == -1));
+        // A worker of an older version reads it so.
+        assert_int_equal(cancel_decode(key_text, value_text, &arena, &cancel, &error), STATUS_REJECT);
+        buffer_finish(&key);
+        buffer_finish(&value);
+    }
+    arena_finish(&arena);
+}
+
+static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
+{
+    (void)state;
+    struct header headers[] = {{TEXT("x"), TEXT("other")}, {TEXT("sheaf-source-topic"), TEXT("jobs")}};
+    assert_true(headers_are_of_topic(headers, 2, "jobs"));
+    assert_false(headers_are_of_topic(headers, 2, "jobs-b"));
+    assert_true(headers_are_of_topic(headers, 1, "jobs")); // it does not say
+}
+
+// ---- partitions ----
+
+static void partitions_are_made_up_to_their_limit(void **state)
+{
+    struct partition_table table = {0};
+    assert_null(partition_find(&table, 0));
+    assert_null(partition_find(&table, -1));
+    struct partition *partition = partition_add(&table, 9, 10);
+    assert_non_null(partition);
+    assert_int_equal(partition->map.watermark, OFFSET_UNKNOWN);
+    assert_null(partition_add(&table, 10, 10));
+    assert_null(partition_add(&table, -1, 10));
+    assert_ptr_equal(partition_add(&table, 9, 10), partition);
+    assert_ptr_equal(partition_find(&table, 9), partition);
+    assert_null(partition_find(&table, 8));
+    partition_table_finish(&table);
+}
+
+static void each_running_job_has_its_encoding(void **state)
+{
+    struct partition_table table = {0};
+    struct partition *partition = partition_add(&table, 0, 1);
+    int64_t base = INT64_MAX - OFFSET_MAP_WINDOW - 5;
+    for (int64_t i = 0; i < OFFSET_MAP_WINDOW; i++)
+        partition_set_encoding(partition, base + i, i % 3 ? ENCODING_JSON : ENCODING_MSGPACK);
+    for (int64_t i = 0; i < OFFSET_MAP_WINDOW; i++)
+        assert_int_equal(partition_encoding(partition, base + i), i % 3 ? ENCODING_JSON : ENCODING_MSGPACK);
+    partition_set_encoding(partition, base, ENCODING_JSON);
+    assert_int_equal(partition_encoding(partition, base), ENCODING_JSON);
+    partition_table_finish(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
+        cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
+        cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
+        cmocka_unit_test(a_result_has_the_headers_of_a_cloud_event),
+        cmocka_unit_test(long_names_are_cut_and_never_run_over),
+        cmocka_unit_test(a_dead_letter_says_why_and_from_where),
+        cmocka_unit_test(cancellations_are_read_back_as_written),
+        cmocka_unit_test(what_is_no_cancellation_is_rejected),
+        cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
+        cmocka_unit_test(a_cancellation_that_was_taken_back_covers_nothing),
+        cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
+        cmocka_unit_test(the_set_of_cancellations_has_a_limit),
+        cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
+        cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
+        cmocka_unit_test(partitions_are_made_up_to_their_limit),
+        cmocka_unit_test(each_running_job_has_its_encoding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

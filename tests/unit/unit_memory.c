@@ -1,0 +1,169 @@
+// When memory runs out, at whichever allocation: an error or a failed buffer, never a crash and never half a
+// job. The linker sends schemas' malloc, calloc and realloc here.
+#include "tests/golden/golden.h"
+#include "tests/job_records.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+static long allocations_left = -1; // -1: no limit
+
+static bool may_allocate(void)
+{
+    if (allocations_left == 0)
+        return false;
+    if (allocations_left > 0)
+        allocations_left--;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return may_allocate() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return may_allocate() ? __real_realloc(memory, size) : NULL;
+}
+
+// A job large enough that each of its parts needs memory of its own: names of 5000 bytes, many members.
+static struct buffer make_record(void)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record, "{'messages':[{'role':'user','content':[");
+    for (int i = 0; i < 50; i++)
+        buffer_add_format(&record, "%s{'type':'text','text':'%0500d','x':1}", i ? "," : "", i);
+    buffer_add_string(&record, "]}],'chat_template_kwargs':{'k':1},'stop':['a'],'unknown':{");
+    for (int i = 0; i < 100; i++)
+        buffer_add_format(&record, "%s'key%d':[[1]]", i ? "," : "", i);
+    buffer_add_string(&record, "},'logit_bias':{");
+    for (int i = 0; i < 1000; i++)
+        buffer_add_format(&record, "%s'%d':1", i ? "," : "", i);
+    buffer_add_string(&record, "}}");
+    assert_false(record.failed);
+    unquote(record.data);
+    return record;
+}
+
+static void a_job_is_decoded_whole_or_tried_again_later(void **state)
+{
+    struct buffer json = make_record(), msgpack = to_msgpack(json.data);
+    const struct buffer *const records[] = {&json, &msgpack};
+    for (int i = 0; i < 2; i++) {
+        long n_failures = 0;
+        enum status status = STATUS_RETRY;
+        for (; status != STATUS_OK; n_failures++) {
+            struct job *job = job_create();
+            struct error error;
+            assert_non_null(job);
+            allocations_left = n_failures;
+            status = job_decode(job, (struct text){records[i]->data, records[i]->size},
+                                i ? ENCODING_MSGPACK : ENCODING_JSON, &error);
+            allocations_left = -1;
+            if (status != STATUS_OK) {
+                assert_int_equal(status, STATUS_RETRY);
+                assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+            }
+            job_destroy(job);
+        }
+        assert_in_range(n_failures, 4, 1000);
+    }
+    buffer_finish(&json);
+    buffer_finish(&msgpack);
+}
+
+static void a_result_is_decoded_whole_or_tried_again_later(void **state)
+{
+    static const char *const names[] = {"result.json", "result.msgpack", "result_failed.json"};
+    for (int i = 0; i < 3; i++) {
+        struct buffer record = golden_read(names[i]);
+        enum status status = STATUS_RETRY;
+        for (long n_failures = 0; status != STATUS_OK; n_failures++) {
+            struct job *job = job_create();
+            struct error error;
+            allocations_left = n_failures;
+            status = result_decode(job, (struct text){record.data, record.size},
+                                   i == 1 ? ENCODING_MSGPACK : ENCODING_JSON, &error);
+            allocations_left = -1;
+            assert_true(status == STATUS_OK || (status == STATUS_RETRY && error.code == ERROR_OUT_OF_MEMORY));
+            assert_in_range(n_failures, 0, 1000);
+            job_destroy(job);
+        }
+        buffer_finish(&record);
+    }
+}
+
+typedef void encode_function(const struct job *, enum encoding, struct buffer *);
+
+static void encode_chat(const struct job *job, enum encoding encoding, struct buffer *out)
+{
+    result_encode_openai(job, true, out);
+}
+
+static void what_is_written_is_whole_or_says_that_it_failed(void **state)
+{
+    static encode_function *const encoders[] = {job_encode, result_encode, encode_chat};
+    struct buffer record = make_record(), result = golden_read("result.json");
+    struct job *job = job_create();
+    struct error error;
+    assert_int_equal(result_decode(job, (struct text){result.data, result.size}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    for (int i = 0; i < 6; i++) {
+        bool failed = true;
+        for (long n_failures = 0; failed; n_failures++) {
+            struct buffer out = {0};
+            allocations_left = n_failures;
+            encoders[i / 2](job, i % 2 ? ENCODING_MSGPACK : ENCODING_JSON, &out);
+            allocations_left = -1;
+            failed = out.failed;
+            assert_true(failed || out.size > 0);
+            assert_in_range(n_failures, 0, 1000);
+            buffer_finish(&out);
+        }
+    }
+    job_destroy(job);
+    buffer_finish(&record);
+    buffer_finish(&result);
+}
+
+static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
+{
+    allocations_left = 0;
+    assert_null(job_create());
+    allocations_left = -1;
+    struct job *job = job_create();
+    allocations_left = 0;
+    while (arena_allocate(&job->arena, 16))
+        continue; // what a job brings with it is taken first
+    assert_false(job_set_id(job, TEXT("a")));
+    assert_false(job_warn(job, "w"));
+    allocations_left = -1;
+    assert_int_equal(job->job_id.size, 0);
+    assert_int_equal(job->result.n_warnings, 0);
+    assert_true(job_set_id(job, TEXT("a")));
+    assert_true(job_warn(job, "w"));
+    job_destroy(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_is_decoded_whole_or_tried_again_later),
+        cmocka_unit_test(a_result_is_decoded_whole_or_tried_again_later),
+        cmocka_unit_test(what_is_written_is_whole_or_says_that_it_failed),
+        cmocka_unit_test(a_job_is_named_and_warned_or_says_that_it_was_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,443 @@
+// What a model file must hold to be opened: each fault is refused by name, each limit is tried on both sides.
+#include "engine/model/family.h"
+#include "engine/model/model.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct folder {
+    char directory[64], path[96];
+};
+
+static int set_up(void **state)
+{
+    static struct folder folder;
+    make_directory(folder.directory);
+    snprintf(folder.path, sizeof folder.path, "%s/model.gguf", folder.directory);
+    *state = &folder;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct folder *folder = *state;
+    remove_directory(folder->directory);
+    return 0;
+}
+
+static struct model *open_recipe(void **state, const struct model_recipe *recipe)
+{
+    struct folder *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_model(folder->path, recipe);
+    if (model_open(&model, folder->path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return model;
+}
+
+static void open_and_close(void **state, const struct model_recipe *recipe)
+{
+    model_close(open_recipe(state, recipe));
+}
+
+static void refuse(void **state, const struct model_recipe *recipe, enum error_code code, const char *words)
+{
+    struct folder *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_model(folder->path, recipe);
+    assert_int_equal(model_open(&model, folder->path, &error), STATUS_REFUSE);
+    assert_null(model);
+    if (!strstr(error.text, words) || !strstr(error.text, folder->path) || error.code != code)
+        fail_msg("got %s: %s", error_code_name(error.code), error.text);
+}
+
+static void every_family_of_the_table_opens(void **state)
+{
+    const struct family *family;
+    for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
+        struct model *model = open_recipe(state, &(struct model_recipe){.family = family->name});
+        assert_string_equal(model_family_name(model), family->name);
+        assert_string_equal(model->name, "made for a test");
+        assert_int_equal(model->shape.n_layers, 2);
+        assert_int_equal(model->shape.n_vocab, 320);
+        model_close(model);
+    }
+}
+
+static void an_unknown_family_is_refused_by_name(void **state)
+{
+    struct model_recipe recipe = {
+        .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
+    refuse(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
+    recipe = (struct model_recipe){.drop_key = "general.architecture"};
+    refuse(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
+}
+
+static void a_missing_key_is_refused_by_name(void **state)
+{
+    static const char *const keys[] = {
+        "llama.block_count",         "llama.embedding_length",     "llama.context_length",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "key %s is missing", keys[i]);
+        refuse(state, &(struct model_recipe){.drop_key = keys[i]}, ERROR_MODEL_FILE, words);
+    }
+    open_and_close(state, &(struct model_recipe){.drop_key = "llama.rope.freq_base"}); // has a default
+}
+
+static void every_tensor_of_a_model_is_missed(void **state)
+{
+    static const char *const names[] = {
+        "token_embd.weight",        "output_norm.weight",       "blk.0.attn_norm.weight",
+        "blk.0.attn_q.weight",      "blk.1.attn_k.weight",      "blk.0.attn_v.weight",
+        "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",    "blk.1.ffn_down.weight",
+        "blk.0.attn_q_norm.weight", "blk.1.attn_k_norm.weight", "blk.0.ffn_up.weight",
+        "blk.1.ffn_gate.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "tensor %s is missing", names[i]);
+        refuse(state, &(struct model_recipe){.family = "qwen3", .drop_tensor = names[i]}, ERROR_MODEL_FILE,
+               words);
+    }
+    refuse(state, &(struct model_recipe){.family = "qwen2", .drop_tensor = "blk.1.attn_k.bias"},
+           ERROR_MODEL_FILE, "tensor blk.1.attn_k.bias is missing");
+    refuse(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "position_embd.weight"},
+           ERROR_MODEL_FILE, "tensor position_embd.weight is missing");
+    refuse(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "blk.0.attn_qkv.bias"},
+           ERROR_MODEL_FILE, "tensor blk.0.attn_qkv.bias is missing");
+    refuse(state, &(struct model_recipe){.family = "mixtral", .drop_tensor = "blk.0.ffn_gate_inp.weight"},
+           ERROR_MODEL_FILE, "tensor blk.0.ffn_gate_inp.weight is missing");
+}
+
+static void a_misshapen_tensor_is_refused_with_both_shapes(void **state)
+{
+    static const struct {
+        const char *family, *name, *words;
+    } cases[] = {
+        {"llama", "blk.1.attn_q.weight", "tensor blk.1.attn_q.weight: expected 64x64, file has 65x64"},
+        {"llama", "blk.0.ffn_down.weight", "expected 64x96, file has 65x96"},
+        {"llama", "blk.0.attn_norm.weight", "tensor blk.0.attn_norm.weight: expected 64, file has 65"},
+        {"llama", "output.weight", "tensor output.weight: expected 320x64, file has 321x64"},
+        {"qwen2", "blk.0.attn_v.bias", "tensor blk.0.attn_v.bias: expected 32, file has 33"},
+        {"qwen3", "blk.0.attn_k_norm.weight", "expected 16, file has 17"},
+        {"gpt2", "blk.1.attn_qkv.weight", "expected 192x64, file has 193x64"},
+        {"gpt2", "position_embd.weight", "expected 512x64, file has 513x64"},
+        {"mixtral", "blk.0.ffn_up_exps.weight", "expected 4x96x64, file has 5x96x64"},
+        {"llama3", "rope_freqs.weight", "tensor rope_freqs.weight: expected 8 items of F32"},
+        {"olmo2", "blk.0.attn_q_norm.weight", "expected 64, file has 65"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse(state, &(struct model_recipe){.family = cases[i].family, .widen_tensor = cases[i].name},
+               ERROR_MODEL_FILE, cases[i].words);
+    // The embedding's rows are the vocabulary: then it is the output that does not fit.
+    refuse(state, &(struct model_recipe){.widen_tensor = "token_embd.weight"}, ERROR_MODEL_FILE,
+           "tensor output.weight: expected 321x64, file has 320x64");
+}
+
+static void a_type_without_arithmetic_is_refused_by_name(void **state)
+{
+    refuse(state, &(struct model_recipe){.retype_tensor = "blk.1.ffn_up.weight"}, ERROR_UNKNOWN_TYPE,
+           "tensor blk.1.ffn_up.weight: type I32 can't be computed with");
+    refuse(state, &(struct model_recipe){.retype_tensor = "output_norm.weight"}, ERROR_UNKNOWN_TYPE,
+           "tensor output_norm.weight: type I32");
+}
+
+static void a_tensor_without_a_place_is_refused_by_name(void **state)
+{
+    refuse(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_sub_norm.weight"}, ERROR_MODEL_FILE,
+           "tensor blk.0.attn_sub_norm.weight has no place in family llama");
+    refuse(state, &(struct model_recipe){.extra_tensor = "blk.2.attn_norm.weight"}, ERROR_MODEL_FILE,
+           "tensor blk.2.attn_norm.weight has no place");
+    // Old files repeat the rope frequencies; nothing is lost without them.
+    open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_rot_embd.weight"});
+    // A bias is used wherever it stands.
+    open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_output.bias"});
+}
+
+static void dimensions_have_limits(void **state)
+{
+    static const struct {
+        const char *key;
+        double value;
+        enum error_code code;
+        const char *words;
+    } cases[] = {
+        {"llama.block_count", 0, ERROR_LIMIT_EXCEEDED, "llama.block_count: expected 1 to 1024, got 0"},
+        {"llama.block_count", MODEL_LAYERS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.block_count", MODEL_LAYERS_MAX, ERROR_MODEL_FILE, "tensor blk.2.attn_norm.weight is missing"},
+        {"llama.embedding_length", 0, ERROR_LIMIT_EXCEEDED, "got 0"},
+        {"llama.embedding_length", MODEL_WIDTH_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1048577"},
+        {"llama.context_length", MODEL_CONTEXT_MAX + 1.0, ERROR_LIMIT_EXCEEDED, "got 16777217"},
+        {"llama.feed_forward_length", MODEL_WIDTH_MAX, ERROR_MODEL_FILE,
+         "expected 1048576x64, file has 96x64"},
+        {"llama.feed_forward_length", 4294967295.0, ERROR_LIMIT_EXCEEDED, "at most 2147483647"},
+        {"llama.attention.head_count", MODEL_HEADS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.attention.head_count_kv", 5, ERROR_LIMIT_EXCEEDED, "expected 1 to 4, got 5"},
+        {"llama.attention.head_count_kv", 3, ERROR_MODEL_FILE, "4 heads can't be shared evenly by 3"},
+        {"llama.attention.head_count", 6, ERROR_MODEL_FILE, "key llama.attention.key_length is missing"},
+        {"llama.attention.key_length", MODEL_HEAD_DIM_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.expert_count", MODEL_EXPERTS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.rope.dimension_count", 17, ERROR_LIMIT_EXCEEDED, "expected 2 to 16, got 17"},
+        {"llama.rope.dimension_count", 15, ERROR_MODEL_FILE, "rope dimensions: expected an even number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_recipe recipe = {
+            .keys = {{.key = cases[i].key, .kind = GGUF_U32, .number = cases[i].value}}};
+        refuse(state, &recipe, cases[i].code, cases[i].words);
+    }
+    open_and_close(
+        state, &(struct model_recipe){
+                   .keys = {{.key = "llama.context_length", .kind = GGUF_U32, .number = MODEL_CONTEXT_MAX}}});
+}
+
+static void keys_of_the_wrong_kind_are_refused(void **state)
+{
+    struct model_recipe recipe = {.keys = {{.key = "llama.block_count", .kind = GGUF_STRING, .string = "2"}}};
+    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.block_count: expected");
+    recipe.keys[0] = (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_U32, .number = 10000};
+    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: expected");
+    recipe.keys[0] =
+        (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_F32, .number = (double)NAN};
+    refuse(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: not a finite number");
+}
+
+static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
+{
+    static const struct {
+        const char *key;
+        enum gguf_kind kind;
+        double refused, neutral;
+    } cases[] = {
+        {"llama.attention.clamp_kqv", GGUF_F32, 8.0, 0.0},
+        {"llama.expert_weights_scale", GGUF_F32, 2.5, 1.0},
+        {"llama.expert_gating_func", GGUF_U32, 2, 1},
+        {"llama.leading_dense_block_count", GGUF_U32, 1, 0},
+        {"llama.attention.q_lora_rank", GGUF_U32, 128, 0},
+        {"llama.attention.kv_lora_rank", GGUF_U32, 128, 0},
+        {"llama.nextn_predict_layers", GGUF_U32, 1, 0},
+        {"llama.expert_group_count", GGUF_U32, 2, 1},
+        {"llama.expert_shared_count", GGUF_U32, 1, 0},
+        {"llama.attention.causal", GGUF_BOOL, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_recipe recipe = {
+            .keys = {{.key = cases[i].key, .kind = cases[i].kind, .number = cases[i].refused}}};
+        refuse(state, &recipe, ERROR_MODEL_FILE, cases[i].key);
+        recipe.keys[0].number = cases[i].neutral;
+        open_and_close(state, &recipe);
+    }
+}
+
+static void experts_belong_to_families_that_have_them(void **state)
+{
+    struct model_recipe recipe = {.family = "qwen2",
+                                  .keys = {{.key = "qwen2.expert_count", .kind = GGUF_U32, .number = 4}}};
+    refuse(state, &recipe, ERROR_MODEL_FILE, "family qwen2 has no experts, file has 4");
+    recipe = (struct model_recipe){.family = "mixtral", .n_experts_used = 5};
+    refuse(state, &recipe, ERROR_LIMIT_EXCEEDED, "llama.expert_used_count: expected 1 to 4, got 5");
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "qwen2moe"});
+    assert_int_equal(model->shape.n_experts, 4);
+    assert_int_equal(model->shape.n_ff_shared, 96);
+    assert_false(model->shape.experts_normalised);
+    assert_non_null(model->layers[1].shared_router.data);
+    model_close(model);
+}
+
+static void an_unknown_rope_scaling_is_refused_by_name(void **state)
+{
+    struct model_recipe recipe = {
+        .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "ntk"}}};
+    refuse(state, &recipe, ERROR_UNKNOWN_TYPE, "rope scaling \"ntk\" is not known");
+}
+
+static void rope_scaling_reaches_the_frequencies(void **state)
+{
+    struct model *plain = open_recipe(state, &(struct model_recipe){0});
+    struct model_recipe recipe = {
+        .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "linear"},
+                 {.key = "llama.rope.scaling.factor", .kind = GGUF_F32, .number = 4.0}}};
+    struct model *model = open_recipe(state, &recipe);
+    assert_true(model->rope[0].frequencies[3] == plain->rope[0].frequencies[3] / 4.0);
+    assert_int_equal(model->shape.n_rope_tables, 1);
+    model_close(model);
+    recipe.keys[0].string = "yarn";
+    recipe.keys[2] = (struct made_key){
+        .key = "llama.rope.scaling.original_context_length", .kind = GGUF_U32, .number = 128};
+    model = open_recipe(state, &recipe);
+    assert_int_equal(model->shape.n_context_original, 128);
+    assert_true(model->rope[0].frequencies[0] == 1.0);
+    assert_true(fabs(model->rope[0].magnitude - (1.0 + 0.1 * log(4.0))) < 1e-12);
+    model_close(model);
+    model_close(plain);
+}
+
+static void gemma3_rotates_windowed_layers_by_a_table_of_their_own(void **state)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma3", .n_layers = 7});
+    assert_int_equal(model->shape.n_rope_tables, 2);
+    assert_true(fabs(model->rope[0].frequencies[1] - pow(1e6, -2.0 / 16)) < 1e-12);
+    assert_true(fabs(model->rope[1].frequencies[1] - pow(1e4, -2.0 / 16)) < 1e-12);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(model->layers[i].windowed, i != 5);
+    model_close(model);
+}
+
+static void windows_follow_the_family_or_the_file(void **state)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma2", .n_layers = 4});
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(model->layers[i].windowed, i % 2 == 0);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "mistral", .window = 100});
+    assert_int_equal(model->shape.sliding_window, 100);
+    assert_true(model->layers[0].windowed && model->layers[1].windowed);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){0});
+    assert_false(model->layers[0].windowed);
+    model_close(model);
+}
+
+static void fused_tensors_stand_as_slices(void **state)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "phi3", .type = TENSOR_Q8_0});
+    const struct model_layer *layer = &model->layers[1];
+    uint64_t row_bytes = 64 / 32 * 34;
+    assert_int_equal(layer->attn_k.dims[1], 32);
+    assert_ptr_equal(layer->attn_k.data, (const char *)layer->attn_q.data + 64 * row_bytes);
+    assert_ptr_equal(layer->attn_v.data, (const char *)layer->attn_k.data + 32 * row_bytes);
+    assert_ptr_equal(layer->ffn_up.data, (const char *)layer->ffn_gate.data + 96 * row_bytes);
+    assert_int_equal(layer->ffn_up.size_bytes, 96 * row_bytes);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "gpt2"});
+    layer = &model->layers[0];
+    assert_int_equal(layer->attn_v_bias.dims[0], 64);
+    assert_ptr_equal(layer->attn_v_bias.data, (const char *)layer->attn_q_bias.data + 128 * sizeof(float));
+    model_close(model);
+}
+
+static void an_absent_output_matrix_is_the_embedding(void **state)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.tied = true});
+    assert_ptr_equal(model->output.data, model->token_embd.data);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){0});
+    assert_ptr_not_equal(model->output.data, model->token_embd.data);
+    // 2 x 320 x 64, 2 layers of 64x64 x 2 + 32x64 x 2 + 3 x 96x64 + 2 x 64, and a norm
+    assert_int_equal(model_n_parameters(model), 40960 + 2 * (12288 + 18432 + 128) + 64);
+    assert_int_equal(model_weight_bytes(model), 4 * model_n_parameters(model));
+    model_close(model);
+}
+
+static void every_token_needs_a_row(void **state)
+{
+    open_and_close(state, &(struct model_recipe){.tokenizer = true});
+    refuse(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
+           "tensor token_embd.weight: 320 rows for 321 tokens");
+}
+
+static void a_vocabulary_without_tensors_is_no_model(void **state)
+{
+    struct folder *folder = *state;
+    struct buffer file = {0};
+    struct model *model;
+    struct error error;
+    put_header(&file, 3, 0, 1);
+    put_key_string(&file, "general.architecture", "llama");
+    write_file(folder->path, file.data, file.size);
+    buffer_finish(&file);
+    assert_int_equal(model_open(&model, folder->path, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "the file holds a vocabulary but no tensors"));
+    assert_int_equal(model_open(&model, "/nowhere/model.gguf", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "/nowhere/model.gguf"));
+}
+
+static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
+{
+    struct model *model = open_recipe(state, recipe);
+    uint64_t hash = model_fingerprint(model, NULL);
+    model_close(model);
+    return hash;
+}
+
+// The fingerprint is of every byte, and of no name.
+static void copies_have_one_fingerprint_and_one_byte_another(void **state)
+{
+    struct folder *folder = *state;
+    struct model_recipe recipe = {.seed = 1, .tokenizer = true};
+    uint64_t first = fingerprint(state, &recipe);
+    struct buffer content = {0};
+    char bytes[65536], other[300];
+    FILE *file = fopen(folder->path, "rb");
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buffer_add(&content, bytes, n);
+    fclose(file);
+    snprintf(other, sizeof other, "%s.copy", folder->path);
+    for (int changed = 0; changed < 4; changed++) {
+        size_t at = changed ? content.size * (size_t)changed / 4 + 1000 : 0; // in the weights
+        content.data[at] ^= changed ? 1 : 0;
+        write_file(other, content.data, content.size);
+        struct model *model;
+        struct error error;
+        assert_int_equal(model_open(&model, other, &error), STATUS_OK);
+        assert_int_equal(model_fingerprint(model, NULL) == first, changed == 0);
+        model_close(model);
+        content.data[at] ^= changed ? 1 : 0;
+    }
+    remove(other);
+    buffer_finish(&content);
+}
+
+static void fingerprints_tell_models_apart(void **state)
+{
+    struct model_recipe recipe = {.seed = 1, .tokenizer = true};
+    uint64_t first = fingerprint(state, &recipe);
+    assert_true(fingerprint(state, &recipe) == first);
+    recipe.seed = 2; // other weights
+    assert_true(fingerprint(state, &recipe) != first);
+    recipe = (struct model_recipe){.seed = 1};
+    assert_true(fingerprint(state, &recipe) != first); // no vocabulary
+    recipe.tokenizer = true;
+    recipe.keys[0] =
+        (struct made_key){.key = "tokenizer.chat_template", .kind = GGUF_STRING, .string = "{{ messages }}"};
+    assert_true(fingerprint(state, &recipe) != first);
+    recipe.keys[0] = (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_F32, .number = 10000.001};
+    assert_true(fingerprint(state, &recipe) != first);
+}
+
+int main(void)
+{
+#define MODEL_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        MODEL_TEST(every_family_of_the_table_opens),
+        MODEL_TEST(an_unknown_family_is_refused_by_name),
+        MODEL_TEST(a_missing_key_is_refused_by_name),
+        MODEL_TEST(every_tensor_of_a_model_is_missed),
+        MODEL_TEST(a_misshapen_tensor_is_refused_with_both_shapes),
+        MODEL_TEST(a_type_without_arithmetic_is_refused_by_name),
+        MODEL_TEST(a_tensor_without_a_place_is_refused_by_name),
+        MODEL_TEST(dimensions_have_limits),
+        MODEL_TEST(keys_of_the_wrong_kind_are_refused),
+        MODEL_TEST(arithmetic_that_is_not_built_is_refused_by_its_key),
+        MODEL_TEST(experts_belong_to_families_that_have_them),
+        MODEL_TEST(an_unknown_rope_scaling_is_refused_by_name),
+        MODEL_TEST(rope_scaling_reaches_the_frequencies),
+        MODEL_TEST(gemma3_rotates_windowed_layers_by_a_table_of_their_own),
+        MODEL_TEST(windows_follow_the_family_or_the_file),
+        MODEL_TEST(fused_tensors_stand_as_slices),
+        MODEL_TEST(an_absent_output_matrix_is_the_embedding),
+        MODEL_TEST(every_token_needs_a_row),
+        MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
+        MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
+        MODEL_TEST(fingerprints_tell_models_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

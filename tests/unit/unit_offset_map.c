@@ -1,0 +1,446 @@
+// The offset map against a naive model, at both sides of its limits, and with metadata from a hostile hand.
+#include "consumer/kafka/offset_map.h"
+#include "schemas/base64.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct text encode(const struct offset_map *map, struct buffer *buffer)
+{
+    buffer_clear(buffer);
+    offset_map_encode(map, buffer);
+    assert_false(buffer->failed);
+    return (struct text){buffer->data, buffer->size};
+}
+
+static void restart(struct offset_map *map, int64_t offset, struct text metadata)
+{
+    struct error error;
+    enum status status = offset_map_restart(map, offset, metadata, &error);
+    if (status != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void deliver(struct offset_map *map, int64_t first, int64_t last)
+{
+    for (int64_t offset = first; offset <= last; offset++)
+        assert_int_equal(offset_map_deliver(map, offset), DELIVERY_NEW);
+}
+
+static void the_watermark_is_the_lowest_unfinished_offset(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    assert_int_equal(map.watermark, OFFSET_UNKNOWN);
+    deliver(&map, 100, 104);
+    assert_int_equal(map.watermark, 100);
+    assert_int_equal(map.n_running, 5);
+    offset_map_finish(&map, 102);
+    offset_map_finish(&map, 101);
+    assert_int_equal(map.watermark, 100);
+    assert_int_equal(map.n_finished, 2);
+    offset_map_finish(&map, 100);
+    assert_int_equal(map.watermark, 103);
+    assert_int_equal(map.n_finished, 0);
+    offset_map_finish(&map, 104);
+    offset_map_finish(&map, 103);
+    assert_int_equal(map.watermark, 105);
+    assert_int_equal(map.position, 105);
+}
+
+static void gaps_do_not_hold_the_watermark_up(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    deliver(&map, 10, 11);
+    deliver(&map, 20, 20);
+    deliver(&map, 1000000, 1000000 - 1);
+    offset_map_finish(&map, 20);
+    offset_map_finish(&map, 10);
+    assert_int_equal(map.watermark, 11);
+    offset_map_finish(&map, 11);
+    assert_int_equal(map.watermark, 21);
+    assert_int_equal(map.n_finished, 0);
+}
+
+static void the_end_of_the_partition_moves_an_idle_watermark(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    deliver(&map, 0, 1);
+    offset_map_reach(&map, 3);
+    assert_int_equal(map.watermark, 0);
+    assert_int_equal(map.position, 3);
+    offset_map_finish(&map, 0);
+    offset_map_finish(&map, 1);
+    assert_int_equal(map.watermark, 3);
+    offset_map_reach(&map, 2);
+    assert_int_equal(map.watermark, 3);
+
+    struct offset_map fresh;
+    offset_map_init(&fresh);
+    offset_map_reach(&fresh, 7);
+    assert_int_equal(fresh.watermark, 7);
+}
+
+static void what_was_finished_before_a_restart_is_dropped_after_it(void **state)
+{
+    struct offset_map map;
+    struct buffer buffer = {0};
+    offset_map_init(&map);
+    deliver(&map, 0, 200);
+    for (int64_t offset = 3; offset <= 200; offset += 3)
+        offset_map_finish(&map, offset);
+
+    struct offset_map next;
+    offset_map_init(&next);
+    restart(&next, map.watermark, encode(&map, &buffer));
+    assert_int_equal(next.n_running, 0);
+    assert_int_equal(next.n_finished, map.n_finished);
+    for (int64_t offset = 0; offset <= 200; offset++)
+        assert_int_equal(offset_map_deliver(&next, offset),
+                         offset > 0 && offset % 3 == 0 ? DELIVERY_DONE : DELIVERY_NEW);
+    buffer_finish(&buffer);
+}
+
+static void running_offsets_are_adopted_unless_covered(void **state)
+{
+    struct offset_map map, other;
+    struct buffer buffer = {0};
+    offset_map_init(&map);
+    deliver(&map, 0, 9); // lost here with ten jobs running
+    offset_map_init(&other);
+    deliver(&other, 0, 9);
+    offset_map_finish(&other, 0);
+    offset_map_finish(&other, 1);
+    offset_map_finish(&other, 5); // another worker finished three of them
+
+    restart(&map, other.watermark, encode(&other, &buffer));
+    assert_int_equal(map.n_running, 7);
+    assert_false(offset_map_is_running(&map, 1));
+    assert_true(offset_map_is_running(&map, 2));
+    assert_false(offset_map_is_running(&map, 5));
+    assert_true(offset_map_is_running(&map, 9));
+    offset_map_finish(&map, 9); // before it is delivered again
+    assert_int_equal(map.watermark, 2);
+    for (int64_t offset = 2; offset <= 9; offset++)
+        assert_int_equal(offset_map_deliver(&map, offset), DELIVERY_DONE);
+    assert_int_equal(offset_map_deliver(&map, 10), DELIVERY_NEW);
+    assert_int_equal(map.watermark, 2);
+    buffer_finish(&buffer);
+}
+
+static void a_released_offset_is_delivered_again(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    deliver(&map, 0, 4);
+    offset_map_finish(&map, 3);
+    offset_map_release(&map, 4);
+    offset_map_release(&map, 1);
+    assert_int_equal(map.position, 1);
+    offset_map_finish(&map, 0);
+    assert_int_equal(map.watermark, 1);
+    assert_int_equal(offset_map_deliver(&map, 1), DELIVERY_NEW);
+    assert_int_equal(offset_map_deliver(&map, 2), DELIVERY_DONE);
+    assert_int_equal(offset_map_deliver(&map, 3), DELIVERY_DONE);
+    assert_int_equal(offset_map_deliver(&map, 4), DELIVERY_NEW);
+    offset_map_finish(&map, 2);
+    offset_map_finish(&map, 4);
+    assert_int_equal(map.watermark, 1);
+    offset_map_finish(&map, 1);
+    assert_int_equal(map.watermark, 5);
+}
+
+static void the_window_is_full_at_its_limit_and_not_before(void **state)
+{
+    struct offset_map map;
+    struct buffer buffer = {0};
+    offset_map_init(&map);
+    deliver(&map, 5, 5 + OFFSET_MAP_WINDOW - 2);
+    assert_false(offset_map_is_full(&map));
+    deliver(&map, 5 + OFFSET_MAP_WINDOW - 1, 5 + OFFSET_MAP_WINDOW - 1);
+    assert_true(offset_map_is_full(&map));
+    assert_int_equal(offset_map_deliver(&map, 5 + OFFSET_MAP_WINDOW), DELIVERY_FULL);
+    assert_int_equal(map.n_running, OFFSET_MAP_WINDOW);
+    for (int64_t offset = 6; offset < 5 + OFFSET_MAP_WINDOW; offset++)
+        offset_map_finish(&map, offset);
+    assert_int_equal(encode(&map, &buffer).size, OFFSET_MAP_TEXT_BYTES_MAX);
+    assert_true(offset_map_is_full(&map));
+
+    struct offset_map next;
+    offset_map_init(&next);
+    restart(&next, 5, encode(&map, &buffer));
+    assert_int_equal(next.n_finished, OFFSET_MAP_WINDOW - 1);
+    deliver(&next, 5, 5);
+    assert_true(!offset_map_is_full(&next));
+    assert_int_equal(offset_map_deliver(&next, 5 + OFFSET_MAP_WINDOW), DELIVERY_FULL);
+    offset_map_finish(&next, 5);
+    assert_int_equal(next.watermark, 5 + OFFSET_MAP_WINDOW);
+    assert_int_equal(offset_map_deliver(&next, 5 + OFFSET_MAP_WINDOW), DELIVERY_NEW);
+    buffer_finish(&buffer);
+}
+
+static void a_gap_longer_than_the_window_waits_for_what_runs_before_it(void **state)
+{
+    struct offset_map map;
+    int64_t far = INT64_C(1) << 40;
+    offset_map_init(&map);
+    deliver(&map, 0, 0);
+    assert_int_equal(offset_map_deliver(&map, far), DELIVERY_FULL);
+    assert_true(offset_map_is_full(&map));
+    assert_int_equal(map.position, far);
+    offset_map_finish(&map, 0);
+    assert_int_equal(map.watermark, far);
+    assert_int_equal(offset_map_deliver(&map, far), DELIVERY_NEW);
+}
+
+static void offsets_at_the_end_of_int64_are_taken_or_refused(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    deliver(&map, INT64_MAX - 2, INT64_MAX - 1);
+    assert_int_equal(offset_map_deliver(&map, INT64_MAX), DELIVERY_FULL);
+    assert_int_equal(offset_map_deliver(&map, -5), DELIVERY_FULL);
+    offset_map_finish(&map, INT64_MAX - 1);
+    offset_map_finish(&map, INT64_MAX - 2);
+    assert_int_equal(map.watermark, INT64_MAX);
+    struct error error;
+    assert_int_equal(offset_map_restart(&map, INT64_MAX - 1, TEXT(""), &error), STATUS_OK);
+    assert_int_equal(offset_map_restart(&map, INT64_MAX, TEXT(""), &error), STATUS_REFUSE);
+    assert_int_equal(offset_map_restart(&map, -1, TEXT(""), &error), STATUS_REFUSE);
+}
+
+// Expected: Python's zlib.crc32 and base64 over the layout that offset_map.h gives.
+static void the_metadata_has_stable_bytes(void **state)
+{
+    struct offset_map map;
+    struct buffer buffer = {0};
+    offset_map_init(&map);
+    deliver(&map, 1000, 1020);
+    assert_string_equal(encode(&map, &buffer).data, "sheaf1:IPv/BA==");
+    offset_map_finish(&map, 1003);
+    offset_map_finish(&map, 1010);
+    assert_string_equal(encode(&map, &buffer).data, "sheaf1:J1eGMQgE");
+    buffer_finish(&buffer);
+}
+
+static void refused(int64_t offset, struct text metadata, const char *part)
+{
+    struct offset_map map, before;
+    offset_map_init(&map);
+    deliver(&map, 3, 5);
+    before = map;
+    struct error error;
+    assert_int_equal(offset_map_restart(&map, offset, metadata, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, part));
+    assert_memory_equal(&map, &before, sizeof map);
+}
+
+static void unknown_or_damaged_metadata_is_refused(void **state)
+{
+    struct offset_map map;
+    struct buffer buffer = {0};
+    offset_map_init(&map);
+    deliver(&map, 50, 90);
+    offset_map_finish(&map, 60);
+    offset_map_finish(&map, 71);
+    struct text text = encode(&map, &buffer);
+    refused(51, text, "CRC");
+    refused(50, (struct text){text.data, text.size - 4}, "CRC");
+    refused(50, (struct text){text.data, text.size - 1}, "base64");
+    refused(50, TEXT("sheaf2:AAAA"), "tag");
+    refused(50, TEXT("somebody else's"), "tag");
+    refused(50, TEXT("sheaf1"), "tag");
+    refused(50, TEXT("sheaf1:"), "cut short");
+    refused(50, TEXT("sheaf1:AAAA"), "cut short");
+    refused(50, TEXT("sheaf1:AAAAAA=="), "CRC");
+    for (size_t i = 0; i < text.size * 8; i++) {
+        struct offset_map other;
+        struct error error;
+        buffer.data[i / 8] ^= (char)(1 << i % 8);
+        offset_map_init(&other);
+        assert_int_equal(offset_map_restart(&other, 50, text, &error), STATUS_REFUSE);
+        buffer.data[i / 8] ^= (char)(1 << i % 8);
+    }
+    char longer[OFFSET_MAP_TEXT_BYTES_MAX + 1];
+    memset(longer, 'A', sizeof longer);
+    memcpy(longer, "sheaf1:", 7);
+    refused(50, (struct text){longer, sizeof longer}, "longer");
+    refused(50, (struct text){longer, sizeof longer - 1}, "CRC");
+    buffer_finish(&buffer);
+}
+
+static void empty_metadata_means_that_nothing_above_is_finished(void **state)
+{
+    struct offset_map map;
+    offset_map_init(&map);
+    restart(&map, 40, TEXT(""));
+    assert_int_equal(map.watermark, 40);
+    assert_int_equal(map.n_finished, 0);
+    assert_int_equal(offset_map_deliver(&map, 39), DELIVERY_DONE);
+    assert_int_equal(offset_map_deliver(&map, 41), DELIVERY_NEW);
+    assert_int_equal(map.watermark, 41);
+}
+
+// The model: one byte an offset, everything recomputed each time.
+enum { N_OFFSETS = 60000 };
+enum { ABSENT, PRESENT, RUNNING, FINISHED };
+
+struct model {
+    unsigned char *state; // [N_OFFSETS]
+    int64_t position;
+    int64_t watermark;
+};
+
+static void model_advance(struct model *model)
+{
+    while (model->watermark < N_OFFSETS) {
+        unsigned char at = model->state[model->watermark];
+        if (at == RUNNING || (at != FINISHED && model->watermark >= model->position))
+            break;
+        model->watermark++;
+    }
+    if (model->position < model->watermark)
+        model->position = model->watermark;
+}
+
+static uint32_t random_next(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+static void compare(const struct model *model, const struct offset_map *map)
+{
+    assert_int_equal(map->watermark, model->watermark);
+    assert_int_equal(map->position, model->position);
+    int32_t n_running = 0, n_finished = 0;
+    for (int64_t i = model->watermark; i < model->watermark + OFFSET_MAP_WINDOW && i < N_OFFSETS; i++) {
+        n_running += model->state[i] == RUNNING;
+        n_finished += model->state[i] == FINISHED;
+        assert_int_equal(offset_map_is_running(map, i), model->state[i] == RUNNING);
+    }
+    assert_int_equal(map->n_running, n_running);
+    assert_int_equal(map->n_finished, n_finished);
+}
+
+// The next offset of the log at or after `position`; the gaps are those of control records and compaction.
+static void model_deliver(struct model *model, struct offset_map *map)
+{
+    int64_t offset = model->position;
+    while (offset < N_OFFSETS && model->state[offset] == ABSENT)
+        offset++;
+    if (offset == N_OFFSETS)
+        return;
+    model->position = offset;
+    model_advance(model);
+    enum delivery expected = DELIVERY_FULL;
+    if (offset < model->watermark) {
+        expected = DELIVERY_DONE;
+    } else if (offset - model->watermark < OFFSET_MAP_WINDOW) {
+        expected = model->state[offset] == PRESENT ? DELIVERY_NEW : DELIVERY_DONE;
+        if (expected == DELIVERY_NEW)
+            model->state[offset] = RUNNING;
+        if (model->position <= offset)
+            model->position = offset + 1;
+        model_advance(model);
+    }
+    assert_int_equal(offset_map_deliver(map, offset), expected);
+}
+
+static void model_restart(struct model *model, struct offset_map *map, bool adopt, struct buffer *buffer)
+{
+    struct offset_map next;
+    struct text text = encode(map, buffer);
+    int64_t watermark = map->watermark;
+    if (adopt)
+        next = *map;
+    else
+        offset_map_init(&next);
+    restart(&next, watermark, text);
+    *map = next;
+    model->position = model->watermark;
+    for (int64_t i = model->watermark; i < N_OFFSETS && !adopt; i++)
+        if (model->state[i] == RUNNING)
+            model->state[i] = PRESENT;
+}
+
+static int64_t random_running(const struct model *model, uint32_t *seed)
+{
+    int64_t span = model->position - model->watermark;
+    for (int i = 0; i < 50 && span > 0; i++) {
+        // Half of the time near the watermark, so that it moves.
+        int64_t reach = random_next(seed) % 2 && span > 40 ? 40 : span;
+        int64_t offset = model->watermark + random_next(seed) % (uint32_t)reach;
+        if (model->state[offset] == RUNNING)
+            return offset;
+    }
+    return -1;
+}
+
+static void random_histories_agree_with_the_model(void **state)
+{
+    for (uint32_t round = 1; round <= 12; round++) {
+        uint32_t seed = round * 2654435761u;
+        struct model model = {.state = malloc(N_OFFSETS)};
+        struct offset_map map;
+        struct buffer buffer = {0};
+        uint32_t gap_of = 2 + round * 3;
+        for (size_t i = 0; i < N_OFFSETS; i++)
+            model.state[i] =
+                i >= 20000 && i < 37000 && round % 4 == 0 ? ABSENT : random_next(&seed) % gap_of > 0;
+        offset_map_init(&map);
+        offset_map_restart_empty(&map, 0);
+        for (int i = 0; i < 150000 && model.watermark < N_OFFSETS; i++) {
+            uint32_t action = random_next(&seed) % 1000;
+            int64_t offset = action < 520 ? -1 : random_running(&model, &seed);
+            if (action < 520) {
+                model_deliver(&model, &map);
+            } else if (offset >= 0 && action < 997) {
+                model.state[offset] = FINISHED;
+                offset_map_finish(&map, offset);
+                model_advance(&model);
+            } else if (offset >= 0 && action < 998) {
+                model.state[offset] = PRESENT;
+                offset_map_release(&map, offset);
+                if (model.position > offset)
+                    model.position = offset;
+            } else if (action >= 998) {
+                model_restart(&model, &map, action % 2, &buffer);
+            }
+            if (i % 97 == 0)
+                compare(&model, &map);
+        }
+        compare(&model, &map);
+        free(model.state);
+        buffer_finish(&buffer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_watermark_is_the_lowest_unfinished_offset),
+        cmocka_unit_test(gaps_do_not_hold_the_watermark_up),
+        cmocka_unit_test(the_end_of_the_partition_moves_an_idle_watermark),
+        cmocka_unit_test(what_was_finished_before_a_restart_is_dropped_after_it),
+        cmocka_unit_test(running_offsets_are_adopted_unless_covered),
+        cmocka_unit_test(a_released_offset_is_delivered_again),
+        cmocka_unit_test(the_window_is_full_at_its_limit_and_not_before),
+        cmocka_unit_test(a_gap_longer_than_the_window_waits_for_what_runs_before_it),
+        cmocka_unit_test(offsets_at_the_end_of_int64_are_taken_or_refused),
+        cmocka_unit_test(the_metadata_has_stable_bytes),
+        cmocka_unit_test(unknown_or_damaged_metadata_is_refused),
+        cmocka_unit_test(empty_metadata_means_that_nothing_above_is_finished),
+        cmocka_unit_test(random_histories_agree_with_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,521 @@
+// Results: their two encodings, and OpenAI's batch output.
+#include "tests/golden/golden.h"
+#include "tests/job_records.h"
+
+#include <math.h>
+
+// A job that is done: two choices, the first with logprobs. Its strings are constants.
+static struct job *make_done(void)
+{
+    static struct token_logprob tops[3] = {{5, -0.25f}, {9, -1.5f}, {7, -INFINITY}};
+    static struct text top_bytes[3] = {{"{", 1}, {"\xE2\x82", 2}, {"\xE2\x82", 2}};
+    static struct logprob_entry entries[3];
+    static struct choice choices[2];
+    struct job *job =
+        decode_good("{'job_id':'reviews-17','dataset':'reviews','custom_id':'line 17','index':17,"
+                    "'created':1700000000,'messages':[{'role':'user','content':'x'}],'colour':1}");
+    entries[0] = (struct logprob_entry){{5, -0.25f}, tops, 3, {"{", 1}, top_bytes, 0};
+    entries[1] = (struct logprob_entry){{9, -0.7f}, NULL, 0, {"\xE2\x82", 2}, NULL, 1};
+    entries[2] = (struct logprob_entry){{8, 0.0f}, NULL, 0, {"", 0}, NULL, 2};
+    choices[0] = (struct choice){TEXT("{\"a\": \"\xC3\xA9\"}"), FINISH_STOP, 3, entries};
+    choices[1] = (struct choice){TEXT("cut"), FINISH_LENGTH, 64, NULL};
+    job->result.status = RESULT_DONE;
+    job->result.choices = choices;
+    job->result.n_choices = 2;
+    job->result.prompt_tokens = 12;
+    job->result.completion_tokens = 67;
+    job->result.model = TEXT("annotator-q8");
+    job->result.system_fingerprint = TEXT("sheaf=1 model=9f86d081884c7d65 backend=cpu kv-type=f16");
+    return job;
+}
+
+static struct job *make_failed(enum error_code code, const char *text)
+{
+    struct job *job = decode_good("{'job_id':'j','prompt':'x','model':'asked for'}");
+    struct error error;
+    error_set(&error, STATUS_REJECT, code, "%s", text);
+    job_fail(job, &error);
+    return job;
+}
+
+static struct buffer encode(const struct job *job, enum encoding encoding)
+{
+    struct buffer out = {0};
+    result_encode(job, encoding, &out);
+    assert_false(out.failed);
+    return out;
+}
+
+static void assert_result_reads_back(const struct job *job)
+{
+    struct buffer expected = encode(job, ENCODING_MSGPACK);
+    for (int i = 0; i < 2; i++) {
+        enum encoding encoding = i ? ENCODING_MSGPACK : ENCODING_JSON;
+        struct buffer record = encode(job, encoding);
+        struct job *read = job_create();
+        struct error error;
+        if (result_decode(read, (struct text){record.data, record.size}, encoding, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        struct buffer again = encode(read, ENCODING_MSGPACK);
+        assert_int_equal(again.size, expected.size);
+        assert_memory_equal(again.data, expected.data, expected.size);
+        assert_int_equal(read->result.status, job->result.status);
+        buffer_finish(&again);
+        buffer_finish(&record);
+        job_destroy(read);
+    }
+    buffer_finish(&expected);
+}
+
+static void the_bytes_of_a_result_do_not_change(void **state)
+{
+    struct job *done = make_done(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
+               *crashed = make_failed(ERROR_CRASHED, "5 workers died"), *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
+    struct buffer out = encode(done, ENCODING_JSON);
+    golden_check("result.json", (struct text){out.data, out.size});
+    buffer_finish(&out);
+    out = encode(done, ENCODING_MSGPACK);
+    golden_check("result.msgpack", (struct text){out.data, out.size});
+    buffer_finish(&out);
+    out = encode(failed, ENCODING_JSON);
+    golden_check("result_failed.json", (struct text){out.data, out.size});
+    buffer_finish(&out);
+    done->request.prompt_kind = PROMPT_TEXT;
+    done->result.reports_cached_tokens = true;
+    done->figures.cached_tokens = 8;
+    out = encode(done, ENCODING_JSON);
+    golden_check("result_completion.json", (struct text){out.data, out.size});
+    buffer_finish(&out);
+    result_encode_openai(done, true, &out);
+    buffer_add_byte(&out, '\n');
+    result_encode_openai(done, false, &out);
+    buffer_add_byte(&out, '\n');
+    result_encode_openai(failed, true, &out);
+    buffer_add_byte(&out, '\n');
+    result_encode_openai(crashed, true, &out);
+    buffer_add_byte(&out, '\n');
+    result_encode_openai(cancelled, false, &out);
+    buffer_add_byte(&out, '\n');
+    golden_check("openai.jsonl", (struct text){out.data, out.size});
+    buffer_finish(&out);
+    job_destroy(done);
+    job_destroy(failed);
+    job_destroy(crashed);
+    job_destroy(cancelled);
+}
+
+static void results_read_back_as_they_were_written(void **state)
+{
+    struct job *done = make_done(), *failed = make_failed(ERROR_TEMPLATE, "line 3"),
+               *cancelled = make_failed(ERROR_CANCELLED, "cancelled"), *empty = make_done();
+    empty->result.n_choices = 0;
+    assert_result_reads_back(done);
+    assert_result_reads_back(failed);
+    assert_result_reads_back(cancelled);
+    assert_result_reads_back(empty);
+    assert_int_equal(cancelled->result.status, RESULT_CANCELLED);
+    job_destroy(done);
+    job_destroy(failed);
+    job_destroy(cancelled);
+    job_destroy(empty);
+}
+
+static void a_result_names_its_error_and_what_was_asked(void **state)
+{
+    struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"), *read = job_create();
+    struct buffer out = encode(failed, ENCODING_JSON);
+    struct error error;
+    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    assert_int_equal(read->result.error.code, ERROR_CONTEXT_LENGTH);
+    assert_string_equal(read->result.error.text, "prompt: too long");
+    assert_int_equal(read->request.prompt_kind, PROMPT_TEXT);
+    assert_true(text_equals_string(read->result.model, "asked for")); // the worker has given no name
+    buffer_finish(&out);
+    job_destroy(read);
+    struct job *done = make_done();
+    read = job_create();
+    out = encode(done, ENCODING_MSGPACK);
+    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
+    assert_int_equal(read->request.prompt_kind, PROMPT_MESSAGES);
+    assert_int_equal(read->index, 17);
+    assert_int_equal(read->result.n_warnings, 1);
+    assert_true(read->result.choices[0].logprobs[0].top[2].logprob == -9999); // minus infinity
+    buffer_finish(&out);
+    job_destroy(read);
+    job_destroy(done);
+    job_destroy(failed);
+}
+
+// Members of an OpenAI line by path, e.g. "response.body.choices.0.message.content".
+static const struct value *look_up(const struct value *value, const char *path)
+{
+    char step[64];
+    while (*path && value) {
+        size_t size = strcspn(path, ".");
+        snprintf(step, sizeof step, "%.*s", (int)size, path);
+        size_t index = (size_t)atoi(step);
+        if (value->kind == VALUE_ARRAY)
+            value = index < value->array.n_items ? &value->array.items[index] : NULL;
+        else
+            value = value_get(value, step);
+        path += size + (path[size] == '.');
+    }
+    return value;
+}
+
+static void assert_at(const struct value *root, const char *path, const char *json)
+{
+    const struct value *value = look_up(root, path);
+    if (!value)
+        fail_msg("%s: missing", path);
+    struct buffer out = {0};
+    json_encode(value, &out);
+    if (strcmp(out.data, json) != 0)
+        fail_msg("%s: got %s, expected %s", path, out.data, json);
+    buffer_finish(&out);
+}
+
+static struct value openai(const struct job *job, bool chat, struct arena *arena)
+{
+    struct buffer out = {0};
+    struct value root;
+    struct error error;
+    result_encode_openai(job, chat, &out);
+    assert_null(strchr(out.data, '\n'));
+    if (json_decode((struct text){out.data, out.size}, arena, &root, &error) != STATUS_OK)
+        fail_msg("%s: %s", out.data, error.text);
+    buffer_finish(&out);
+    return root;
+}
+
+static void a_chat_is_written_as_openai_writes_it(void **state)
+{
+    struct job *job = make_done();
+    struct arena arena = {0};
+    struct value root = openai(job, true, &arena);
+    assert_at(&root, "id", "\"batch_req_reviews-17\"");
+    assert_at(&root, "custom_id", "\"line 17\"");
+    assert_at(&root, "error", "null");
+    assert_at(&root, "response.status_code", "200");
+    assert_at(&root, "response.request_id", "\"reviews-17\"");
+    assert_at(&root, "response.body.id", "\"chatcmpl-reviews-17\"");
+    assert_at(&root, "response.body.object", "\"chat.completion\"");
+    assert_at(&root, "response.body.created", "1700000000");
+    assert_at(&root, "response.body.model", "\"annotator-q8\"");
+    assert_at(&root, "response.body.choices.0.index", "0");
+    assert_at(&root, "response.body.choices.0.message",
+              "{\"role\":\"assistant\",\"content\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\",\"refusal\":null}");
+    assert_at(&root, "response.body.choices.0.logprobs.refusal", "null");
+    assert_at(&root, "response.body.choices.0.finish_reason", "\"stop\"");
+    assert_at(
+        &root, "response.body.choices.0.logprobs.content.1",
+        "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-0.7,\"bytes\":[226,130],\"top_logprobs\":[]}");
+    assert_at(&root, "response.body.choices.0.logprobs.content.0.top_logprobs.0",
+              "{\"token\":\"{\",\"logprob\":-0.25,\"bytes\":[123]}");
+    assert_at(&root, "response.body.choices.1.index", "1");
+    assert_at(&root, "response.body.choices.1.logprobs", "null");
+    assert_at(&root, "response.body.choices.1.finish_reason", "\"length\"");
+    assert_at(&root, "response.body.usage",
+              "{\"prompt_tokens\":12,\"completion_tokens\":67,\"total_tokens\":79}");
+    assert_at(&root, "warnings", "[\"unknown field \\\"colour\\\" ignored\"]");
+    arena_finish(&arena);
+    job_destroy(job);
+}
+
+static void a_plain_completion_is_written_as_openai_writes_it(void **state)
+{
+    struct job *job = make_done();
+    struct arena arena = {0};
+    struct value root = openai(job, false, &arena);
+    assert_at(&root, "response.body.id", "\"cmpl-reviews-17\"");
+    assert_at(&root, "response.body.object", "\"text_completion\"");
+    assert_at(&root, "response.body.choices.1",
+              "{\"index\":1,\"text\":\"cut\",\"logprobs\":null,\"finish_reason\":\"length\"}");
+    assert_at(&root, "response.body.choices.0.logprobs.tokens", "[\"{\",\"bytes:\\\\xe2\\\\x82\",\"\"]");
+    assert_at(&root, "response.body.choices.0.logprobs.token_logprobs", "[-0.25,-0.7,0.0]");
+    // Two tokens of the same bytes: one key. The drawn token is there also where it is none of the likeliest.
+    assert_at(&root, "response.body.choices.0.logprobs.top_logprobs",
+              "[{\"{\":-0.25,\"bytes:\\\\xe2\\\\x82\":-1.5},{\"bytes:\\\\xe2\\\\x82\":-0.7},{\"\":0.0}]");
+    assert_at(&root, "response.body.choices.0.logprobs.text_offset", "[0,1,2]");
+    job->result.reports_cached_tokens = true;
+    job->figures.cached_tokens = 8;
+    root = openai(job, false, &arena);
+    assert_at(&root, "response.body.usage.prompt_tokens_details", "{\"cached_tokens\":8}");
+    arena_finish(&arena);
+    job_destroy(job);
+}
+
+static void tokens_that_make_no_key_are_written_as_bytes(void **state)
+{
+    static struct token_logprob tops[4];
+    static struct text top_bytes[4] = {{"\0", 1}, {"bytes:\\x00", 10}, {"bytes:", 6}, {"a\"", 2}};
+    static struct logprob_entry entry = {
+        .top = tops, .n_top = 4, .top_bytes = top_bytes, .chosen_bytes = {"\0", 1}};
+    struct job *job = make_done();
+    struct arena arena = {0};
+    job->result.choices[0].logprobs = &entry;
+    job->result.choices[0].n_tokens = 1;
+    struct value root = openai(job, false, &arena);
+    assert_at(&root, "response.body.choices.0.logprobs.tokens", "[\"bytes:\\\\x00\"]");
+    assert_at(&root, "response.body.choices.0.logprobs.top_logprobs",
+              "[{\"bytes:\\\\x00\":0.0,\"bytes:"
+              "\\\\x62\\\\x79\\\\x74\\\\x65\\\\x73\\\\x3a\\\\x5c\\\\x78\\\\x30\\\\x30\":0.0,"
+              "\"bytes:\\\\x62\\\\x79\\\\x74\\\\x65\\\\x73\\\\x3a\":0.0,\"a\\\"\":0.0}]");
+    arena_finish(&arena);
+    job_destroy(job);
+}
+
+static void a_failed_job_is_written_as_openai_writes_it(void **state)
+{
+    static const struct {
+        enum error_code code;
+        const char *line;
+    } cases[] = {
+        {ERROR_TOKEN_RANGE, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":400,\"request_id\":\"j\","
+                            "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"invalid_request_error\","
+                            "\"param\":null,\"code\":\"token_out_of_range\"}}},\"error\":null}"},
+        {ERROR_LOGITS_NAN, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":500,\"request_id\":\"j\","
+                           "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"server_error\","
+                           "\"param\":null,\"code\":\"logits_nan\"}}},\"error\":null}"},
+        {ERROR_CANCELLED, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":null,\"error\":{\"code\":"
+                          "\"cancelled\",\"message\":\"tokens[2]: \\\"99\\\"\"}}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = make_failed(cases[i].code, "tokens[2]: \"99\"");
+        struct arena arena = {0};
+        struct value root = openai(job, true, &arena);
+        assert_at(&root, "", cases[i].line);
+        arena_finish(&arena);
+        job_destroy(job);
+    }
+}
+
+static void logprobs_of_no_tokens_are_empty_lists(void **state)
+{
+    static struct logprob_entry none;
+    struct job *job = make_done();
+    struct arena arena = {0};
+    job->result.choices[0].logprobs = &none;
+    job->result.choices[0].n_tokens = 0;
+    struct value chat = openai(job, true, &arena), plain = openai(job, false, &arena);
+    assert_at(&chat, "response.body.choices.0.logprobs", "{\"content\":[],\"refusal\":null}");
+    assert_at(&plain, "response.body.choices.0.logprobs",
+              "{\"tokens\":[],\"token_logprobs\":[],\"top_logprobs\":[],\"text_offset\":[]}");
+    assert_result_reads_back(job);
+    arena_finish(&arena);
+    job_destroy(job);
+}
+
+static void a_result_says_nothing_of_how_it_came_to_be(void **state)
+{
+    struct job *job = make_done();
+    struct buffer before = encode(job, ENCODING_MSGPACK);
+    job->figures = (struct job_figures){.cached_tokens = 5,
+                                        .queued_us = 6,
+                                        .prefill_us = 7,
+                                        .decode_us = 8,
+                                        .attempts = 9,
+                                        .prefix_hash = 10};
+    job->source.offset = 11;
+    job->source.topic = TEXT("t");
+    struct buffer after = encode(job, ENCODING_MSGPACK);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.data, after.data, after.size);
+    buffer_finish(&before);
+    buffer_finish(&after);
+    job_destroy(job);
+}
+
+static void values_of_many_choices_count_too(void **state)
+{
+    struct job *job = make_done();
+    job->result.choices = arena_allocate_array(&job->arena, JOB_N_MAX, sizeof *job->result.choices);
+    assert_non_null(job->result.choices);
+    job->result.n_choices = JOB_N_MAX;
+    bool accepted = false, refused = false;
+    for (int32_t around = 0; around <= 1280; around += 160) { // values that are not of the logprobs
+        int32_t n_tokens = (VALUE_COUNT_MAX - around) / 4;
+        struct logprob_entry *entries = calloc((size_t)n_tokens, sizeof *entries);
+        assert_non_null(entries);
+        for (int i = 0; i < JOB_N_MAX; i++)
+            job->result.choices[i] = (struct choice){.text = TEXT("t"), .finish_reason = FINISH_STOP};
+        job->result.choices[0] = (struct choice){TEXT("t"), FINISH_STOP, n_tokens, entries};
+        struct error error;
+        struct buffer out = {0};
+        struct job *read = job_create();
+        result_encode(job, ENCODING_MSGPACK, &out);
+        bool is_good = result_check(job, &error) == STATUS_OK;
+        enum status decoded = result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error);
+        assert_true(!is_good || decoded == STATUS_OK);
+        accepted = accepted || is_good;
+        refused = refused || decoded != STATUS_OK;
+        job_destroy(read);
+        buffer_finish(&out);
+        free(entries);
+    }
+    assert_true(accepted && refused);
+    job_destroy(job);
+}
+
+static void more_logprobs_than_can_be_read_back_are_told_of(void **state)
+{
+    struct job *job = make_done();
+    struct error error;
+    assert_int_equal(result_check(job, &error), STATUS_OK);
+    // 4 values a token; about a hundred values stand around them.
+    for (int32_t n_tokens = (VALUE_COUNT_MAX - 128) / 4; n_tokens <= VALUE_COUNT_MAX / 4; n_tokens += 32) {
+        struct logprob_entry *entries = calloc((size_t)n_tokens, sizeof *entries);
+        assert_non_null(entries);
+        job->result.choices[0].logprobs = entries;
+        job->result.choices[0].n_tokens = n_tokens;
+        struct buffer out = {0};
+        result_encode(job, ENCODING_MSGPACK, &out);
+        struct job *read = job_create();
+        struct error read_error;
+        enum status checked = result_check(job, &error);
+        enum status decoded =
+            result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &read_error);
+        assert_true(checked != STATUS_OK || decoded == STATUS_OK);
+        if (n_tokens == VALUE_COUNT_MAX / 4) {
+            assert_int_equal(checked, STATUS_REJECT);
+            assert_int_equal(error.code, ERROR_RESULT_TOO_LARGE);
+            assert_int_equal(decoded, STATUS_REJECT);
+        } else if (n_tokens == (VALUE_COUNT_MAX - 128) / 4) {
+            assert_int_equal(checked, STATUS_OK);
+        }
+        job_destroy(read);
+        buffer_finish(&out);
+        free(entries);
+    }
+    job_destroy(job);
+}
+
+#define FAILED     "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
+#define SIXTY_FOUR "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void bad_results_are_refused(void **state)
+{
+    static const struct {
+        const char *record, *text;
+    } cases[] = {
+        {"[]", "result: record: expected an object, got []"},
+        {"{}", "result: job_id: expected a string, got null"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'o','status':'done'}",
+         "result: object: expected chat.completion or text_completion, got 'o'"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','index':-1}",
+         "result: index: expected a whole number, got -1"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'well'}",
+         "result: status: expected done, failed or cancelled, got 'well'"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done'}",
+         "result: choices: expected a list of choices, got null"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed'}",
+         "result: error: expected an object, got null"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{'"
+         "code':'x',"
+         "'message':'m'}}",
+         "result: error.code: expected a known code, got 'x'"},
+        {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
+        {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
+        {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
+         "result: error.code: expected a known code, got '0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
+        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}", "result: code: expected at most 64 bytes, got 65"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"
+         ",'usage':{}}",
+         "result: prompt_tokens: expected a whole number, got null"},
+        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
+         "'text':'t',"
+         "'finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
+         "result: finish_reason: expected stop, length, cancelled or error, got 'tired'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[512], text[256];
+        snprintf(record, sizeof record, "%s", cases[i].record);
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        unquote(record);
+        unquote(text);
+        struct job *job = job_create();
+        struct error error;
+        assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_REJECT);
+        assert_string_equal(error.text, text);
+        job_destroy(job);
+    }
+}
+
+static void bad_logprobs_are_refused(void **state)
+{
+    static const char *const cases[] = {"[[]]",
+                                        "[[1,-0.5]]",
+                                        "[[1,-0.5,'YQ==',2]]",
+                                        "[[-1,-0.5,'YQ==']]",
+                                        "[[1,true,'YQ==']]",
+                                        "[[1,-0.5,'!']]",
+                                        "[[1,-0.5,5]]",
+                                        "[]",
+                                        "[5]",
+                                        "{}",
+                                        "[[1,-0.5,''],[1,-0.5,'']]"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[512];
+        snprintf(
+            record, sizeof record,
+            "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices'"
+            ":[{'text':"
+            "'t','finish_reason':'stop','completion_tokens':1,'logprobs':%s}],'usage':{'prompt_tokens':1,"
+            "'completion_tokens':1}}",
+            cases[i]);
+        unquote(record);
+        struct job *job = job_create();
+        struct error error;
+        assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_REJECT);
+        assert_non_null(strstr(error.text, "logprobs"));
+        job_destroy(job);
+    }
+}
+
+static void members_of_a_result_that_are_not_known_are_skipped(void **state)
+{
+    char record[] =
+        "{'job_id':'j','later':{'x':[1]},'dataset':'d','custom_id':'c','object':'text_completion','status':"
+        "'done','choices':[],'usage':{'prompt_tokens':1,'completion_tokens':0,'total_tokens':1,'cached':0}}";
+    unquote(record);
+    struct job *job = job_create();
+    struct error error;
+    assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_OK);
+    assert_int_equal(job->result.n_warnings, 0);
+    job_destroy(job);
+}
+
+static void reasons_and_statuses_have_names(void **state)
+{
+    assert_string_equal(finish_reason_name(FINISH_STOP), "stop");
+    assert_string_equal(finish_reason_name(FINISH_LENGTH), "length");
+    assert_string_equal(finish_reason_name(FINISH_CANCELLED), "cancelled");
+    assert_string_equal(finish_reason_name(FINISH_ERROR), "error");
+    assert_string_equal(result_status_name(RESULT_DONE), "done");
+    assert_string_equal(result_status_name(RESULT_FAILED), "failed");
+    assert_string_equal(result_status_name(RESULT_CANCELLED), "cancelled");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_of_a_result_do_not_change),
+        cmocka_unit_test(results_read_back_as_they_were_written),
+        cmocka_unit_test(a_result_names_its_error_and_what_was_asked),
+        cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
+        cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
+        cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
+        cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
+        cmocka_unit_test(logprobs_of_no_tokens_are_empty_lists),
+        cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
+        cmocka_unit_test(values_of_many_choices_count_too),
+        cmocka_unit_test(more_logprobs_than_can_be_read_back_are_told_of),
+        cmocka_unit_test(bad_results_are_refused),
+        cmocka_unit_test(bad_logprobs_are_refused),
+        cmocka_unit_test(members_of_a_result_that_are_not_known_are_skipped),
+        cmocka_unit_test(reasons_and_statuses_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+// Where the sampling of jobs that name none comes from: options, the model's keys, OpenAI's defaults.
+#include "consumer/sampling_defaults.h"
+#include "engine/file/gguf_made.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct gguf *make_model(const char *const (*keys)[2])
+{
+    struct gguf_writer writer = {0};
+    struct gguf *gguf;
+    struct error error;
+    gguf_writer_text(&writer, "general.architecture", TEXT("llama"));
+    for (; keys && (*keys)[0]; keys++)
+        gguf_writer_f32(&writer, (*keys)[0], strtof((*keys)[1], NULL));
+    if (gguf_create(&gguf, "made", &writer, NULL, 0, (struct gguf_source){0}, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    gguf_writer_finish(&writer);
+    return gguf;
+}
+
+static enum status read(const char *const (*keys)[2], const struct settings *settings, struct sampling_defaults *defaults,
+                        struct error *error)
+{
+    struct gguf *gguf = make_model(keys);
+    enum status status = sampling_defaults_read(defaults, gguf, settings, error);
+    gguf_close(gguf);
+    return status;
+}
+
+static void assert_names(const char *const (*keys)[2], const struct settings *settings, const char *expected)
+{
+    struct sampling_defaults defaults;
+    struct error error;
+    if (read(keys, settings, &defaults, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_string_equal(defaults.names, expected);
+}
+
+static const char *const qwen[][2] = {{"general.sampling.temp", "0.6"},
+                                      {"general.sampling.top_k", "20"},
+                                      {"general.sampling.top_p", "0.95"},
+                                      {"general.sampling.min_p", "0"},
+                                      {"general.sampling.penalty_repeat", "1.05"},
+                                      {"general.sampling.max_new_tokens", "2048"},
+                                      {NULL, NULL}};
+
+static void options_come_before_the_model_and_the_model_before_nothing(void **state)
+{
+    assert_names(NULL, &(struct settings){0}, "");
+    assert_names(qwen, &(struct settings){0},
+                 " temperature=0.6 top-p=0.95 top-k=20 min-p=0 repetition-penalty=1.05 max-tokens=2048");
+    assert_names(qwen, &(struct settings){.sampling.defaults = "none"}, "");
+    assert_names(qwen, &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .max_tokens_default = 9},
+                 " top-k=7 max-tokens=9");
+    assert_names(qwen,
+                 &(struct settings){.sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
+                                    .max_tokens_default = 9},
+                 " temperature=0 top-p=0.95 top-k=20 min-p=0 presence-penalty=1.5 frequency-penalty=-2 "
+                 "repetition-penalty=1.05 max-tokens=9");
+}
+
+static void numbers_out_of_range_are_refused_with_their_name(void **state)
+{
+    static const char *const cold[][2] = {{"general.sampling.temp", "-1"}, {NULL, NULL}};
+    struct sampling_defaults defaults;
+    struct error error;
+    assert_int_equal(read(cold, &(struct settings){0}, &defaults, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "the model's general.sampling.temp (--sampling-defaults none ignores it): temperature: "
+                                       "expected a number from 0"));
+    static const struct {
+        struct settings settings;
+        const char *text;
+    } cases[] = {
+        {{.sampling.top_p = "2"}, "--top-p: top_p: expected a number"},
+        {{.sampling.top_k = "1.5"}, "--top-k: top_k: expected an integer"},
+        {{.sampling.temperature = "warm"}, "--temperature: expected a number, got \"warm\""},
+        {{.sampling.temperature = ""}, "--temperature: expected a number, got \"\""},
+        {{.sampling.defaults = "mine"}, "--sampling-defaults: expected model or none, got \"mine\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(read(NULL, &cases[i].settings, &defaults, &error), STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_USAGE);
+        if (!strstr(error.text, cases[i].text))
+            fail_msg("expected \"%s\" in: %s", cases[i].text, error.text);
+    }
+}
+
+static void a_job_takes_only_the_defaults_of_what_it_does_not_name(void **state)
+{
+    struct sampling_defaults defaults;
+    struct error error;
+    assert_int_equal(read(qwen, &(struct settings){0}, &defaults, &error), STATUS_OK);
+    struct job *job = job_create();
+    assert_int_equal(job_decode(job, TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"), ENCODING_JSON,
+                                &error),
+                     STATUS_OK);
+    // Through the queue and back: what was named at its default stays named.
+    struct buffer record = {0};
+    job_encode(job, ENCODING_MSGPACK, &record);
+    job_destroy(job);
+    job = job_create();
+    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), STATUS_OK);
+    struct sampling *sampling = &job->request.sampling;
+    for (int time = 0; time < 2; time++) { // the second changes nothing
+        sampling_complete(sampling, &defaults.sampling);
+        assert_true(sampling->temperature == 1.0f && sampling->min_p == 0.5f);
+        assert_true(sampling->top_p == 0.95f && sampling->top_k == 20 && sampling->repetition_penalty == 1.05f);
+        assert_true(sampling->presence_penalty == 0.0f && sampling->frequency_penalty == 0.0f);
+    }
+    buffer_finish(&record);
+    job_destroy(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_come_before_the_model_and_the_model_before_nothing),
+        cmocka_unit_test(numbers_out_of_range_are_refused_with_their_name),
+        cmocka_unit_test(a_job_takes_only_the_defaults_of_what_it_does_not_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+// Stores and rows that are old: version 1 is migrated, and what is older than it is worth becomes sums that still add up.
+#include "store/database.h"
+#include "tests/golden/golden.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/sheaf-store-XXXXXX";
+static char path[128];
+static struct error error;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static int fresh_path(void **state)
+{
+    static int n;
+    (void)state;
+    snprintf(path, sizeof path, "%s/%d.db", folder, n++);
+    return 0;
+}
+
+static struct store *open_store(void)
+{
+    struct store *store = NULL;
+    if (store_open(&store, path, STORE_CREATE, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return store;
+}
+
+static void execute(sqlite3 *sqlite, const char *sql)
+{
+    char *message = NULL;
+    if (sqlite3_exec(sqlite, sql, NULL, NULL, &message) != SQLITE_OK)
+        fail_msg("%s: %s", sql, message);
+}
+
+// The rows of a query, columns joined by |, rows by line feeds. The caller finishes it.
+static struct buffer ask(sqlite3 *sqlite, const char *sql)
+{
+    sqlite3_stmt *statement = NULL;
+    struct buffer rows = {0};
+    if (sqlite3_prepare_v2(sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(sqlite));
+    while (sqlite3_step(statement) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(statement); i++) {
+            const unsigned char *text = sqlite3_column_text(statement, i);
+            buffer_add_format(&rows, "%s%s", i ? "|" : "", text ? (const char *)text : "");
+        }
+        buffer_add_string(&rows, "\n");
+    }
+    sqlite3_finalize(statement);
+    if (rows.size == 0)
+        buffer_add_string(&rows, "");
+    return rows;
+}
+
+static void assert_answer(struct store *store, const char *sql, const char *expected)
+{
+    struct buffer rows = ask(store->database.sqlite, sql);
+    if (strcmp(rows.size ? rows.data : "", expected) != 0)
+        fail_msg("%s\ngot:\n%s\nexpected:\n%s", sql, rows.data, expected);
+    buffer_finish(&rows);
+}
+
+// ---- version 1 ----
+
+static void make_version_1(const char *more)
+{
+    sqlite3 *sqlite = NULL;
+    struct buffer sql = golden_read("../../schemas/store.sql");
+    buffer_add_string(&sql, ";PRAGMA user_version = 1;");
+    buffer_add_string(&sql, more);
+    assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
+    execute(sqlite, sql.data);
+    sqlite3_close(sqlite);
+    buffer_finish(&sql);
+}
+
+static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
+{
+    (void)state;
+    // Columns with their order, types and defaults; indexes and views by their SQL, comments and line ends aside.
+    static const char columns[] = "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
+                                  " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
+    static const char others[] = "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY 1, 2";
+    make_version_1("");
+    struct store *old = open_store();
+    struct buffer old_columns = ask(old->database.sqlite, columns), old_others = ask(old->database.sqlite, others);
+    store_close(old);
+    fresh_path(NULL);
+    struct store *new = open_store();
+    assert_answer(new, columns, old_columns.data);
+    assert_answer(new, others, old_others.data);
+    assert_answer(new, "PRAGMA user_version", "5\n");
+    store_close(new);
+    buffer_finish(&old_columns);
+    buffer_finish(&old_others);
+}
+
+static void count(void *context, const struct claimed_job *claimed)
+{
+    int *n = context;
+    *n += claimed->crashes == 0 && claimed->record.size == 2;
+}
+
+static void the_queue_of_a_version_1_store_goes_on(void **state)
+{
+    (void)state;
+    make_version_1("INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
+                   "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', 'a-0', 'x', 'done', 1),"
+                   " (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', 'queued', 2);"
+                   "INSERT INTO results VALUES (1, X'7B7D');"
+                   "INSERT INTO queue (job, record, encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
+    struct store *store = open_store();
+    struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
+    int64_t worker;
+    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    int n = 0;
+    size_t n_claimed;
+    assert_int_equal(store_claim(store, (struct text){0}, 10, count, &n, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(n_claimed, 2);
+    assert_int_equal(n, 2);
+    assert_answer(store, "SELECT job_id, status, attempts, priority, deadline FROM jobs",
+                  "a-0|done|1|0|\na-1|running|1|0|\na-2|running|3|0|\n");
+    store_close(store);
+}
+
+static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
+{
+    (void)state;
+    make_version_1("");
+    struct store *store = NULL;
+    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 5, got 1"));
+}
+
+// ---- version 4 ----
+
+// A list in the constraint would cost each row a temporary index.
+static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void **state)
+{
+    (void)state;
+    for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
+        if (!is_new)
+            make_version_1("");
+        struct store *store = open_store();
+        sqlite3 *sqlite = store->database.sqlite;
+        execute(sqlite, "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
+                        " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
+                        " ('a', '5', '5', 'cancelled')");
+        static const char wrong[] = "UPDATE jobs SET status = 'finished'";
+        assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
+        struct buffer plan = ask(sqlite, "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at)"
+                                         " VALUES ('a', '6', '6', 'done', 't', 1)");
+        assert_non_null(strstr(plan.data, "IdxInsert"));
+        assert_null(strstr(plan.data, "OpenEphemeral"));
+        buffer_finish(&plan);
+        assert_answer(store, "PRAGMA integrity_check", "ok\n");
+        store_close(store);
+    }
+}
+
+// 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
+static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    execute(store->database.sqlite,
+            "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, 41);"
+            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30)"
+            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at) SELECT 'queue', i, i, 'done',"
+            " 1000000000 + i * 1000000 FROM n;"
+            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
+            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at, topic) SELECT 'topic', i, i, 'done',"
+            " 1000000000 - 30000000 + i * 500000, 't' FROM n;"
+            "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
+    // The last minute begins at 970 s: the topic's first job of 970 s is not beyond it.
+    assert_answer(store, "SELECT dataset, jobs_per_second, seconds_left FROM progress ORDER BY 1",
+                  "queue|1.03|937\ntopic|2.05|223\n");
+    store_close(store);
+}
+
+// ---- folding ----
+
+static const int64_t hour_us = 3600000000;
+
+// n jobs of a dataset finished in the hour, the first of them failed.
+static void add_jobs(struct store *store, const char *dataset, const char *topic, int first, int n, int64_t hour)
+{
+    char sql[2048];
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+             " INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, prompt_tokens, completion_tokens,"
+             " cached_tokens, finished_at, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = %d, 'failed', 'done'),"
+             " iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, %" PRId64 " + i, %s FROM n;"
+             "INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> 'queued' ON CONFLICT DO NOTHING;"
+             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, last_finished_at) VALUES ('%s', %d, %d, 1, %" PRId64
+             ") ON CONFLICT (dataset) DO UPDATE SET n_submitted = n_submitted + excluded.n_submitted, n_done = n_done +"
+             " excluded.n_done, n_failed = n_failed + 1, last_finished_at = excluded.last_finished_at",
+             first, first + n - 1, dataset, dataset, first, first, first, hour * hour_us, topic, dataset, n, n - 1,
+             hour * hour_us + n);
+    execute(store->database.sqlite, sql);
+}
+
+static void add_steps(struct store *store, int n, int64_t hour)
+{
+    char sql[512];
+    snprintf(sql, sizeof sql,
+             "INSERT OR IGNORE INTO workers (id, host, pid, transport, model, backend, started_at, seen_at, n_sequences_max,"
+             " n_rows_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1);"
+             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+             " INSERT INTO batches SELECT NULL, 1, %" PRId64 " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2 FROM n",
+             n, hour * hour_us);
+    execute(store->database.sqlite, sql);
+}
+
+static void fold_all(struct store *store, int64_t before_us)
+{
+    bool more = true;
+    for (int i = 0; more; i++) {
+        assert_true(i < 100);
+        if (store_fold(store, before_us, &more, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+    }
+}
+
+static const char sums[] = "SELECT * FROM throughput_by_hour UNION ALL SELECT dataset, hour, done, failed, prompt_tokens,"
+                           " completion_tokens FROM jobs_by_hour UNION ALL SELECT *, '' FROM failures";
+
+static void folding_changes_no_sum(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    add_jobs(store, "k", "'jobs'", 0, 12000, 100);
+    add_jobs(store, "k", "'jobs'", 12000, 50, 101);
+    add_jobs(store, "k", "'jobs'", 12050, 50, 500);
+    add_steps(store, 11000, 100);
+    add_steps(store, 20, 101);
+    add_steps(store, 20, 500);
+    struct buffer before = ask(store->database.sqlite, sums);
+    fold_all(store, 400 * hour_us);
+    assert_answer(store, sums, before.data);
+    assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM batches", "50\n20\n");
+    // Late news of an hour that was folded before are added to it.
+    add_jobs(store, "k", "'jobs'", 20000, 7, 100);
+    add_steps(store, 7, 100);
+    struct buffer again = ask(store->database.sqlite, sums);
+    fold_all(store, 600 * hour_us);
+    assert_answer(store, sums, again.data);
+    assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM batches", "0\n0\n");
+    assert_answer(store, "SELECT dataset, n_submitted, n_done, n_failed FROM datasets", "k|12107|12103|4\n");
+    buffer_finish(&before);
+    buffer_finish(&again);
+    store_close(store);
+}
+
+static enum status ignore(void *context, struct text record, struct error *unused)
+{
+    (void)record, (void)unused;
+    *(int *)context += 1;
+    return STATUS_OK;
+}
+
+static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    add_jobs(store, "uncollected", "NULL", 0, 20, 100);
+    add_jobs(store, "unfinished", "NULL", 0, 20, 100);
+    add_jobs(store, "collected", "NULL", 0, 12000, 100);
+    execute(store->database.sqlite,
+            "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('unfinished', 'q', 'q', 'queued');"
+            "INSERT INTO queue (job) SELECT id FROM jobs WHERE job_id = 'q';"
+            "UPDATE datasets SET n_submitted = n_submitted + 1 WHERE dataset = 'unfinished'");
+    assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
+    assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK); // some are missing: nothing is said
+    struct buffer before = ask(store->database.sqlite, sums);
+    fold_all(store, store_now_us() - hour_us); // collected a moment ago
+    assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "collected|12000\nuncollected|20\nunfinished|21\n");
+    fold_all(store, store_now_us() + hour_us);
+    assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "uncollected|20\nunfinished|21\n");
+    assert_answer(store, "SELECT count(*) FROM results UNION ALL SELECT count(*) FROM queue", "40\n1\n");
+    assert_answer(store, sums, before.data);
+    buffer_finish(&before);
+    // Whoever asks for them is told; nothing is answered a second time.
+    int n = 0;
+    int64_t n_missing;
+    assert_int_equal(store_collect(store, TEXT("collected"), ignore, &n, &n_missing, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "--retain"));
+    struct submission submission = {.job_id = TEXT("collected-1"), .custom_id = TEXT("c"), .record = TEXT("{}")};
+    size_t n_added;
+    assert_int_equal(store_submit(store, TEXT("collected"), &submission, 1, &n_added, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "--retain"));
+    assert_int_equal(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), STATUS_OK);
+    assert_int_equal(n, 20);
+    store_close(store);
+}
+
+// The example and its message are of one job: of those with a code the one whose id sorts first.
+static void an_example_of_a_failure_has_its_own_message_before_and_after_folding(void **state)
+{
+    (void)state;
+    static const char *const example = "SELECT example, message FROM failures";
+    struct store *store = open_store();
+    for (int round = 0; round < 3; round++) { // into folded_failures: a new row, a smaller id, a larger one
+        static const char *const ids[][2] = {{"d", "e"}, {"b", "c"}, {"f", "g"}};
+        static const char *const expected[] = {"d|z of d\n", "b|z of b\n", "b|z of b\n"};
+        char sql[1024];
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, topic, finished_at) VALUES"
+                 " ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), ('k', '%s', '%s', 'failed', 'logits_nan',"
+                 " 'a of %s', 'jobs', 100)", ids[round][0], ids[round][0], ids[round][0], ids[round][1], ids[round][1],
+                 ids[round][1]);
+        execute(store->database.sqlite, sql);
+        assert_answer(store, example, expected[round]);
+        fold_all(store, hour_us);
+        assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
+        assert_answer(store, example, expected[round]);
+    }
+    store_close(store);
+}
+
+// Else as many datasets as are finished between two calls would be more than go.
+static void one_fold_takes_many_small_datasets(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    for (int i = 0; i < 40; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "small-%d", i);
+        add_jobs(store, name, "NULL", 0, 100, 100);
+        assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
+    }
+    bool more = true;
+    assert_int_equal(store_fold(store, store_now_us() + hour_us, &more, &error), STATUS_OK);
+    assert_false(more);
+    assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
+    store_close(store);
+}
+
+static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    add_steps(store, STORE_BATCHES_KEPT - 1, 100);
+    struct step_figures steps[1001];
+    for (int i = 0; i < 1001; i++)
+        steps[i] = (struct step_figures){.finished_us = 101 * hour_us + i, .n_sequences = 4, .n_generated = 4};
+    store->worker = 1;
+    struct store_record record = {.steps = steps, .n_steps = 1000};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_answer(store, "SELECT count(*) FROM hours", "0\n");
+    record.n_steps = 1;
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_answer(store, "SELECT hour, steps, sequence_steps, generated FROM hours", "100|1000|4000|4000\n");
+    assert_answer(store, "SELECT count(*) FROM batches", "100000\n");
+    store_close(store);
+}
+
+static int64_t file_size(void)
+{
+    FILE *file = fopen(path, "rb");
+    fseek(file, 0, SEEK_END);
+    int64_t size = ftell(file);
+    fclose(file);
+    return size;
+}
+
+static void the_file_stops_growing_when_old_rows_go(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    int64_t settled = 0;
+    for (int hour = 0; hour < 40; hour++) {
+        add_jobs(store, "k", "'jobs'", hour * 2000, 2000, hour);
+        fold_all(store, (hour - 3) * hour_us);
+        execute(store->database.sqlite, "PRAGMA wal_checkpoint(TRUNCATE)");
+        if (hour == 10)
+            settled = file_size();
+    }
+    assert_in_range(file_size(), 1, settled + settled / 10);
+    store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
+        cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
+        cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
+        cmocka_unit_test_setup(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path),
+        cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
+        cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),
+        cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
+        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_folding, fresh_path),
+        cmocka_unit_test_setup(one_fold_takes_many_small_datasets, fresh_path),
+        cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
+        cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,559 @@
+// The chat-template interpreter: against golden texts of jinja2 (golden/template/), against the shared
+// templates, and what the golden files can't hold: errors, limits, the environment.
+#include "engine/template/template.h"
+#include "tests/golden/golden.h"
+#include "tests/shared_data.h"
+
+#include <pthread.h>
+
+static const struct template_environment environment = {
+    .bos_token = TEXT("<s>"), .eos_token = TEXT("</s>"), .now = 1721952000}; // 2024-07-26
+
+static struct value decode(struct text json, struct arena *arena)
+{
+    struct value value;
+    struct error error;
+    if (json_decode(json, arena, &value, &error) != STATUS_OK)
+        fail_msg("test data: %s", error.text);
+    return value;
+}
+
+static enum status render(struct text source, const struct value *variables, struct buffer *out,
+                          struct error *error)
+{
+    struct template *template;
+    enum status status = template_parse(&template, source, error);
+    if (status == STATUS_OK)
+        status = template_render(template, variables, &environment, out, error);
+    if (status == STATUS_OK) { // asked for its content it is the same text
+        struct text_spans content = {0};
+        struct template_environment asking = environment;
+        struct buffer again = {0};
+        asking.content = &content;
+        assert_int_equal(template_render(template, variables, &asking, &again, error), STATUS_OK);
+        assert_int_equal(again.size, out->size);
+        assert_memory_equal(again.data, out->data, again.size);
+        assert_true(content.n_items == 0 || content.items[content.n_items - 1].end <= out->size);
+        text_spans_finish(&content);
+        buffer_finish(&again);
+    }
+    template_destroy(template);
+    return status;
+}
+
+static void assert_renders(const char *source, const char *json, const char *expected)
+{
+    struct arena arena = {0};
+    struct buffer out = {0};
+    struct error error;
+    struct value variables = decode(text_from_string(json), &arena);
+    if (render(text_from_string(source), &variables, &out, &error) != STATUS_OK)
+        fail_msg("%s: %s", source, error.text);
+    buffer_add(&out, "", 0);
+    assert_string_equal(out.data ? out.data : "", expected);
+    buffer_finish(&out);
+    arena_finish(&arena);
+}
+
+static void assert_fails(const char *source, enum status status, enum error_code code, const char *expected)
+{
+    struct buffer out = {0};
+    struct error error = {0};
+    assert_int_equal(render(text_from_string(source), NULL, &out, &error), status);
+    assert_int_equal(error.code, code);
+    assert_string_equal(error.text, expected);
+    assert_int_equal(out.size, 0);
+    buffer_finish(&out);
+}
+
+static bool same(struct text expected, const struct buffer *got)
+{
+    return text_equal(expected, (struct text){got->data, got->size});
+}
+
+// `expected`: the text, or null (in shared cases an object with `error`) where the reference refuses.
+static bool agrees(struct text source, const struct value *variables, const struct value *expected)
+{
+    struct buffer out = {0};
+    struct error error = {0};
+    enum status status = render(source, variables, &out, &error);
+    bool refused = expected->kind != VALUE_STRING;
+    bool agreed = refused ? status != STATUS_OK : status == STATUS_OK && same(expected->text, &out);
+    if (!agreed)
+        print_error("%.*s\n expected: %.*s\n got: %s\n", (int)source.size, source.data,
+                    refused ? 7 : (int)expected->text.size, refused ? "refusal" : expected->text.data,
+                    status == STATUS_OK ? (out.data ? out.data : "") : error.text);
+    buffer_finish(&out);
+    return agreed;
+}
+
+static void golden_cases_render_as_jinja_renders_them(void **state)
+{
+    struct arena arena = {0};
+    struct buffer bytes = golden_read("template/cases.json");
+    struct value file = decode((struct text){bytes.data, bytes.size}, &arena);
+    const struct value *cases = value_get(&file, "cases");
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < cases->object.n_members; i++) {
+        const struct value_member *member = &cases->object.members[i];
+        n_wrong += !agrees(member->key, value_get(&file, "variables"), &member->value);
+    }
+    assert_int_equal(n_wrong, 0);
+    assert_true(cases->object.n_members > 1000);
+    buffer_finish(&bytes);
+    arena_finish(&arena);
+}
+
+static struct buffer read_file(const char *path)
+{
+    struct buffer bytes = {0};
+    char block[4096];
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("%s: cannot be read", path);
+    for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
+        buffer_add(&bytes, block, n);
+    fclose(file);
+    return bytes;
+}
+
+static size_t count_wrong(const struct value_member *template, const struct value *inputs)
+{
+    char path[4096], relative[512];
+    snprintf(relative, sizeof relative, "templates/%.*s.jinja", (int)template->key.size, template->key.data);
+    assert_true(shared_path(path, sizeof path, relative));
+    struct buffer source = read_file(path);
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < template->value.object.n_members; i++) {
+        const struct value_member *member = &template->value.object.members[i];
+        char input[64];
+        snprintf(input, sizeof input, "%.*s", (int)member->key.size, member->key.data);
+        const struct value *text = value_get(&member->value, "text");
+        bool agreed = agrees((struct text){source.data, source.size}, value_get(inputs, input),
+                             text ? text : &member->value);
+        if (!agreed)
+            print_error("template %s, input %s\n", relative, input);
+        n_wrong += !agreed;
+    }
+    buffer_finish(&source);
+    return n_wrong;
+}
+
+static void shared_templates_render_byte_for_byte_or_refuse(void **state)
+{
+    char path[4096];
+    if (!shared_path(path, sizeof path, "templates/cases.json"))
+        skip();
+    struct arena arena = {0};
+    struct buffer bytes = read_file(path);
+    struct value file = decode((struct text){bytes.data, bytes.size}, &arena);
+    const struct value *templates = value_get(&file, "templates");
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < templates->object.n_members; i++)
+        n_wrong += count_wrong(&templates->object.members[i], value_get(&file, "inputs"));
+    assert_int_equal(n_wrong, 0);
+    assert_true(templates->object.n_members >= 55);
+    buffer_finish(&bytes);
+    arena_finish(&arena);
+}
+
+static void a_failed_template_names_the_line(void **state)
+{
+    assert_fails("a\n{{ b }}\n{{ b.c }}", STATUS_REJECT, ERROR_TEMPLATE, "line 3: 'b' is undefined");
+    assert_fails("{% set x = [\n1,\n  none + 1] %}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 3: unsupported operand type(s) for +: 'NoneType' and 'int'");
+    assert_fails("\n\n{% for x in 5 %}{% endfor %}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 3: 'int' object is not iterable");
+    assert_fails("{#\n\n#}\n{%- macro m() %}\n{{ 1 // 0 }}{% endmacro %}\n\n{{ m() }}", STATUS_REJECT,
+                 ERROR_TEMPLATE, "line 5: division by zero");
+}
+
+static void a_malformed_template_is_refused_at_its_line(void **state)
+{
+    assert_fails("\n{% if x %}", STATUS_REFUSE, ERROR_TEMPLATE,
+                 "line 2: unexpected end of template, looking for 'else'");
+    assert_fails("\r\n\r{{ x }", STATUS_REFUSE, ERROR_TEMPLATE, "line 3: unexpected '}'");
+    assert_fails("{% do x %}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: unknown tag 'do'");
+    assert_fails("{{ x|nothing }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: no filter named 'nothing'");
+    assert_fails("{{ x is nothing }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: no test named 'nothing'");
+    assert_fails("{{ 99999999999999999999 }}", STATUS_REFUSE, ERROR_TEMPLATE,
+                 "line 1: a number beyond 64 bits");
+    assert_fails("\xFF", STATUS_REFUSE, ERROR_INVALID_ENCODING, "the chat template is not UTF-8");
+    assert_fails("{{ '\\ud800' }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: an escape that is no character");
+}
+
+static void raise_exception_passes_its_text_on(void **state)
+{
+    assert_fails("\n{{ raise_exception('Roles must alternate: ' ~ 1) }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 2: Roles must alternate: 1");
+    assert_fails("{{ raise_exception('two\nlines \xC3\xA9') }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: two lines \xC3\xA9");
+}
+
+static void nothing_outside_the_sandbox_can_be_reached(void **state)
+{
+    assert_fails("{{ [].append(1) }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: access to attribute 'append' of 'list object' is unsafe");
+    assert_fails("{{ ''.__class__.mro() }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: access to attribute '__class__' of 'str object' is unsafe");
+    assert_fails("{% include '/etc/passwd' %}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: no other template can be loaded from a chat template");
+    assert_fails("{{ [1]|random }}", STATUS_REJECT, ERROR_TEMPLATE,
+                 "line 1: this filter is not supported in chat templates");
+}
+
+static void an_error_leaves_what_was_in_the_output(void **state)
+{
+    struct template *template;
+    struct buffer out = {0};
+    struct error error;
+    buffer_add_string(&out, "before");
+    assert_int_equal(template_parse(&template, TEXT("text {{ x.y }}"), &error), STATUS_OK);
+    assert_int_equal(template_render(template, NULL, &environment, &out, &error), STATUS_REJECT);
+    assert_string_equal(out.data, "before");
+    template_destroy(template);
+    assert_int_equal(template_parse(&template, TEXT(" and {{ bos_token }}"), &error), STATUS_OK);
+    assert_int_equal(template_render(template, NULL, &environment, &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "before and <s>");
+    template_destroy(template);
+    buffer_finish(&out);
+}
+
+static void variables_come_before_the_environment(void **state)
+{
+    static const char source[] =
+        "{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}{{ x is defined }}";
+    assert_renders(source, "{}", "<s></s>TrueFalse");
+    assert_renders(source, "{\"bos_token\": \"B\", \"add_generation_prompt\": false, \"x\": null}",
+                   "B</s>FalseTrue");
+    assert_renders("{{ range is defined }}{{ strftime_now('%d %b %Y') }}", "{\"range\": 1}",
+                   "True26 Jul 2024");
+}
+
+static enum status render_in(const struct template_environment *where, const char *source, struct buffer *out,
+                             struct error *error)
+{
+    struct template *template;
+    enum status status = template_parse(&template, text_from_string(source), error);
+    if (status == STATUS_OK)
+        status = template_render(template, NULL, where, out, error);
+    template_destroy(template);
+    return status;
+}
+
+static void special_tokens_are_defined_where_the_tokenizer_has_them(void **state)
+{
+    static const char source[] = "{{ bos_token is defined }} {{ eos_token }} {{ pad_token }} {{ unk_token }}";
+    struct template_environment bare = {.now = 1};
+    struct template_environment full = {TEXT("<s>"), TEXT("</s>"), TEXT("<pad>"), TEXT("<unk>"), 1};
+    struct buffer out = {0};
+    struct error error;
+    assert_int_equal(render_in(&bare, source, &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "False   ");
+    buffer_clear(&out);
+    assert_int_equal(render_in(&full, source, &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "True </s> <pad> <unk>");
+    buffer_finish(&out);
+}
+
+static void without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970(void **state)
+{
+    struct template_environment timeless = {.now = 0};
+    struct buffer out = {0};
+    struct error error;
+    assert_int_equal(render_in(&timeless, "{{ strftime_now is defined }}", &out, &error), STATUS_OK);
+    assert_string_equal(out.data, "True");
+    assert_int_equal(render_in(&timeless, "x\n{{ strftime_now('%F') }}", &out, &error), STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_TEMPLATE);
+    assert_string_equal(error.text,
+                        "line 2: strftime_now: the time of submission is not known; the job needs a \"created\"");
+    buffer_finish(&out);
+}
+
+static void a_variable_that_holds_bytes_is_rejected_when_it_is_read(void **state)
+{
+    struct arena arena = {0};
+    struct value variables;
+    struct buffer out = {0};
+    struct error error;
+    assert_true(value_object_create(&arena, 1, &variables));
+    value_put(&variables, "x", (struct value){.kind = VALUE_BYTES, .text = TEXT("\xFF")});
+    assert_int_equal(render(TEXT("ok"), &variables, &out, &error), STATUS_OK);
+    assert_int_equal(render(TEXT("{{ x }}"), &variables, &out, &error), STATUS_REJECT);
+    assert_string_equal(error.text, "a variable holds bytes; templates read text only");
+    buffer_finish(&out);
+    arena_finish(&arena);
+}
+
+// `n` times `open`, then `middle`, then `n` times `close`.
+static enum status render_nested(size_t n, const char *open, const char *middle, const char *close,
+                                 struct error *error)
+{
+    struct buffer source = {0}, out = {0};
+    for (size_t i = 0; i < n; i++)
+        buffer_add_string(&source, open);
+    buffer_add_string(&source, middle);
+    for (size_t i = 0; i < n; i++)
+        buffer_add_string(&source, close);
+    enum status status = render((struct text){source.data, source.size}, NULL, &out, error);
+    buffer_finish(&source);
+    buffer_finish(&out);
+    return status;
+}
+
+static void assert_nesting_limit(size_t most, const char *open, const char *middle, const char *close)
+{
+    struct error error = {0};
+    if (render_nested(most, open, middle, close, &error) != STATUS_OK)
+        fail_msg("%s %zu times: %s", open, most, error.text);
+    assert_int_equal(render_nested(most + 1, open, middle, close, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+}
+
+static void source_nests_up_to_its_limit(void **state)
+{
+    assert_nesting_limit(TEMPLATE_NESTING_MAX, "{% if true %}", "x", "{% endif %}");
+    assert_nesting_limit(TEMPLATE_NESTING_MAX, "{% for x in [1] %}", "x", "{% endfor %}");
+    assert_nesting_limit(TEMPLATE_NESTING_MAX - 3, "{% if true %}", "{{ (1) }}", "{% endif %}");
+    struct error error = {0};
+    assert_int_equal(render_nested(100000, "{{ ((((((((((", "", "", &error), STATUS_REFUSE);
+    assert_int_equal(render_nested(100000, "{{ [[[[[[[[[[", "", "", &error), STATUS_REFUSE);
+    assert_int_equal(render_nested(100000, "{{ not not - - -", "", "", &error), STATUS_REFUSE);
+    assert_int_equal(render_nested(1, "{{ 1 ", "+ 1", " }}", &error), STATUS_OK);
+}
+
+static void a_chain_of_operators_is_as_long_as_its_limit(void **state)
+{
+    for (int over = 0; over <= 1; over++) {
+        struct buffer source = {0}, out = {0};
+        struct error error = {0};
+        buffer_add_string(&source, "{{ 0");
+        for (int i = 0; i < TEMPLATE_NESTING_MAX + over; i++)
+            buffer_add_string(&source, " + 1");
+        buffer_add_string(&source, " }}");
+        assert_int_equal(render((struct text){source.data, source.size}, NULL, &out, &error),
+                         over ? STATUS_REFUSE : STATUS_OK);
+        if (!over)
+            assert_string_equal(out.data, "200");
+        buffer_finish(&source);
+        buffer_finish(&out);
+    }
+}
+
+static void source_is_as_large_as_its_limit(void **state)
+{
+    for (size_t over = 0; over <= 1; over++) {
+        size_t size = TEMPLATE_SOURCE_BYTES_MAX + over;
+        char *source = malloc(size);
+        assert_non_null(source);
+        memset(source, 'x', size);
+        struct buffer out = {0};
+        struct error error = {0};
+        assert_int_equal(render((struct text){source, size}, NULL, &out, &error),
+                         over ? STATUS_REFUSE : STATUS_OK);
+        assert_int_equal(error.code, over ? ERROR_LIMIT_EXCEEDED : ERROR_NONE);
+        assert_int_equal(out.size, over ? 0 : size);
+        buffer_finish(&out);
+        free(source);
+    }
+}
+
+static void calls_nest_up_to_their_limit(void **state)
+{
+    static const char macro[] =
+        "{% macro m(n) %}{% if n > 1 %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}";
+    static const char loop[] =
+        "{% for n in [N] recursive %}{% if n > 1 %}{{ loop([n - 1]) }}{% else %}end{% endif %}"
+        "{% endfor %}";
+    char source[512];
+    snprintf(source, sizeof source, "%s{{ m(%d) }}", macro, TEMPLATE_CALLS_MAX);
+    assert_renders(source, "{}", "end");
+    snprintf(source, sizeof source, "%s{{ m(%d) }}", macro, TEMPLATE_CALLS_MAX + 1);
+    assert_fails(source, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: more than 200 calls inside one another");
+    snprintf(source, sizeof source, "{%% set N = %d %%}%s", TEMPLATE_CALLS_MAX, loop);
+    assert_renders(source, "{}", "end");
+    snprintf(source, sizeof source, "{%% set N = %d %%}%s", TEMPLATE_CALLS_MAX + 1, loop);
+    assert_fails(source, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: more than 200 calls inside one another");
+}
+
+static void values_nest_up_to_the_depth_limit(void **state)
+{
+    static const char source[] =
+        "{%% set ns = namespace(v=[]) %%}{%% for i in range(%d) %%}{%% set ns.v = [ns.v] %%}"
+        "{%% endfor %%}{{ ns.v|string|length }}";
+    char text[256], expected[32];
+    int most = TEMPLATE_DEPTH_MAX - 3; // the body, the filters and the innermost list
+    snprintf(text, sizeof text, source, most - 1);
+    snprintf(expected, sizeof expected, "%d", 2 * most);
+    assert_renders(text, "{}", expected);
+    snprintf(text, sizeof text, source, most);
+    assert_fails(text, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: nested more than 2000 levels deep while rendering");
+    assert_fails("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", STATUS_REJECT,
+                 ERROR_LIMIT_EXCEEDED, "line 1: nested more than 2000 levels deep while rendering");
+}
+
+static void steps_are_bounded(void **state)
+{
+    assert_renders("{% for i in range(1000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}ok", "{}",
+                   "ok");
+    assert_fails("{% for i in range(100000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}",
+                 STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: the template takes more than 20000000 steps");
+    assert_fails("{% set x = 'a' * 10000000 %}{% for i in range(100000) %}{% set y = x|length %}{% endfor %}",
+                 STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: the template takes more than 20000000 steps");
+}
+
+static void output_is_as_large_as_its_limit(void **state)
+{
+    char source[256];
+    struct buffer out = {0};
+    struct error error = {0};
+    snprintf(source, sizeof source, "{%% for i in range(16) %%}{{ x }}{%% endfor %%}");
+    struct arena arena = {0};
+    struct value variables;
+    size_t size = TEMPLATE_OUTPUT_BYTES_MAX / 16;
+    char *x = arena_allocate(&arena, size);
+    assert_non_null(x);
+    memset(x, 'x', size);
+    assert_true(value_object_create(&arena, 1, &variables));
+    value_put(&variables, "x", value_string((struct text){x, size}));
+    assert_int_equal(render(text_from_string(source), &variables, &out, &error), STATUS_OK);
+    assert_int_equal(out.size, TEMPLATE_OUTPUT_BYTES_MAX);
+    buffer_finish(&out);
+    snprintf(source, sizeof source, "{%% for i in range(16) %%}{{ x }}{%% endfor %%}y");
+    assert_int_equal(render(text_from_string(source), &variables, &out, &error), STATUS_REJECT);
+    assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+    assert_int_equal(out.size, 0);
+    arena_finish(&arena);
+    assert_fails("{{ 'a' * 100000000 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: text longer than 16777216 bytes");
+    assert_fails("{{ 'a'.center(100000000) }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: text longer than 16777216 bytes");
+}
+
+static void memory_is_bounded(void **state)
+{
+    assert_renders("{% set x = [0] * 1000000 %}{{ x|length }}", "{}", "1000000");
+    assert_fails("{% set x = [0] * 100000000 %}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: the template needs more than 268435456 bytes of memory");
+    assert_fails("{% set x = [0, 1] * 9223372036854775807 %}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: the template needs more than 268435456 bytes of memory");
+}
+
+static void text_grows_in_a_loop_at_the_cost_of_what_is_added(void **state)
+{
+    assert_renders(
+        "{% set ns = namespace(t='') %}{% for i in range(100000) %}{% set ns.t = ns.t ~ '0123456789' %}"
+        "{% endfor %}{{ ns.t|length }}",
+        "{}", "1000000");
+    assert_renders(
+        "{% set ns = namespace(t='') %}{% for i in range(50000) %}{% set ns.t = ns.t + '0123456789' %}"
+        "{% set x = ns.t[:20] ~ 'other' %}{% endfor %}{{ ns.t|length }}",
+        "{}", "500000");
+}
+
+static void integers_beyond_64_bits_are_an_error(void **state)
+{
+    assert_renders("{{ 9223372036854775807 }}{{ -9223372036854775807 - 1 }}", "{}",
+                   "9223372036854775807-9223372036854775808");
+    assert_fails("{{ 9223372036854775807 + 1 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
+    assert_fails("{{ 2 ** 64 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: an integer beyond 64 bits");
+    assert_fails("{{ (-9223372036854775807 - 1) // -1 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
+    assert_renders("{{ (-9223372036854775807 - 1) % -1 }}", "{}", "0");
+}
+
+static void a_large_dict_finds_every_key(void **state)
+{
+    assert_renders(
+        "{% set d = dict(range(1000)|map('string')|map('list')|map('join')|list|batch(1)|map('first')"
+        "|map('default', 0)|select|list|unique|list and []) %}{{ d|length }}",
+        "{}", "0");
+    assert_renders("{% set ns = namespace(n=0) %}{% set d = dict(range(3000)|batch(2)) %}{% for k in d %}"
+                   "{% set ns.n = ns.n + d[k] - k %}{% endfor %}{{ ns.n }} {{ d[2998] }} {{ 2999 in d }}",
+                   "{}", "1500 2999 False");
+}
+
+struct rendering_thread {
+    pthread_t thread;
+    const struct template *template;
+    bool same;
+};
+
+static void *render_often(void *argument)
+{
+    struct rendering_thread *thread = argument;
+    struct arena arena = {0};
+    struct value variables = decode(TEXT("{\"l\": [1, 2, 3]}"), &arena);
+    thread->same = true;
+    for (int i = 0; i < 200; i++) {
+        struct buffer out = {0};
+        struct error error;
+        thread->same =
+            template_render(thread->template, &variables, &environment, &out, &error) == STATUS_OK &&
+            strcmp(out.data, "1:1 2:2 3:3 ") == 0 && thread->same;
+        buffer_finish(&out);
+    }
+    arena_finish(&arena);
+    return NULL;
+}
+
+static void threads_share_a_template(void **state)
+{
+    struct rendering_thread threads[4] = {0};
+    struct template *template;
+    struct error error;
+    assert_int_equal(template_parse(&template,
+                                    TEXT("{% macro m(x) %}{{ x }} {% endmacro %}"
+                                         "{% for x in l %}{{ loop.index }}:{{ m(x) }}{% endfor %}"),
+                                    &error),
+                     STATUS_OK);
+    for (size_t i = 0; i < 4; i++) {
+        threads[i].template = template;
+        assert_int_equal(pthread_create(&threads[i].thread, NULL, render_often, &threads[i]), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i].thread, NULL);
+        assert_true(threads[i].same);
+    }
+    template_destroy(template);
+}
+
+static void destroying_nothing_is_fine(void **state)
+{
+    template_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_cases_render_as_jinja_renders_them),
+        cmocka_unit_test(shared_templates_render_byte_for_byte_or_refuse),
+        cmocka_unit_test(a_failed_template_names_the_line),
+        cmocka_unit_test(a_malformed_template_is_refused_at_its_line),
+        cmocka_unit_test(raise_exception_passes_its_text_on),
+        cmocka_unit_test(nothing_outside_the_sandbox_can_be_reached),
+        cmocka_unit_test(an_error_leaves_what_was_in_the_output),
+        cmocka_unit_test(variables_come_before_the_environment),
+        cmocka_unit_test(special_tokens_are_defined_where_the_tokenizer_has_them),
+        cmocka_unit_test(without_a_time_of_submission_strftime_now_fails_instead_of_saying_1970),
+        cmocka_unit_test(a_variable_that_holds_bytes_is_rejected_when_it_is_read),
+        cmocka_unit_test(source_nests_up_to_its_limit),
+        cmocka_unit_test(a_chain_of_operators_is_as_long_as_its_limit),
+        cmocka_unit_test(source_is_as_large_as_its_limit),
+        cmocka_unit_test(calls_nest_up_to_their_limit),
+        cmocka_unit_test(values_nest_up_to_the_depth_limit),
+        cmocka_unit_test(steps_are_bounded),
+        cmocka_unit_test(output_is_as_large_as_its_limit),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(text_grows_in_a_loop_at_the_cost_of_what_is_added),
+        cmocka_unit_test(integers_beyond_64_bits_are_an_error),
+        cmocka_unit_test(a_large_dict_finds_every_key),
+        cmocka_unit_test(threads_share_a_template),
+        cmocka_unit_test(destroying_nothing_is_fine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,520 @@
+// tokenizer.json: small files part by part, and the shared vocabularies turned into such files, which must
+// give the same ids as the GGUF files they are made of.
+#include "engine/file/gguf.h"
+#include "engine/file/gguf_made.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/vocabulary.h"
+#include "schemas/value.h"
+#include "tests/shared_data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLANK "\xE2\x96\x81"
+
+static struct tokenizer *create(struct text json, struct text config, struct error *error)
+{
+    struct vocabulary vocabulary = {0};
+    struct tokenizer *tokenizer = NULL;
+    enum status status = vocabulary_parse_json(&vocabulary, json, config, NULL, 0, NULL, error);
+    if (status == STATUS_OK)
+        status = tokenizer_create(&tokenizer, &vocabulary, error);
+    assert_true(status == STATUS_OK || status == STATUS_REFUSE);
+    vocabulary_finish(&vocabulary);
+    return tokenizer;
+}
+
+static struct tokenizer *create_or_fail(const char *json, const char *config)
+{
+    struct error error;
+    struct tokenizer *tokenizer = create(text_from_string(json), text_from_string(config), &error);
+    if (!tokenizer)
+        fail_msg("%s", error.text);
+    return tokenizer;
+}
+
+// Ids as "3 17 9".
+static void assert_ids(const struct tokenizer *tokenizer, const char *text, unsigned flags,
+                       const char *expected)
+{
+    struct token_array ids = {0};
+    struct error error;
+    char got[256] = "";
+    size_t size = 0;
+    assert_int_equal(tokenizer_encode(tokenizer, text_from_string(text), flags, &ids, &error), STATUS_OK);
+    for (size_t i = 0; i < ids.n_ids && size < 240; i++)
+        size += (size_t)snprintf(got + size, sizeof got - size, i ? " %d" : "%d", ids.ids[i]);
+    if (strcmp(got, expected) != 0)
+        fail_msg("\"%s\": expected %s, got %s", text, expected, got);
+    token_array_finish(&ids);
+}
+
+#define BOTH (TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL)
+
+#define PLAIN_MODEL                                                                                          \
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,"     \
+    "\"<s>\":1,\"</s>\":2,\"<0x21>\":3,\"" BLANK "\":4,\"a\":5,\"b\":6,\"ab\":7,\"" BLANK "ab\":8,\"" BLANK  \
+    "a\":9,\"" BLANK BLANK "\":10,\"\xC3\xA9\":11},\"merges\":[\"a b\",\"" BLANK " ab\",\"" BLANK            \
+    " a\",\"" BLANK " " BLANK "\"]}"
+#define PLAIN_ADDED                                                                                          \
+    "\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\","      \
+    "\"special\":true,\"rstrip\":true},{\"id\":14,\"content\":\"[T]\",\"special\":false,\"lstrip\":true}],"
+
+static void prepended_blanks_and_byte_tokens_make_llama_s_vocabulary(void **state)
+{
+    struct tokenizer *tokenizer = create_or_fail(
+        "{" PLAIN_ADDED
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" BLANK
+        "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
+        "\"}]},\"pre_tokenizer\":null,"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","
+        "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]}," PLAIN_MODEL "}",
+        "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\"}");
+    assert_ids(tokenizer, "ab a!", BOTH, "1 8 9 3");
+    assert_ids(tokenizer, " ab", 0, "4 8"); // two blanks; "ab" takes one before they could merge
+    assert_ids(tokenizer, "ab</s>  ab [T]b", BOTH, "1 8 2 8 14 4 6"); // each part gets its blank
+    assert_ids(tokenizer, "z", 0, "4 0");
+    assert_int_equal(tokenizer_n_tokens(tokenizer), 15);
+    assert_int_equal(tokenizer_bos(tokenizer), 1);
+    assert_int_equal(tokenizer_eos(tokenizer), 2);
+    assert_true(tokenizer_ends_generation(tokenizer, 2));
+    assert_true(tokenizer_strips_first_space(tokenizer));
+    tokenizer_close(tokenizer);
+}
+
+static struct tokenizer *metaspace(const char *settings)
+{
+    char json[2048];
+    snprintf(json, sizeof json,
+             "{%s\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" BLANK "\",%s},%s}",
+             PLAIN_ADDED, settings, PLAIN_MODEL);
+    return create_or_fail(json, "");
+}
+
+static void metaspace_prepends_as_its_scheme_says(void **state)
+{
+    struct tokenizer *tokenizer = metaspace("\"prepend_scheme\":\"always\",\"split\":false");
+    assert_ids(tokenizer, "ab[T]ab", 0, "8 14 8");
+    assert_ids(tokenizer, " ab", 0, "8"); // there is a blank
+    tokenizer_close(tokenizer);
+    tokenizer = metaspace("\"prepend_scheme\":\"first\",\"split\":false");
+    assert_ids(tokenizer, "ab[T]ab", 0, "8 14 7");
+    assert_ids(tokenizer, "a  b", 0, "9 10 6");
+    tokenizer_close(tokenizer);
+    tokenizer = metaspace("\"prepend_scheme\":\"never\",\"split\":true");
+    assert_ids(tokenizer, "ab ab", 0, "7 8");
+    assert_ids(tokenizer, "a  b", 0, "5 4 4 6"); // blanks never merge
+    tokenizer_close(tokenizer);
+    tokenizer = metaspace("\"add_prefix_space\":false,\"split\":false");
+    assert_ids(tokenizer, "ab", 0, "7");
+    tokenizer_close(tokenizer);
+}
+
+#define BYTES_MODEL                                                                                          \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"ab\":3,\"\xC4\xA0"              \
+    "ab\":4,\"\xC3\x83\":5,\"\xC2\xA9\":6,\"\xC3\x83\xC2\xA9\":7,\"1\":8,\"11\":9,\"A\":10},"                \
+    "\"merges\":[[\"a\",\"b\"],[\"\xC4\xA0\",\"ab\"],[\"\xC3\x83\",\"\xC2\xA9\"],[\"1\",\"1\"]]}"
+
+static void unicode_forms_case_and_replacements_come_before_everything(void **state)
+{
+    struct tokenizer *tokenizer =
+        create_or_fail("{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_"
+                       "prefix_space\":false}," BYTES_MODEL "}",
+                       "");
+    assert_ids(tokenizer, "\xC3\xA9", 0, "7");
+    assert_ids(tokenizer, "\x65\xCC\x81", 0, "7"); // e and a combining accent
+    tokenizer_close(tokenizer);
+    tokenizer = create_or_fail(
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"Lowercase\"}"
+        ",{\"type\":"
+        "\"Replace\",\"pattern\":{\"String\":\"11\"},\"content\":\"ab\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}," BYTES_MODEL "}",
+        "");
+    assert_ids(tokenizer, "AB", 0, "4"); // a blank comes before
+    assert_ids(tokenizer, " AB", 0, "4");
+    assert_ids(tokenizer, "11 \xEF\xBC\x91", 0, "4 2 8"); // a full-width 1
+    tokenizer_close(tokenizer);
+}
+
+static void splits_digits_and_strings_are_stages(void **state)
+{
+    struct tokenizer *tokenizer = create_or_fail(
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_"
+        "digits\":true},"
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?=b)\"},\"behavior\":\"Isolated\",\"invert\":false},"
+        "{\"type\":\"Split\",\"pattern\":{\"String\":\"A\"},\"behavior\":\"Isolated\"},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}," BYTES_MODEL "}",
+        "");
+    assert_ids(tokenizer, "11abA", 0, "8 8 0 1 10");
+    assert_string_equal(tokenizer_pre_name(tokenizer), "tokenizer.json");
+    tokenizer_close(tokenizer);
+}
+
+static void what_is_not_known_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *json, *words;
+    } cases[] = {
+        {"", "\"model\" is missing"},
+        {"[", "JSON"},
+        {"{\"model\":{\"type\":\"Unigram\"}}", "Unigram"},
+        {"{\"model\":{\"type\":\"WordPiece\"}}", "WordPiece"},
+        {"{\"model\":{\"end_of_word_suffix\":\"</w>\"}}", "end_of_word_suffix"},
+        {"{\"model\":{\"vocab\":{}}}", "empty"},
+        {"{\"model\":{\"vocab\":{\"a\":-1}}}", "whole number"},
+        {"{\"model\":{\"vocab\":{\"a\":1048576}}}", "whole number"},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":0}}}", "same id"},
+        {"{\"model\":{\"vocab\":{\"a\":0}}}", "merges"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "item 0"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"\"]]}}", "item 0"},
+        {"{\"normalizer\":{\"type\":\"Nmt\"}," BYTES_MODEL "}", "Nmt"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":\"\"}," BYTES_MODEL
+         "}",
+         "x+"},
+        {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," BYTES_MODEL "}", "BertPreTokenizer"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Removed\"}"
+         "," BYTES_MODEL "}",
+         "Removed"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"
+         "," BYTES_MODEL "}",
+         "ByteLevel"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{"
+         "\"Regex\":\"(\"},"
+         "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}," BYTES_MODEL "}",
+         "parenthesis"},
+        {"{\"post_processor\":{\"type\":\"BertProcessing\"}," BYTES_MODEL "}", "BertProcessing"},
+        {"{\"added_tokens\":[{\"id\":0,\"content\":\"a\",\"single_word\":true}]," BYTES_MODEL "}",
+         "single_word"},
+        {"{\"added_tokens\":[{\"id\":0}]," BYTES_MODEL "}", "content"},
+        {"{\"added_tokens\":[7]," BYTES_MODEL "}", "whole number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error error = {0};
+        struct tokenizer *tokenizer = create(text_from_string(cases[i].json), (struct text){0}, &error);
+        if (tokenizer || !strstr(error.text, cases[i].words))
+            fail_msg("case %zu: expected \"%s\" in: %s", i, cases[i].words, error.text);
+    }
+}
+
+// --- The shared vocabularies ---
+
+struct source {
+    struct gguf_array tokens, types, merges, scores;
+    bool spm, phi;
+};
+
+static void put_added(const struct source *source, struct buffer *json)
+{
+    const char *separator = "";
+    buffer_add_string(json, "\"added_tokens\":[");
+    for (size_t i = 0; i < source->tokens.n_items; i++) {
+        int64_t type = gguf_array_integer(&source->types, i);
+        struct text text = source->tokens.strings[i];
+        bool control = type == 2 || type == 3;
+        if (!control && type != 4)
+            continue;
+        bool strips = source->phi && !text_equals_string(text, "<unk>") && !text_equals_string(text, "<s>") &&
+                      !text_equals_string(text, "<|endoftext|>");
+        buffer_add_format(json, "%s{\"id\":%zu,\"special\":%s,\"rstrip\":%s,\"content\":", separator, i,
+                          control ? "true" : "false", strips ? "true" : "false");
+        json_encode_string(text, json);
+        buffer_add_string(json, "}");
+        separator = ",";
+    }
+    buffer_add_string(json, "],");
+}
+
+// Tokens by text: ids sorted.
+static const struct source *sorting;
+
+static int compare_tokens(const void *a, const void *b)
+{
+    struct text left = sorting->tokens.strings[*(const int32_t *)a],
+                right = sorting->tokens.strings[*(const int32_t *)b];
+    int order = memcmp(left.data, right.data, left.size < right.size ? left.size : right.size);
+    return order ? order : (left.size > right.size) - (left.size < right.size);
+}
+
+static int32_t find_token(const int32_t *sorted, size_t n, struct text text)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        struct text other = sorting->tokens.strings[sorted[middle]];
+        int order = memcmp(text.data, other.data, text.size < other.size ? text.size : other.size);
+        order = order ? order : (text.size > other.size) - (text.size < other.size);
+        if (order == 0)
+            return sorted[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+struct pair {
+    int32_t merged;
+    uint32_t left_size;
+};
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct pair *left = a, *right = b;
+    double x = gguf_array_number(&sorting->scores, (size_t)left->merged);
+    double y = gguf_array_number(&sorting->scores, (size_t)right->merged);
+    if (x != y)
+        return x > y ? -1 : 1;
+    if (left->merged != right->merged)
+        return left->merged < right->merged ? -1 : 1;
+    return (left->left_size < right->left_size) - (left->left_size > right->left_size);
+}
+
+// SentencePiece's scores as merges: every way to cut a token into two tokens, the highest score first.
+static void put_scored_merges(const struct source *source, struct buffer *json)
+{
+    size_t n = source->tokens.n_items, n_pairs = 0, capacity = 1 << 20;
+    int32_t *sorted = malloc(n * sizeof *sorted);
+    struct pair *pairs = malloc(capacity * sizeof *pairs);
+    sorting = source;
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = (int32_t)i;
+    qsort(sorted, n, sizeof *sorted, compare_tokens);
+    for (size_t i = 0; i < n; i++) {
+        struct text text = source->tokens.strings[i];
+        if (gguf_array_integer(&source->types, i) != 1)
+            continue;
+        for (size_t at = 1; at < text.size; at++)
+            if (find_token(sorted, n, (struct text){text.data, at}) >= 0 &&
+                find_token(sorted, n, (struct text){text.data + at, text.size - at}) >= 0 &&
+                n_pairs < capacity)
+                pairs[n_pairs++] = (struct pair){(int32_t)i, (uint32_t)at};
+    }
+    qsort(pairs, n_pairs, sizeof *pairs, compare_pairs);
+    for (size_t i = 0; i < n_pairs; i++) {
+        struct text text = source->tokens.strings[pairs[i].merged];
+        buffer_add_string(json, i ? ",[" : "[");
+        json_encode_string((struct text){text.data, pairs[i].left_size}, json);
+        buffer_add_byte(json, ',');
+        json_encode_string((struct text){text.data + pairs[i].left_size, text.size - pairs[i].left_size},
+                           json);
+        buffer_add_byte(json, ']');
+    }
+    free(sorted);
+    free(pairs);
+}
+
+#define SPLIT(regex)                                                                                         \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\",\"invert\":false},"
+#define SEQUENCE(parts, bytes)                                                                               \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[" parts                                                       \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false," bytes "}]}"
+#define BYTES_ONLY "\"use_regex\":false"
+#define REST       "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define WORDS(digits)                                                                                        \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|" digits                           \
+    "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" REST
+
+// As their authors publish them.
+static const struct {
+    const char *name, *pre, *pre_tokenizer;
+} published[] = {
+    {"gpt-2", "gpt-2", SEQUENCE("", "\"use_regex\":true")},
+    {"llama-bpe", "llama-bpe", SEQUENCE(SPLIT(WORDS("\\\\p{N}{1,3}")), BYTES_ONLY)},
+    {"qwen2", "qwen2", SEQUENCE(SPLIT(WORDS("\\\\p{N}")), BYTES_ONLY)},
+    {"starcoder", "starcoder",
+     SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true},", "\"use_regex\":true")},
+    {"falcon", "falcon", // what its GGUF vocabulary does; cut before the bytes are spelled
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"},{"
+     "\"type\":"
+     "\"ByteLevel\",\"add_prefix_space\":false},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[0-9][0-9][0-9]"
+     "\"},"
+     "\"behavior\":\"Isolated\"}]}"},
+    {"deepseek-coder", "deepseek-coder",
+     SEQUENCE(SPLIT("[\\r\\n]") SPLIT("\\\\s?\\\\p{L}+") SPLIT("\\\\s?\\\\p{P}+")
+                  SPLIT("[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+") "{\"type\":\"Digits\","
+                                                                            "\"individual_digits\":true},",
+              BYTES_ONLY)},
+};
+
+static const char *pre_tokenizer_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        if (strcmp(published[i].name, name) == 0)
+            return published[i].pre_tokenizer;
+    return NULL;
+}
+
+static void put_model(const struct source *source, bool ignores_merges, struct buffer *json)
+{
+    buffer_add_format(json,
+                      "\"model\":{\"type\":\"BPE\",\"ignore_merges\":%s,\"byte_fallback\":%s,\"vocab\":{",
+                      ignores_merges ? "true" : "false", source->spm ? "true" : "false");
+    const char *separator = "";
+    for (size_t i = 0; i < source->tokens.n_items; i++) {
+        int64_t type = gguf_array_integer(&source->types, i);
+        if (type != 1 && type != 6)
+            continue;
+        buffer_add_string(json, separator);
+        json_encode_string(source->tokens.strings[i], json);
+        buffer_add_format(json, ":%zu", i);
+        separator = ",";
+    }
+    buffer_add_string(json, "},\"merges\":[");
+    for (size_t i = 0; i < source->merges.n_items; i++) {
+        if (i)
+            buffer_add_byte(json, ',');
+        json_encode_string(source->merges.strings[i], json);
+    }
+    if (source->spm)
+        put_scored_merges(source, json);
+    buffer_add_string(json, "]}}");
+}
+
+static void put_json(const char *name, struct buffer *json)
+{
+    char path[512], relative[256];
+    struct gguf *gguf;
+    struct error error;
+    struct source source = {.phi = strcmp(name, "phi-3") == 0};
+    snprintf(relative, sizeof relative, "vocab/%s.gguf", name);
+    assert_true(shared_path(path, sizeof path, relative));
+    assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
+    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.tokens", &source.tokens, NULL, &error), STATUS_OK);
+    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.token_type", &source.types, NULL, &error), STATUS_OK);
+    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.merges", &source.merges, NULL, &error), STATUS_OK);
+    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.scores", &source.scores, NULL, &error), STATUS_OK);
+    source.spm = source.merges.n_items == 0;
+    buffer_add_string(json, "{");
+    put_added(&source, json);
+    if (source.spm)
+        buffer_add_string(
+            json, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+                   "\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
+                   "\"}]},");
+    else
+        buffer_add_format(json, "\"pre_tokenizer\":%s,", pre_tokenizer_of(name));
+    put_model(&source, strcmp(name, "llama-bpe") == 0, json);
+    gguf_close(gguf);
+}
+
+static struct tokenizer *convert(const char *name)
+{
+    struct buffer json = {0};
+    struct error error;
+    put_json(name, &json);
+    struct tokenizer *tokenizer = create((struct text){json.data, json.size}, (struct text){0}, &error);
+    if (!tokenizer)
+        fail_msg("%s: %s", name, error.text);
+    buffer_finish(&json);
+    return tokenizer;
+}
+
+// As `sheaf quantize` writes it for others: the keys tokenizer.ggml.* made from tokenizer.json, and those alone.
+static struct tokenizer *convert_and_write(const char *name, const char *pre)
+{
+    static const char config[] = "{\"pad_token\":{\"content\":\"!\"}}";
+    struct buffer json = {0};
+    struct error error;
+    struct gguf *gguf;
+    struct text unknown, text;
+    struct tokenizer *tokenizer;
+    struct gguf_writer source = {0}, keys = {0};
+    put_json(name, &json);
+    gguf_writer_text(&source, "tokenizer.huggingface.json", (struct text){json.data, json.size});
+    gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
+    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_int_equal(vocabulary_write_ggml(gguf, &keys, &unknown, &error), STATUS_OK);
+    assert_int_equal(unknown.size, 0);
+    gguf_close(gguf);
+    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_false(gguf_has(gguf, "tokenizer.huggingface.json"));
+    assert_true(gguf_has(gguf, "tokenizer.ggml.padding_token_id"));
+    assert_int_equal(gguf_text(gguf, "tokenizer.ggml.pre", &text, NULL, &error), STATUS_OK);
+    if (!text_equals_string(text, pre))
+        fail_msg("%s: expected pre-tokenizer %s, got %.*s", name, pre, (int)text.size, text.data);
+    if (tokenizer_open(&tokenizer, gguf, NULL, &error) != STATUS_OK)
+        fail_msg("%s: %s", name, error.text);
+    gguf_close(gguf);
+    gguf_writer_finish(&source);
+    gguf_writer_finish(&keys);
+    buffer_finish(&json);
+    return tokenizer;
+}
+
+static size_t compare_with(struct tokenizer *tokenizer, const char *name, const struct value *cases)
+{
+    const struct value *texts = value_get(cases, "texts");
+    size_t n_different = 0;
+    for (int special = 0; special < 2; special++) {
+        const struct value *expected = value_get(value_get(cases, special ? "ids_special" : "ids"), name);
+        for (size_t i = 0; i < texts->array.n_items; i++) {
+            struct token_array ids = {0};
+            struct error error;
+            struct text text = texts->array.items[i].text;
+            const struct value *wanted = &expected->array.items[i];
+            assert_int_equal(
+                tokenizer_encode(tokenizer, text, special ? TOKENIZER_PARSE_SPECIAL : 0, &ids, &error),
+                STATUS_OK);
+            bool same = ids.n_ids == wanted->array.n_items;
+            for (size_t j = 0; same && j < ids.n_ids; j++)
+                same = ids.ids[j] == wanted->array.items[j].integer;
+            if (!same)
+                print_message("%s: text %zu differs: %.60s\n", name, i, text.data);
+            n_different += !same;
+            token_array_finish(&ids);
+        }
+    }
+    tokenizer_close(tokenizer);
+    return n_different;
+}
+
+static void the_shared_vocabularies_as_tokenizer_json_give_the_same_ids(void **state)
+{
+    char path[512];
+    if (!shared_path(path, sizeof path, "vocab/cases.json"))
+        skip();
+    FILE *file = fopen(path, "rb");
+    struct buffer json = {0};
+    char block[4096];
+    for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
+        buffer_add(&json, block, n);
+    fclose(file);
+    struct arena arena = {0};
+    struct value cases;
+    struct error error;
+    assert_int_equal(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), STATUS_OK);
+    size_t n_different = 0;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        n_different += compare_with(convert(published[i].name), published[i].name, &cases);
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        n_different +=
+            compare_with(convert_and_write(published[i].name, published[i].pre), published[i].name, &cases);
+    n_different += compare_with(convert("llama-spm"), "llama-spm", &cases);
+    n_different += compare_with(convert_and_write("llama-spm", "default"), "llama-spm", &cases);
+    n_different += compare_with(convert("phi-3"), "phi-3", &cases);
+    n_different += compare_with(convert_and_write("phi-3", "default"), "phi-3", &cases);
+    assert_int_equal(n_different, 0);
+    arena_finish(&arena);
+    buffer_finish(&json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prepended_blanks_and_byte_tokens_make_llama_s_vocabulary),
+        cmocka_unit_test(metaspace_prepends_as_its_scheme_says),
+        cmocka_unit_test(unicode_forms_case_and_replacements_come_before_everything),
+        cmocka_unit_test(splits_digits_and_strings_are_stages),
+        cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,637 @@
+// The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure, faults, leaving.
+#include "consumer/ahead.h"
+#include "consumer/intake.h"
+#include "consumer/log.h"
+#include "consumer/trial.h"
+#include "consumer/worker.h"
+#include "tests/golden/case_bound.h"
+#include "tests/worker_script.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void every_job_is_committed_once_in_groups_and_out_of_order(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(1000, 300);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 1000);
+    assert_int_equal(stage.progress.n_done, 980);
+    assert_false(stage.progress.was_stopped);
+    assert_int_equal(stage.progress.n_failed, 20);
+    assert_int_equal(stage.script->n_dead_letters, 20);
+    assert_true(stage.script->finish_order_differs);
+    assert_true(stage.script->largest_commit > 1);
+    stage_close(&stage);
+}
+
+static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(500, 20);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->most_in_flight, 20);
+    assert_true(stage.script->n_pauses > 1);
+    assert_in_range(stage.script->n_resumes, stage.script->n_pauses - 1, stage.script->n_pauses);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 500);
+    stage_close(&stage);
+}
+
+static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_settled(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(1000, 300);
+    stage.config.n_batch = 16;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->most_before_commit, 16);
+    assert_in_range(stage.script->most_in_flight, 16 * (1 + AHEAD_BATCHES), 300);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 1000);
+    stage_close(&stage);
+}
+
+static void a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a_second(void **state)
+{
+    (void)state;
+    struct ahead ahead;
+    ahead_init(&ahead, 0, 300); // Kafka's, or --window
+    assert_int_equal(ahead.limit, 300);
+    ahead_settled(&ahead, 10, 1000);
+    assert_int_equal(ahead.limit, 300);
+    ahead_init(&ahead, 400, 300);
+    assert_int_equal(ahead.limit, 300);
+    ahead_init(&ahead, 64, 2048);
+    assert_int_equal(ahead.limit, 64);
+    ahead_settled(&ahead, 0, 1000); // nothing
+    assert_int_equal(ahead.limit, 64);
+    ahead_settled(&ahead, 64, 1000);
+    assert_int_equal(ahead.limit, 192);
+    ahead_settled(&ahead, 100, 1000 + AHEAD_MEASURED_MS - 1); // too short a time
+    assert_int_equal(ahead.limit, 192);
+    ahead_settled(&ahead, 0, 1000 + AHEAD_MEASURED_MS);
+    assert_int_equal(ahead.limit, 192);
+    ahead_settled(&ahead, 100, 1000 + AHEAD_MEASURED_MS);     // 200 jobs in 50 ms
+    assert_int_equal(ahead.limit, 192 + 400);
+    ahead_settled(&ahead, 6, 1000 + AHEAD_MEASURED_MS + 200); // slow again
+    assert_int_equal(ahead.limit, 192 + 3);
+    ahead_settled(&ahead, 100000, 1000 + AHEAD_MEASURED_MS + 300);
+    assert_int_equal(ahead.limit, 2048);
+}
+
+// Jobs number 0 to n - 1 end with a status each: 'm' fails for the model's reasons, 'j' for its own, 'd' is done.
+static void add_to_trial(struct trial *trial, const char *ends, struct job_list *ready)
+{
+    struct job_list finished = {0};
+    for (; *ends; ends++) {
+        struct job *job = job_create();
+        struct error error;
+        assert_non_null(job);
+        (void)error_set(&error, STATUS_REJECT, *ends == 'm' ? ERROR_LOGITS_NAN : ERROR_EMPTY_PROMPT, "why");
+        if (*ends == 'd')
+            job->result.status = RESULT_DONE;
+        else
+            job_fail(job, &error);
+        job_list_append(&finished, job);
+    }
+    trial_add(trial, &finished, ready, 1000);
+    assert_int_equal(finished.n_jobs, 0);
+}
+
+static void drop_list(struct job_list *list)
+{
+    for (struct job *job; (job = job_list_take(list));)
+        job_destroy(job);
+}
+
+static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t limit;
+        const char *ends;
+        size_t n_ready;
+        bool fails;
+    } cases[] = {{3, "mm", 0, false}, {3, "mmm", 0, true},  {3, "mjjm", 2, false}, {3, "mmdm", 4, false},
+                 {3, "dmmmm", 5, false}, {0, "mmmm", 4, false}, {1, "m", 0, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial = {.limit = cases[i].limit};
+        struct job_list ready = {0};
+        struct error error;
+        add_to_trial(&trial, cases[i].ends, &ready);
+        assert_int_equal(ready.n_jobs, cases[i].n_ready);
+        assert_int_equal(trial_check(&trial, &error), cases[i].fails ? STATUS_REFUSE : STATUS_OK);
+        trial_let_go(&trial, true, &ready, 1000 + TRIAL_HOLD_MS - 1);
+        trial_let_go(&trial, false, &ready, 1000 + TRIAL_HOLD_MS);
+        assert_int_equal(ready.n_jobs, cases[i].n_ready);
+        trial_let_go(&trial, true, &ready, 1000 + TRIAL_HOLD_MS);
+        assert_int_equal(ready.n_jobs, strlen(cases[i].ends));
+        drop_list(&ready);
+    }
+}
+
+static void commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 50);
+    stage.script->fail_commits = 3;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 100);
+    stage_close(&stage);
+}
+
+// The group is served by polling: it must not wait until a commit's next try.
+static void polling_goes_on_while_commits_fail(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->fail_commits = 5; // waits of 50, 100, 200, 400 ms between them
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_failed_commits, 5);
+    assert_true(stage.script->n_polls_at_last_fault > 5); // more than one for each try, however slow the machine
+    stage_close(&stage);
+}
+
+static void what_can_t_be_published_at_once_is_published_in_parts(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(200, 100);
+    stage.script->commit_jobs_max = 7;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_in_range(stage.script->largest_commit, 4, 7);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 200);
+    stage_close(&stage);
+}
+
+static void a_result_that_is_refused_again_and_again_keeps_no_other_waiting(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->refused = 0;
+    stage.script->n_refused = 9;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_true(stage.script->n_commits_at_refusal > 0); // of others, before it was taken
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
+// Its neighbours need no second attempt, and no smaller one.
+static void a_record_that_is_named_as_refused_is_committed_apart_from_then_on(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->refused = 3;
+    stage.script->n_refused = 4;
+    stage.script->names_refused = true;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_named_alone, 3); // but for the first
+    assert_int_equal(stage.script->n_failed_commits, 0);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
+static void what_is_finished_is_committed_when_partitions_are_taken_back(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 20);
+    stage.script->fail_commits = 1;
+    stage.script->takes_back = true;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_true(stage.script->n_commits_at_revoke >= 1); // fewer jobs each after one that failed
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
+static void a_commit_takes_no_more_jobs_than_its_limit(void **state)
+{
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        int n_jobs = WORKER_COMMIT_JOBS + more;
+        struct stage stage = stage_open(n_jobs, SCRIPT_JOBS_MAX);
+        stage.script->all_bad = true;
+        assert_int_equal(stage_run(&stage), STATUS_OK);
+        assert_int_equal(stage.script->n_commits, 1 + more);
+        assert_int_equal(stage.script->largest_commit, WORKER_COMMIT_JOBS);
+        assert_int_equal(stage.script->n_dead_letters, n_jobs);
+        int n_answered, n_released;
+        check_settled(stage.script, &n_answered, &n_released);
+        assert_int_equal(n_answered, n_jobs);
+        stage_close(&stage);
+    }
+}
+
+static void a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 50);
+    stage.script->fatal_commit = true;
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_string_equal(stage.error.text, "fenced");
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 0);
+    stage_close(&stage);
+}
+
+// Without a job there is no commit that would say so.
+static void a_worker_without_jobs_is_ready_again_when_its_source_is_back(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(0, 50);
+    stage.script->fail_polls = 2;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->fail_polls, 0);
+    assert_int_equal(stage.script->n_commits, 0);
+    assert_string_equal(stage.config.metrics->trouble, "");
+    stage_close(&stage);
+}
+
+static void a_worker_whose_source_waits_is_healthy_and_not_ready(void **state)
+{
+    (void)state;
+    struct metrics metrics = {.running = true, .waiting = ""};
+    assert_true(metrics_is_ready(&metrics));
+    metrics.waiting = "not yet a member";
+    assert_false(metrics_is_ready(&metrics));
+}
+
+static void a_stop_that_is_asked_for_does_not_mask_a_failure(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(100, 50);
+    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.script->signal_at = 20;
+    stage.script->outside = true;
+    stage.script->held = stage.model;
+    fake_model_hold(stage.model);
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_string_equal(stage.error.text, "no place in the group");
+    assert_string_equal(stage.config.metrics->trouble, "no place in the group");
+    assert_true(stage.config.metrics->failed);
+    assert_false(stage.config.metrics->running);
+    close(stage.config.stop_fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+// No step of the model ends, and the source says that the worker has to.
+static void end_with_a_hung_step(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    struct stage stage = stage_open(100, 50);
+    struct closing closing = {.limit_ms = 300};
+    stage.config.closing = &closing;
+    stage.script->signal_at = 20;
+    stage.script->outside = true;
+    fake_model_hold(stage.model);
+    (void)!stage_run(&stage);
+}
+
+static void a_worker_whose_step_hangs_ends_at_the_limit_with_an_error(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        end_with_a_hung_step();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
+static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(200, 100);
+    fake_model_fail_at(stage.model, 5);
+    assert_int_equal(stage_run(&stage), STATUS_RESTART);
+    assert_int_equal(stage.error.code, ERROR_DEVICE);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_true(n_released > 0);
+    stage_close(&stage);
+}
+
+static void sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back(void **state)
+{
+    (void)state;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    struct stage stage = stage_open(1500, 1000);
+    stage.config.exit_when_idle_s = -1;
+    stage.config.stop_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    stage.script->signal_at = 700;
+    stage.script->held = stage.model;
+    fake_model_hold(stage.model);
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_true(n_released > 0);
+    assert_true(n_answered > 0);
+    assert_true(stage.script->n_next < 1500);
+    assert_true(stage.progress.was_stopped);
+    close(stage.config.stop_fd);
+    stage_close(&stage);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void a_cancel_from_the_source_reaches_the_engine(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(400, 400);
+    stage.script->cancel_at = 399;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 400);
+    assert_int_equal(stage.progress.n_done + stage.progress.n_failed, 400);
+    stage_close(&stage);
+}
+
+static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(400, 400);
+    stage.config.crash_limit = 3;
+    stage.script->fail_starts = 2;
+    int n_condemned = 0, n_alone = 0;
+    for (int i = 0; i < 400; i++) {
+        stage.script->crashes[i] = i % 40 == 7 ? 2 : i % 100 == 3 ? 3 : i % 2;
+        n_alone += stage.script->crashes[i] == 2 && i % 50 != 49;
+        n_condemned += stage.script->crashes[i] == 3 && i % 50 != 49;
+    }
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 400);
+    assert_int_equal(stage.script->n_alone, n_alone);
+    assert_false(stage.script->not_alone);
+    assert_in_range(stage.script->largest_few, 2, 64);
+    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_condemned, 392); // 8 are no jobs
+    assert_int_equal(stage.script->n_dead_letters, 8 + n_condemned);
+    assert_int_equal(stage.progress.n_failed, 8 + n_condemned);
+    stage_close(&stage);
+}
+
+static void a_cancel_reaches_jobs_at_the_gate(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(300, 300);
+    for (int i = 0; i < 300; i++)
+        stage.script->crashes[i] = 2;
+    stage.script->cancel_at = 298;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 300);
+    assert_int_equal(stage.script->n_alone, 1); // the one that was delivered after it
+    stage_close(&stage);
+}
+
+static void more_dead_letters_than_their_share_end_the_worker_before_they_are_published(void **state)
+{
+    (void)state;
+    // One record in 50 is no job.
+    struct stage stage = stage_open(1500, 300);
+    stage.config.dead_share_max = 3;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    stage_close(&stage);
+    stage = stage_open(1500, 300);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_REFUSE);
+    assert_non_null(strstr(stage.error.text, "6 of the last 300 records are no jobs, more than 1 %"));
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(stage.script->n_dead_letters, 0);
+    assert_non_null(strstr(stage.error.text, " 0 were published as dead letters"));
+    stage_close(&stage);
+    // A window of fewer records than say something lets some through, and it says so.
+    stage = stage_open(1500, 60);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_REFUSE);
+    char told[64];
+    assert_true(stage.script->n_dead_letters > 0);
+    snprintf(told, sizeof told, " %d were published as dead letters", stage.script->n_dead_letters);
+    assert_non_null(strstr(stage.error.text, told));
+    stage_close(&stage);
+    // Too few say nothing.
+    stage = stage_open(WORKER_SHARE_LEAST - 1, 300);
+    stage.config.dead_share_max = 1;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    stage_close(&stage);
+}
+
+static void names_in_headers_that_no_result_can_carry_count_as_not_given(void **state)
+{
+    (void)state;
+    char longest[JOB_ID_BYTES_MAX + 1];
+    memset(longest, 'n', sizeof longest);
+    const struct {
+        struct text given;
+        const char *job_id; // NULL: as given
+    } cases[] = {{TEXT("from-header"), NULL},
+                 {{longest, JOB_ID_BYTES_MAX}, NULL},
+                 {{longest, JOB_ID_BYTES_MAX + 1}, "from-record"},
+                 {TEXT("\xFF\xFE"), "from-record"},
+                 {TEXT(""), "from-record"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct header headers[] = {{TEXT(HEADER_JOB_ID), cases[i].given}};
+        struct record record = {.topic = TEXT("t"),
+                                .headers = headers,
+                                .n_headers = 1,
+                                .value = TEXT("{\"job_id\":\"from-record\",\"prompt\":\"p\"}")};
+        struct job *job = intake_job(&record, &(struct result_names){.model = TEXT("m")}, NULL);
+        assert_non_null(job);
+        struct text expected = cases[i].job_id ? text_from_string(cases[i].job_id) : cases[i].given;
+        assert_true(text_equal(job->job_id, expected));
+        job_destroy(job);
+    }
+}
+
+static enum status model_changes_at(void *context, struct error *error)
+{
+    int *n_good = context;
+    return (*n_good)-- > 0 ? STATUS_OK : error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "the model changed");
+}
+
+static void nothing_is_committed_once_the_model_has_changed(void **state)
+{
+    for (int n_good = 0; n_good < 3; n_good++) {
+        struct stage stage = stage_open(500, 100);
+        int left = n_good, n_answered, n_released;
+        stage.config.check_model = model_changes_at;
+        stage.config.check_model_context = &left;
+        assert_int_equal(stage_run(&stage), STATUS_RESTART);
+        assert_int_equal(stage.error.code, ERROR_MODEL_FILE);
+        assert_int_equal(stage.script->n_commits, n_good);
+        check_settled(stage.script, &n_answered, &n_released);
+        assert_true(n_released > 0);
+        stage_close(&stage);
+    }
+}
+
+// As --check-cpu does, on the engine thread.
+static void check_every_step(void *context, struct check_figures *check)
+{
+    (void)context;
+    *check = (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
+}
+
+static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
+{
+    char path[] = "/tmp/sheaf-unit-worker-XXXXXX", line[512];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    struct error error;
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error), STATUS_OK);
+    struct stage stage = stage_open(20, 20);
+    struct batcher_config config = {
+        .engine = fake_model_engine(stage.model),
+        .pool = stage.pool,
+        .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
+        .limits = {.n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 200, .page_positions = 16}};
+    config.engine.take_check = check_every_step;
+    batcher_destroy(stage.batcher);
+    assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
+    stage.config.batcher = stage.batcher;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    stage_close(&stage);
+    FILE *file = fdopen(fd, "r");
+    int n_lines = 0;
+    while (fgets(line, sizeof line, file))
+        n_lines += strstr(line, "check-cpu: step 5: logits are up to 0.25") && strstr(line, "3 of 4 sequences");
+    assert_true(n_lines > 0);
+    fclose(file);
+    remove(path);
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_ERROR}, &error), STATUS_OK);
+}
+
+static void a_job_that_was_cancelled_before_it_came_is_not_computed(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100, 50);
+    stage.script->cancelled_from = 60;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    int n_answered, n_released;
+    check_settled(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 100);
+    assert_int_equal(stage.script->n_many, 59); // 49 is no job
+    assert_int_equal(stage.script->n_cancelled, 39);
+    assert_int_equal(stage.script->n_dead_letters, 2); // nor is 99, cancelled or not
+    stage_close(&stage);
+}
+
+static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(1500, 300); // one in 50, from the first check on
+    stage.config.dead_share_max = 2;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_dead_letters, 30);
+    stage_close(&stage);
+}
+
+// The commit that failed halves the next ones.
+static void partitions_are_not_let_go_before_all_that_is_finished_is_committed(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(40, 40);
+    stage.script->all_bad = true;
+    stage.script->fail_commits = 1;
+    stage.script->takes_back = true;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_commits_at_revoke, 2);
+    assert_int_equal(stage.script->in_flight_after_revoke, 0);
+    stage_close(&stage);
+}
+
+static void commits_that_were_halved_grow_again_to_their_limit(void **state)
+{
+    (void)state;
+    enum { N_JOBS = SCRIPT_JOBS_MAX, HALVED = 3 };
+    static const int expected[] = {128, 256, 512, 1024, N_JOBS - 1920};
+    struct stage stage = stage_open(N_JOBS, N_JOBS);
+    stage.script->all_bad = true;
+    stage.script->fail_commits = HALVED;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(stage.script->n_commits, sizeof expected / sizeof *expected);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_int_equal(stage.script->commit_sizes[i], expected[i]);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    struct error error;
+    if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        CASE(every_job_is_committed_once_in_groups_and_out_of_order),
+        CASE(nothing_is_committed_once_the_model_has_changed),
+        CASE(checks_of_steps_travel_to_the_main_thread_s_log),
+        CASE(a_full_window_pauses_the_source_and_room_resumes_it),
+        CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_settled),
+        CASE(a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a_second),
+        CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
+        CASE(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost),
+        CASE(polling_goes_on_while_commits_fail),
+        CASE(what_can_t_be_published_at_once_is_published_in_parts),
+        CASE(a_result_that_is_refused_again_and_again_keeps_no_other_waiting),
+        CASE(a_record_that_is_named_as_refused_is_committed_apart_from_then_on),
+        CASE(what_is_finished_is_committed_when_partitions_are_taken_back),
+        CASE(a_commit_takes_no_more_jobs_than_its_limit),
+        CASE(a_fenced_worker_ends_with_the_error_and_settles_no_job_as_answered),
+        CASE(a_worker_without_jobs_is_ready_again_when_its_source_is_back),
+        CASE(a_worker_whose_source_waits_is_healthy_and_not_ready),
+        CASE(a_stop_that_is_asked_for_does_not_mask_a_failure),
+        CASE(a_worker_whose_step_hangs_ends_at_the_limit_with_an_error),
+        CASE(a_lost_device_gives_every_job_back_and_ends_the_worker),
+        CASE(sigterm_finishes_running_jobs_and_gives_the_waiting_ones_back),
+        CASE(a_cancel_from_the_source_reaches_the_engine),
+        CASE(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
+        CASE(a_cancel_reaches_jobs_at_the_gate),
+        CASE(names_in_headers_that_no_result_can_carry_count_as_not_given),
+        CASE(a_job_that_was_cancelled_before_it_came_is_not_computed),
+        CASE(partitions_are_not_let_go_before_all_that_is_finished_is_committed),
+        CASE(commits_that_were_halved_grow_again_to_their_limit),
+        CASE(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on),
+        CASE(more_dead_letters_than_their_share_end_the_worker_before_they_are_published),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
