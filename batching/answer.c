@@ -1,18 +1,19 @@
-// From a prompt's finished sequences to the job's result: which of them are returned, and their texts as UTF-8.
+// Writes a job's result from its finished sequences: selects the choices to return and converts their texts
+// to UTF-8.
 #include "batching/sequence.h"
 
 #include <string.h>
 
-// The part of an answer's bytes that is looked at.
+// Position of the scan over an answer's bytes.
 struct reading {
     const struct sequence *sequence;
     struct choice *choice;
     size_t position;      // in the sequence's bytes
     int32_t n_characters; // of the text so far
-    int32_t n_tokens;     // whose text_offset is counted in characters already
+    int32_t n_tokens;     // tokens with text_offset converted to characters
 };
 
-// Bytes beyond the text, which a stop string cut off, have the text's length as their offset.
+// Tokens removed by a stop string get the text's length as their offset.
 static void place_tokens(struct reading *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
@@ -27,7 +28,8 @@ static void take_character(struct reading *reading, size_t length)
     reading->n_characters++;
 }
 
-// One U+FFFD replaces each maximal subpart of bad UTF-8. A character that max_tokens cut is left out: it is unfinished, not bad.
+// One U+FFFD replaces each maximal subpart of invalid UTF-8. A character that max_tokens truncated is removed
+// instead.
 static void put_bytes(struct reading *reading, struct buffer *out)
 {
     const struct buffer *bytes = &reading->sequence->text;
@@ -90,7 +92,8 @@ static double mean_logprob(const struct sequence *sequence)
     return sequence->n_generated ? sum / sequence->n_generated : 0.0;
 }
 
-// The n best of best_of by their mean logprob, best first; of equals the first. Without best_of all, as they were drawn.
+// The n best of best_of sequences by mean logprob, best first, ties in order of choice. Without best_of: all
+// of them, in order.
 static void rank_sequences(const struct prompt *prompt, const struct sequence **ranked)
 {
     int32_t n = request_n_sequences(&prompt->job->request);

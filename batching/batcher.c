@@ -29,7 +29,7 @@ struct job *job_list_take(struct job_list *list)
     return job;
 }
 
-// ---- life ----
+// ---- create, destroy ----
 
 static bool allocate_steps(struct batcher *b)
 {
@@ -178,7 +178,7 @@ void batcher_note_fault(struct batcher *b, const char *doing)
                         "%s: out of memory; unfinished jobs are given back", doing);
 }
 
-// A prompt whose error is the host's stays, to be released with the others.
+// A prompt that failed for a fault of the host is not finished; it is released with the others.
 static bool is_host_fault(struct batcher *b, const struct prompt *prompt)
 {
     if (prompt->error.status == STATUS_OK || prompt->error.status == STATUS_REJECT)
@@ -213,7 +213,7 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     hand_back(b, prompt, finished);
 }
 
-// ---- preparing newcomers, on the pool ----
+// ---- preparing new jobs, on the pool ----
 
 static void prepare_one(void *context, int index, int thread)
 {
@@ -229,7 +229,7 @@ static void note_deadline(struct batcher *b, const struct job *job)
         b->next_deadline = job->deadline;
 }
 
-// Whether the prompt needs the engine at all; what does not is finished at once.
+// Adds the prompt's sequences to the window, or finishes it at once when it failed or asks for no tokens.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
     int32_t n = request_n_sequences(&prompt->job->request);
@@ -287,7 +287,7 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
     }
     planner_stop(b, sequence);
     if (failed)
-        stop_prompt(b, prompt); // the job has failed: its other choices are of no use
+        stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
     if (failed || --prompt->n_unfinished == 0)
         finish_prompt(b, prompt, finished);
 }
@@ -308,7 +308,7 @@ static void take_results(struct batcher *b, const struct planned_step *done, str
     }
 }
 
-// Prompts that failed outside a step: cancelled, too late, or too long for page memory.
+// Finishes prompts that failed outside a step: cancelled, past their deadline, or too long for the KV pages.
 static void finish_failed(struct batcher *b, struct job_list *finished)
 {
     if (!b->any_failed)
@@ -344,7 +344,7 @@ static enum status miss_deadline(const struct job *job, struct error *error)
                      (long long)job->deadline);
 }
 
-// Jobs cancelled or too late before they were even prepared.
+// Finishes jobs that were cancelled or passed their deadline before they were prepared.
 static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_list *finished)
 {
     struct job_list kept = {0};
@@ -363,7 +363,7 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
     b->arrived = kept;
 }
 
-// The list is walked only when some deadline has come.
+// Fails prompts past their deadline. Walks the list only when next_deadline has passed.
 static void expire(struct batcher *b, int64_t now_s)
 {
     if (!b->next_deadline || now_s < b->next_deadline)
@@ -380,8 +380,8 @@ static void expire(struct batcher *b, int64_t now_s)
     }
 }
 
-// Computes what was built, or, ahead, submits it and waits for the step before. `done` gets the step whose results are there;
-// NULL: none.
+// Computes the scheduled step; with an asynchronous engine, submits it and waits for the one before. `done`
+// is set to the step that has results, or NULL.
 static enum status compute(struct batcher *b, const struct planned_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
@@ -427,7 +427,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     if (status != STATUS_OK)
         return status;
     if (!done) {
-        finish_failed(b, finished); // a lone sequence that page memory does not hold
+        finish_failed(b, finished); // the only sequence exceeds the KV pages
         return end_round(b, error);
     }
     int64_t computed = planner_now_us();

@@ -11,7 +11,7 @@ struct engine_thread {
     struct batcher *batcher;
     struct queue *inbox, *outbox;
     pthread_t thread;
-    struct round *spare; // for the last news when memory has run out
+    struct round *spare; // allocated at start: returns the jobs when malloc fails
     bool leaving, aborting;
     int64_t prefixes_reported_ms;
 };
@@ -63,7 +63,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-// Without memory for a message of a few bytes the engine ends; the spare one carries the jobs back.
+// When malloc fails the engine stops, and the spare round returns the jobs.
 static struct round *round_create(struct engine_thread *thread)
 {
     struct round *round = calloc(1, sizeof *round);
@@ -95,7 +95,7 @@ static void obey(struct engine_thread *thread, struct order *order)
     order_destroy(order);
 }
 
-// Sleeps for an order only when there is nothing else to do.
+// Handles all queued orders. Blocks for one only when the batcher is empty.
 static void take_orders(struct engine_thread *thread)
 {
     if (batcher_is_empty(thread->batcher)) {
@@ -118,7 +118,7 @@ static void add_prefixes(struct engine_thread *thread, struct round *round)
     thread->prefixes_reported_ms = now_ms();
 }
 
-// Orders that come after the end: their jobs go back.
+// Closes the inbox and releases the jobs of orders that were not handled.
 static void end(struct engine_thread *thread, struct round *last)
 {
     queue_close(thread->inbox);

@@ -3,13 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// From about 30 rows on a CPU's products are bound by arithmetic and not by reading the weights; twice that keeps them
-// full while sequences come and go. 512 rows hold a prompt chunk of several hundred tokens beside them.
+// From about 30 tokens per step, a CPU's GEMMs are compute-bound rather than bound by the memory bandwidth of
+// the weights. Twice that stays above it while sequences finish. 512 tokens leave room for a prefill chunk of
+// several hundred.
 enum { SEQUENCES_DEFAULT = 64, ROWS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
-// A GPU's products are bound by reading the weights up to some hundred rows, and by arithmetic only from thousands on.
+// A GPU's GEMMs are memory-bound up to some hundred tokens per step and compute-bound only from thousands on.
 enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_ROWS_DEFAULT = 4096 };
-// Pages that are worth leaving layers to the host for: one long job on a device that holds the weights; where layers are split
-// anyway, a common job's for each sequence.
+// Positions of KV pages for which layers are offloaded: one long job if the device holds all weights; if
+// layers are split anyway, a typical job per sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
 enum kv_type limits_kv_type(const struct model *model)
@@ -40,24 +41,24 @@ static void set_counts(struct batch_limits *batch, const struct limits_wanted *w
         batch->n_jobs_max = LIMITS_JOBS_MAX;
 }
 
-// --- What a placement takes ---
+// ---- memory of a placement ----
 
 enum { DEVICE, HOST, SIDES };
 
 struct side {
     uint64_t available;
     uint64_t weights, matrices;
-    uint64_t page; // of one page; with what attention needs besides for its positions
+    uint64_t page; // of one page, with the attention scratch for its positions
 };
 
-// One try at a plan: a placement, and the batch's size.
+// One candidate for the plan: a placement and a batch size.
 struct attempt {
     const struct model *model;
     const struct limits_wanted *wanted;
     uint64_t memory_available;
     struct placement placement;
-    bool large;             // steps as for a device
-    int32_t positions_least; // that pages are wanted for, unless --kv-memory tells
+    bool large;             // step sizes of a GPU
+    int32_t positions_least; // minimum for the pages, unless --kv-memory is given
 };
 
 static bool takes_host(const struct placement *placement)
@@ -100,14 +101,14 @@ static void count(const struct attempt *attempt, const struct limits_plan *plan,
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct placement *placement = &attempt->placement;
-    enum { FAR = 1 << 20 }; // what attention needs grows with the positions
+    enum { FAR = 1 << 20 }; // attention's scratch grows with the positions: its slope is measured here
     memset(sides, 0, SIDES * sizeof *sides);
     count_weights(attempt, sides);
     sides[DEVICE].available = attempt->memory_available;
     sides[HOST].available = wanted->host_memory_available;
     sides[DEVICE].matrices = forward_matrix_bytes(attempt->model, &plan->forward);
     if (takes_host(placement))
-        sides[HOST].matrices = 2 * sides[DEVICE].matrices; // rows on their way, too
+        sides[HOST].matrices = 2 * sides[DEVICE].matrices; // with the transfer buffers
     uint64_t fixed = scratch(wanted->backend, attempt->model, &plan->batch, 0);
     sides[DEVICE].matrices += fixed;
     int32_t n_layers = attempt->model->shape.n_layers;
@@ -120,8 +121,8 @@ static void count(const struct attempt *attempt, const struct limits_plan *plan,
                               (uint64_t)plan->batch.page_positions / FAR;
 }
 
-// Pages for what is left on the sides. All sequences at full context would be the most that is of use; half of what is left (of a
-// GPU's, nearly all) is the most that is taken unasked.
+// Number of pages for the memory that is left: `most` is what fits, `unasked` the default, which is limited
+// to half of the memory left (95 % on a GPU) and to all sequences at full context.
 static void count_pages(const struct attempt *attempt, const struct limits_plan *plan, const struct side sides[SIDES],
                         uint64_t *most, uint64_t *unasked)
 {
@@ -180,9 +181,9 @@ static bool try(struct limits_plan *plan, const struct attempt *attempt)
     return n_pages >= least && n_pages <= most;
 }
 
-// --- Which placement ---
+// ---- choice of the placement ----
 
-// Large steps, or smaller ones whose matrices leave more room.
+// Large steps first, then smaller ones, which leave more memory for pages.
 static bool try_sizes(struct limits_plan *plan, struct attempt attempt)
 {
     const struct limits_wanted *wanted = attempt.wanted;
@@ -193,7 +194,7 @@ static bool try_sizes(struct limits_plan *plan, struct attempt attempt)
     return wanted->device && try(plan, &attempt);
 }
 
-// As few layers on the host as will do.
+// The smallest number of host layers that fits.
 static bool try_layers(struct limits_plan *plan, struct attempt attempt, int32_t n_host, int32_t n_host_most)
 {
     for (; n_host <= n_host_most; n_host++) {
@@ -246,7 +247,7 @@ static bool try_wanted(struct limits_plan *plan, struct attempt attempt)
     return attention ? try_attention(plan, attempt) : try_layers(plan, attempt, 0, n_layers - 1);
 }
 
-// --- What would fit instead ---
+// ---- options that would fit, for the error text ----
 
 static void add(char *text, size_t size, const char *more)
 {
@@ -328,7 +329,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
 {
     *check = plan->forward;
     if (check->kv_type != KV_F32)
-        check->kv_type = KV_F32_OF_F16; // what a GPU's pages hold, or its bytes stand for: a CPU's own 16 bits are others
+        check->kv_type = KV_F32_OF_F16; // the values of a GPU's binary16 pages; the CPU's own 16-bit format has others
     uint64_t one_page = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logits = 2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
     uint64_t fixed = model_held_bytes(model) + forward_matrix_bytes(model, check) + logits;

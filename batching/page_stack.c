@@ -10,7 +10,7 @@ enum status page_stack_init(struct page_stack *stack, int32_t n_pages, struct er
     stack->free = malloc((size_t)n_pages * sizeof *stack->free);
     if (!stack->free)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "list of %d pages: out of memory", n_pages);
-    // Taken from the end: low page numbers first, so that few pages touch little memory.
+    // Pages are taken from the end: low numbers first, so that a small cache touches little memory.
     for (int32_t i = 0; i < n_pages; i++)
         stack->free[i] = n_pages - 1 - i;
     return STATUS_OK;

@@ -1,4 +1,4 @@
-// Free KV pages: a stack of page numbers. Who holds a page knows it; nothing here counts references.
+// Free KV pages: a stack of page numbers. Reference counts are kept by the prefix tree, not here.
 // Thread: engine.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct page_stack {
-    int32_t *free; // [n_free], the next one last
+    int32_t *free; // [n_free], the next one to take is the last
     int32_t n_free;
     int32_t n_pages;
 };

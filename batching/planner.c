@@ -1,5 +1,6 @@
-// Which rows the next step holds: the running sequences' first, then chunks of prompts that are admitted while places,
-// rows and pages last.
+// The scheduler: selects the tokens of the next step. The running sequences' come first (one token each while
+// decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token budget and
+// KV pages last.
 #include "batching/batcher_state.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-// Answers whose length is not known yet are taken to be this long, until answers were seen.
+// Expected answer length until the first answers have finished, and its lower bound.
 enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
 
 int64_t planner_now_us(void)
@@ -51,7 +52,7 @@ void planner_stop(struct batcher *b, struct sequence *sequence)
     sequence->node = NULL;
 }
 
-// How many tokens more the answer is expected to take.
+// Expected number of tokens still to be generated.
 static int32_t expected_tokens(const struct batcher *b, const struct sequence *sequence)
 {
     int32_t left = sequence->prompt->max_tokens - sequence->n_generated;
@@ -68,7 +69,7 @@ static int32_t pages_for(const struct batcher *b, int64_t n_positions)
     return (int32_t)((n_positions + size - 1) / size);
 }
 
-// Pages the running sequences are still expected to take.
+// Pages that the running sequences are expected to allocate until they finish.
 static int64_t reserved_pages(const struct batcher *b)
 {
     int64_t sum = 0;
@@ -80,7 +81,8 @@ static int64_t reserved_pages(const struct batcher *b)
     return sum;
 }
 
-// Pages that admission takes from what is available: the new ones, and the idle ones it makes busy.
+// Available pages that admitting the sequence uses: new ones, and idle cached ones that can no longer be
+// evicted.
 static int64_t admission_cost(const struct batcher *b, const struct sequence *sequence, int32_t n_ready,
                               int64_t n_positions)
 {
@@ -109,7 +111,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     prefix_use(&b->tree, sequence->node);
     struct prefix_node *node = sequence->node;
     window_remove(&b->window, sequence, true);
-    sequence->node = node; // kept alive by its use
+    sequence->node = node; // still valid: prefix_use holds it
     prefix_claim(&b->tree, node, sequence, sequence->pages); // they were counted as available
     sequence->n_pages = node->depth;
     prompt->job->figures.prefix_hash =
@@ -123,7 +125,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     b->running[b->n_running++] = sequence;
 }
 
-// ---- page shortage ----
+// ---- preemption ----
 
 static void preempt(struct batcher *b, struct sequence *sequence)
 {
@@ -135,7 +137,8 @@ static void preempt(struct batcher *b, struct sequence *sequence)
         batcher_note_fault(b, "putting a job back to wait for pages");
 }
 
-// An answer that page memory does not hold, however long it waits. Another worker's memory may: it is not cut.
+// Fails a sequence that exceeds all KV pages. Its answer is not truncated, because a worker with more memory
+// could complete it.
 static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t n_positions)
 {
     if (sequence->prompt->error.status == STATUS_OK)
@@ -144,8 +147,8 @@ static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t 
     planner_stop(b, sequence);
 }
 
-// Makes the block table reach n_positions, taking pages from younger sequences that have no rows in this step yet
-// (running[first_idle..]) when none is left. False: the sequence itself has to wait.
+// Extends the block table to n_positions. While no page is free, preempts the youngest of the sequences that
+// have no tokens in this step yet (running[first_idle..]). False: the sequence itself must be preempted.
 static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
 {
     int32_t wanted = pages_for(b, n_positions);
@@ -187,7 +190,8 @@ static void add_output(struct planned_step *planned, struct sequence *sequence)
     sequence->output = output;
 }
 
-// Adds up to n_rows_max rows of the sequence's next positions. Its pages reach far enough.
+// Adds up to n_rows_max of the sequence's next tokens: one decode token or a prefill chunk. Its block table
+// covers them.
 static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_rows_max)
 {
     struct planned_step *planned = b->building;
@@ -214,8 +218,8 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     planned->prefill_rows += n_prefill;
     planned->decode_rows += n - n_prefill;
     sequence->n_computed += n;
-    // Pages that are full when this step ends may be shared by the sequences that follow in it: a layer's keys and values are
-    // all stored before any row attends.
+    // Later sequences of this step may already share the pages that this one fills: each layer stores all
+    // keys and values before any token attends.
     prefix_computed(sequence->node, sequence, sequence->n_computed / b->config.limits.page_positions);
     if (sequence->n_computed == n_tokens)
         add_output(planned, sequence);
@@ -227,7 +231,7 @@ static bool step_has_room(const struct batcher *b)
     return step->n_rows < b->config.limits.n_rows_max && step->n_sequences < b->config.limits.n_sequences_max;
 }
 
-// The running sequences' rows: the oldest first, so that what started is finished.
+// Tokens of the running sequences, oldest first.
 static void plan_running(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
@@ -235,7 +239,8 @@ static void plan_running(struct batcher *b)
         if (sequence_ends(sequence))
             continue;
         int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
-        // Each sequence after this one that decodes is owed its row.
+        // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
+        // decoding.
         int32_t owed = b->n_running - i - 1;
         int32_t left = sequence_n_tokens(sequence) - sequence->n_computed;
         int32_t n = left <= 1 ? left : (room - owed > 1 ? room - owed : 1);
@@ -243,7 +248,7 @@ static void plan_running(struct batcher *b)
         int64_t n_positions = (int64_t)sequence->n_computed + n;
         bool fits = n_positions <= b->config.environment.limits.n_positions_max;
         if (!fits && sequence->n_drawn > sequence->n_generated)
-            continue; // the token under way may be its last
+            continue; // its pending token may be the last one
         if (!fits || !grow_pages(b, sequence, n_positions, i + 1)) {
             fits ? preempt(b, sequence) : refuse_length(b, sequence, n_positions);
             i--;
@@ -253,7 +258,7 @@ static void plan_running(struct batcher *b)
     }
 }
 
-// Running sequences that have no row any more, nor a place that others could want.
+// Running sequences that only wait for their last token: they need no slot.
 static int32_t count_ending(const struct batcher *b)
 {
     int32_t n = 0;
@@ -272,7 +277,7 @@ static void plan_admissions(struct batcher *b)
         bool blocked;
         int32_t n_ready = prefix_ready(sequence->node, &blocked);
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
-        if (n_tokens > b->config.environment.limits.n_positions_max) { // it was preempted with its last page full
+        if (n_tokens > b->config.environment.limits.n_positions_max) { // it was preempted when all pages were full
             refuse_length(b, sequence, n_tokens);
             continue;
         }

@@ -57,7 +57,7 @@ static int32_t *page_tokens(const struct prefix_tree *tree, const struct prefix_
     return node->tokens + (size_t)page * (size_t)tree->page_positions;
 }
 
-// Its contents are not set. NULL: out of memory.
+// The node is not initialized. NULL: out of memory.
 static struct prefix_node *take_node(struct prefix_tree *tree)
 {
     struct prefix_node *node = tree->unused;
@@ -83,12 +83,12 @@ static void give_node(struct prefix_tree *tree, struct prefix_node *node)
     tree->unused = node;
 }
 
-// Gives the node memory of its own for n_pages, with these tokens and as many of these pages as it holds. False: out of memory,
-// and nothing changed.
+// Allocates the node's arrays for n_pages and copies the tokens and the first n_held pages. False: out of
+// memory, nothing changed.
 static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens,
                        const int32_t *pages)
 {
-    size_t bytes = page_bytes(tree) * (size_t)n_pages; // of tokens that are in memory already
+    size_t bytes = page_bytes(tree) * (size_t)n_pages; // cannot overflow: the tokens are in memory already
     int32_t *memory = malloc(bytes + (size_t)n_pages * sizeof *memory);
     if (!memory)
         return false;
@@ -115,7 +115,7 @@ static void put_in_slot(struct prefix_tree *tree, struct prefix_node *node)
     tree->slots[i] = (struct prefix_slot){node->key, node};
 }
 
-// Keeps at least half of the table free. Without memory it gets fuller, with the same answers; false: it is full.
+// Keeps the table at most half full. If memory runs out it gets fuller; false: it is full.
 static bool reserve_slot(struct prefix_tree *tree)
 {
     if (tree->n_nodes < tree->n_slots / 2)
@@ -141,21 +141,22 @@ static size_t slot_of(const struct prefix_tree *tree, const struct prefix_node *
     return slot;
 }
 
-// Those that stand behind it because its place was taken move up (D. E. Knuth, TAOCP 3, 6.4, algorithm R).
+// Closes the gap by moving later entries of the probe sequence (D. E. Knuth, TAOCP 3, 6.4, algorithm R).
 static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
 {
     size_t mask = tree->n_slots - 1, gap = slot_of(tree, node);
     for (size_t i = next_slot(tree, gap); tree->slots[i].node; i = next_slot(tree, i)) {
         size_t home = tree->slots[i].key & mask;
         if (((i - home) & mask) < ((i - gap) & mask))
-            continue; // the gap is before its home
+            continue; // the gap is before the slot of its key
         tree->slots[gap] = tree->slots[i];
         gap = i;
     }
     tree->slots[gap].node = NULL;
 }
 
-// A node keeps its address, so that its children's keys stay when it is cut.
+// Keys are built from the parent's address. A split keeps the address of the lower part, so its children's
+// keys stay valid.
 static uint64_t key_of(const struct prefix_tree *tree, const struct prefix_node *parent, const int32_t *tokens)
 {
     return hash_bytes(tokens, page_bytes(tree), (uint64_t)(uintptr_t)parent);
@@ -191,7 +192,7 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     return node;
 }
 
-// How many of the node's pages these tokens begin with. The first is known to be equal.
+// Number of the node's pages that match the tokens. The first one is known to.
 static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node, const int32_t *tokens,
                             int32_t n_pages)
 {
@@ -202,7 +203,7 @@ static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_
     return n;
 }
 
-// In its parent's list of children that are offered.
+// Replaces `old`, which becomes a child of `node`, in the list of offered children of its parent.
 static void take_offered_place(struct prefix_node *node, struct prefix_node *old)
 {
     node->offer_previous = old->offer_previous;
@@ -232,7 +233,7 @@ static void unlink_idle(struct prefix_tree *tree, struct prefix_node *node, bool
     node->idle = false;
 }
 
-// The first n_pages of the node, with all that holds for them as for the rest.
+// Initializes `upper` as the first n_pages of the node, with the same counts.
 static void set_upper(struct prefix_node *upper, const struct prefix_node *node, int32_t n_pages)
 {
     *upper = (struct prefix_node){.parent = node->parent,
@@ -248,7 +249,7 @@ static void set_upper(struct prefix_node *upper, const struct prefix_node *node,
     upper->owner = upper->n_ready < upper->n_held ? node->owner : NULL;
 }
 
-// What is left to it under the upper part.
+// Removes the first n_pages from the node, which becomes a child of `upper`.
 static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *upper)
 {
     int32_t n_pages = upper->n_pages;
@@ -264,7 +265,7 @@ static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct p
     node->key = key_of(tree, upper, node->tokens);
 }
 
-// Cuts the node after n_pages of its pages. The node itself stays the lower part, where its sequences and children are.
+// Splits the node after n_pages. The node itself becomes the lower part and keeps its sequences and children.
 // Returns the upper part; NULL: out of memory.
 static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
@@ -289,7 +290,7 @@ static struct prefix_node *cut(struct prefix_tree *tree, struct prefix_node *nod
     return upper;
 }
 
-// The pages at its end that nobody needs and that hold nothing.
+// Removes the pages without a KV page from the node's end.
 static void shorten(struct prefix_tree *tree, struct prefix_node *node)
 {
     int32_t *memory = node->tokens;
@@ -300,7 +301,7 @@ static void shorten(struct prefix_tree *tree, struct prefix_node *node)
         free(memory);
 }
 
-// Frees the node, then its ancestors, as far as nothing needs them.
+// Frees the node and then its ancestors while they are not needed.
 static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 {
     while (node->parent && !node->n_waiting && !node->n_users && !node->n_children) {
@@ -334,8 +335,8 @@ static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
     tree->figures.n_pages_idle += node->n_held;
 }
 
-// Up to n_pages of the node, the deepest first. None below it holds a page: whoever used one of those used this node too, and
-// put those into the list first.
+// Evicts up to n_pages of the node, deepest first. No node below holds a page: users of a descendant are
+// users of this node, and deeper nodes are put into the list first.
 static void evict(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
     assert(node->n_ready == node->n_held && node->n_held > 0);
@@ -350,7 +351,7 @@ static void evict(struct prefix_tree *tree, struct prefix_node *node, int32_t n_
     drop_unneeded(tree, node);
 }
 
-// Makes so many pages free, or as many as nobody uses.
+// Evicts n_pages, or all idle ones if there are fewer.
 static void make_room(struct prefix_tree *tree, int32_t n_pages)
 {
     while (tree->stack->n_free < n_pages) {
@@ -415,7 +416,7 @@ void prefix_withdraw(struct prefix_node *node)
     }
 }
 
-// Deep nodes are moved first: a page must come before its parent's in the order of eviction.
+// Moves deep nodes first: a node must precede its parent in the order of eviction.
 static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, int change)
 {
     for (; node; node = node->parent) {
@@ -479,7 +480,7 @@ void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void
             tree->figures.n_pages_shared -= node->n_held;
         node->n_users--;
         assert(node->n_users >= 0);
-        if (node->owner == owner) { // left before they were computed
+        if (node->owner == owner) { // stopped before its pages were computed
             while (node->n_held > node->n_ready)
                 page_stack_give(tree->stack, node->pages[--node->n_held]);
             node->owner = NULL;
@@ -540,7 +541,7 @@ int32_t prefix_n_idle(const struct prefix_node *node)
 
 // ---- figures ----
 
-// When the list is full the least profitable prefix makes room for a new one, which starts from nothing.
+// When the list is full, the prefix that saved the fewest tokens is replaced; the new one starts at zero.
 static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
 {
     struct prefix_top *least = &tree->top[0];
@@ -556,7 +557,7 @@ static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
     return least;
 }
 
-// Of the first n_pages of the path, page by page, each with the hash of those before it as its seed.
+// Hash of the first n_pages of the path: page by page, with the hash of the pages before as seed.
 static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens)
 {
     while (node->depth > n_pages)

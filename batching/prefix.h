@@ -1,14 +1,15 @@
-// The prefix tree: a node is a run of pages of prompt tokens that no prompt leaves or ends within, found by a hash of its first
-// page in the node above and verified token by token. A new prompt is one node for all that it shares with nobody; a node is
-// cut in two where a later prompt parts from it. The tree knows which prompts wait at or below a node, which running sequences
-// use it and which of its pages are computed, and so decides what is shared, what runs next and what is evicted.
+// The prefix tree: a radix tree over the KV pages of prompts (vLLM: automatic prefix caching; SGLang:
+// RadixAttention). A node is a run of pages without a branch. It is found by the hash of its first page under
+// its parent and verified token by token. A new prompt adds one node for its unshared pages; a node is split
+// where a later prompt diverges. Each node counts the waiting sequences below it and its users, and knows
+// which of its pages are computed. Sharing, the order of admission and eviction follow from these counts.
 //
-//   root ── [5 pages] ─┬─ [2 pages]      a prompt's path ends at its last whole page that is not its last token's:
-//                      └─ [30 pages]     one token is always its own
+//   root ── [5 pages] ─┬─ [2 pages]      a path covers a prompt's full pages, except the page of its last token:
+//                      └─ [30 pages]     that token is always computed
 //
-// States along any path, from the root: ready pages, then pages one sequence is computing, then none held.
-// A page nobody uses stays until its memory is needed: first those no waiting prompt wants, oldest first and deep
-// ones before those above.
+// Along any path, from the root: ready pages, then pages that one sequence is computing, then positions
+// without a page. An unused page stays cached until its memory is needed. Eviction takes pages that no
+// waiting prompt shares first, least recently used first and deeper ones before their ancestors.
 // Thread: engine.
 #pragma once
 
@@ -21,34 +22,34 @@
 struct prefix_node {
     struct prefix_node *parent;          // NULL: the root
     uint64_t key;                        // of its first page under its parent
-    int32_t depth;                       // pages from the root to its end: 0 is the root
-    int32_t n_pages;                     // its own
-    int32_t n_held;                      // of them, the first, that have a page of the cache
-    int32_t n_ready;                     // and of those whose page is computed, or will be by the end of the step being built
+    int32_t depth;                       // pages from the root to its end; the root has 0
+    int32_t n_pages;                     // of this node alone
+    int32_t n_held;                      // leading pages that have a KV page
+    int32_t n_ready;                     // leading pages that are computed, or will be by the end of the step being built
     int32_t n_children;
     int32_t n_waiting;                   // waiting sequences at or below
-    int32_t n_offered;                   // of them those that the walk may choose: of the most urgent level (window.h)
-    int32_t n_users;                     // running sequences whose path passes
-    int32_t capacity;                    // pages that `tokens` and `pages` have room for
+    int32_t n_offered;                   // waiting sequences of the level offered to the search (window.h)
+    int32_t n_users;                     // running sequences at or below
+    int32_t capacity;                    // pages for which `tokens` and `pages` have room
     bool idle;                           // in a list of evictable pages
     bool is_hashed;
-    const void *owner;                   // sequence computing the held pages that are not ready; NULL: there are none
-    uint64_t hash;                       // of all tokens from the root to its end, once asked for
+    const void *owner;                   // sequence that computes pages n_ready..n_held; NULL: there are none
+    uint64_t hash;                       // of all tokens from the root to its end, if is_hashed
     struct prefix_node *offer_previous, *offer_next; // among the parent's children with n_offered > 0, oldest first
-    struct prefix_node *offer_first, *offer_last;    // own such children
+    struct prefix_node *offer_first, *offer_last;    // children with n_offered > 0
     void *sequences_first, *sequences_last;          // offered sequences that end here: the window's list
     struct prefix_node *idle_previous, *idle_next;   // nodes with evictable pages, oldest first
     int32_t *tokens;                     // [n_pages * page_positions]
     int32_t *pages;                      // [n_held]
 };
 
-// One of the most profitable shared prefixes.
+// One of the shared prefixes that saved the most tokens.
 struct prefix_top {
     uint64_t hash;
     int32_t n_tokens;
     int64_t n_hits;
     int64_t tokens_saved;
-    int32_t n_head;      // tokens kept for showing
+    int32_t n_head;      // first tokens, for display
     int32_t head[48];
 };
 
@@ -56,18 +57,18 @@ enum { PREFIX_TOP_MAX = 64 };
 
 struct prefix_figures {
     int64_t n_lookups;     // sequences admitted
-    int64_t n_hits;        // of them with at least one shared page
+    int64_t n_hits;        // lookups with at least one shared page
     int64_t tokens_looked_up, tokens_saved;
     int64_t n_evictions;
-    int32_t n_pages_shared; // held by two and more running sequences, now
-    int32_t n_pages_idle;   // computed and used by nobody, now
+    int32_t n_pages_shared; // used by two or more running sequences now
+    int32_t n_pages_idle;   // cached and not used now
 };
 
 struct idle_list {
     struct prefix_node *first, *last;
 };
 
-// Of the hash table: a look compares keys here, and goes to a node in memory only when it is the one.
+// Slot of the hash table. The key is stored here so that a lookup reads a node only when its key matches.
 struct prefix_slot {
     uint64_t key;
     struct prefix_node *node; // NULL: free
@@ -77,17 +78,17 @@ struct prefix_slab;
 
 struct prefix_tree {
     struct prefix_node *roots[2]; // 1: prompts with long_context (engine/backend.h), which share nothing with the others
-    struct prefix_node *cursor; // where the last admitted prompt ended, or an ancestor: the window goes on from here
-    struct prefix_slot *slots; // [n_slots], each node in the first free place from its key on
+    struct prefix_node *cursor; // end of the last admitted prompt's path, or an ancestor: the window's search starts here
+    struct prefix_slot *slots; // [n_slots], open addressing with linear probing
     size_t n_slots; // power of two
     size_t n_nodes;
-    // Nodes come from slabs and go back to a list, the last one first.
+    // Nodes are allocated in slabs; free nodes are a stack.
     struct prefix_slab *slabs;
     struct prefix_node *unused; // linked by `parent`
-    size_t n_unused_in_slab;    // of the newest, never used yet
+    size_t n_unused_in_slab;    // nodes of the newest slab that were never used
     int32_t page_positions;
     struct page_stack *stack;
-    struct idle_list idle[2]; // 0: nobody waits for it; 1: somebody does
+    struct idle_list idle[2]; // 0: no waiting sequence shares it; 1: one does
     struct prefix_figures figures;
     struct prefix_top top[PREFIX_TOP_MAX];
     int32_t n_top;
@@ -97,32 +98,33 @@ enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct
     WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
 
-// The node at the end of a path of n_pages whole pages, made where absent, and counted as waited for (so that it stays):
-// the caller holds one wait. NULL: out of memory.
+// Finds or creates the node at the end of a path of n_pages full pages and increments n_waiting along the
+// path, which keeps it from being freed. NULL: out of memory.
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context);
-// The wait must not be offered any more.
+// Decrements n_waiting. Call prefix_withdraw first if the sequence was offered.
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
-// One wait of the path is offered to the walk, or not any more.
+// Adds one waiting sequence of the path to the window's search, or removes it.
 void prefix_offer(struct prefix_node *node);
 void prefix_withdraw(struct prefix_node *node);
-// A running sequence takes or leaves the whole path.
+// Increments or decrements n_users along the path of a running sequence.
 void prefix_use(struct prefix_tree *tree, struct prefix_node *node);
 void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void *owner);
 
-// How many leading pages of the path are ready. *blocked: another sequence is computing the next one.
+// Number of leading pages of the path that are ready. *blocked: another sequence is computing the next one.
 int32_t prefix_ready(const struct prefix_node *node, bool *blocked);
-// Takes a page for each of the path that has none, for `owner` to compute, and writes all of them to pages[node->depth].
-// They must be available, and the path in use.
+// Allocates KV pages for the part of the path that has none, to be computed by `owner`, and writes the path's
+// block table to pages[0..node->depth). The pages must be available and the path in use.
 void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages);
-// The owner computed the first n_pages of the path.
+// Marks the first n_pages of the path as ready.
 void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_pages);
-// Idle pages of the path.
+// Number of idle pages of the path.
 int32_t prefix_n_idle(const struct prefix_node *node);
-// Counts an admission that found n_ready pages of its n_tokens prompt. Returns the hash of those pages' tokens; 0: none.
+// Counts an admission of a prompt of n_tokens that found n_ready pages cached. Returns the hash of the tokens
+// in these pages; 0: none.
 uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready, const int32_t *tokens,
                       int32_t n_tokens);
 
-// A page, evicting an idle one when none is free. -1: every page is in use.
+// Allocates a page, evicting an idle one if none is free. -1: every page is in use.
 int32_t prefix_take_page(struct prefix_tree *tree);
-// Free pages and those that eviction would free.
+// Number of free and idle pages.
 int32_t prefix_available(const struct prefix_tree *tree);

@@ -1,4 +1,4 @@
-// The most profitable shared prefixes, with their text, for the store.
+// The shared prefixes that saved the most tokens, with their text, for the store.
 #include "batching/batcher_state.h"
 
 #include <stdlib.h>

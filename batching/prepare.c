@@ -1,4 +1,4 @@
-// From a job to a prompt: render the chat template, tokenize, check what fits.
+// Prepares a prompt: renders the chat template, tokenizes, checks the length.
 #include "batching/sequence.h"
 
 #include <assert.h>
@@ -41,8 +41,8 @@ void prompt_destroy(struct prompt *prompt)
     free(prompt);
 }
 
-// Special tokens around the text, where the job asks for them; those in `content` are text. A text that begins with bos has it already: a second one
-// is what no model was trained on, so it is left out, where vLLM and transformers would add it.
+// Adds special tokens where the job asks for them; control tokens in `content` are encoded as text. A text
+// that begins with bos gets no second one, unlike in vLLM and transformers: no model was trained on two.
 static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment, struct text text,
                                  const struct text_spans *content)
 {
@@ -71,7 +71,7 @@ static struct template_environment describe_environment(const struct prompt_envi
                                          .now = job_submitted(job)};
 }
 
-// transformers' choice: a template named "tool_use" is for requests with tools, be it an empty list.
+// As in transformers: the template named "tool_use" is used for requests with tools, even an empty list.
 static enum status choose_template(const struct prompt_environment *environment, const struct request *request,
                                    const struct template **template, struct error *error)
 {
@@ -93,7 +93,7 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
     enum status status = choose_template(environment, request, &template, error);
     if (status != STATUS_OK)
         return status;
-    struct text_spans content = {0}; // in which control tokens are text; empty where they are read everywhere
+    struct text_spans content = {0}; // spans in which control tokens are encoded as text; empty: none
     struct template_environment variables = describe_environment(environment, prompt->job);
     variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
@@ -154,8 +154,8 @@ enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limi
                      (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
 }
 
-// The model's context bounds a sequence. Page memory never shortens an answer: a job that it does not hold is refused, here where
-// it is known, else when the answer has grown beyond it.
+// The model's context bounds a sequence. The size of the KV cache never truncates an answer: a job that
+// exceeds it fails, here if the prompt alone is too long, otherwise when its answer has grown beyond it.
 static enum status check_length(struct prompt *prompt, const struct prompt_limits *limits)
 {
     int64_t n_prompt = (int64_t)prompt->tokens.n_ids, most = limits->n_context;

@@ -50,7 +50,7 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-// An eventfd of ours can't overflow or run out: it is only ever 0 or 1, and changed under the mutex.
+// The eventfd cannot overflow: it is always 0 or 1, and is written under the mutex.
 static void signal_fd(struct queue *queue)
 {
     ssize_t n = write(queue->fd, &(uint64_t){1}, sizeof(uint64_t));

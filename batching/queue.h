@@ -1,6 +1,7 @@
-// A bounded queue of pointers between threads: the only way jobs change hands. Pushing to a full queue and popping
-// from an empty one wait or say no; a closed queue takes nothing more and gives what it holds.
-// Its file descriptor is readable while the queue is not empty or is closed, for poll(2). Thread: any.
+// A bounded queue of pointers between threads: the only way that jobs move between threads. Pushing to a full
+// queue and popping from an empty one either wait or fail. A closed queue accepts no more items; its
+// remaining ones can be popped. The file descriptor is readable while the queue is not empty or is closed,
+// for poll(2). Thread: any.
 #pragma once
 
 #include "schemas/error.h"
@@ -11,10 +12,10 @@
 struct queue;
 
 enum status queue_create(struct queue **queue, size_t capacity, struct error *error) WARN_UNUSED;
-// The queue must be empty: what it holds would be lost.
+// The queue must be empty.
 void queue_destroy(struct queue *queue);
 
-// False when full (try) or closed; the item stays the caller's then.
+// False when full (try) or closed: the caller still owns the item.
 bool queue_try_push(struct queue *queue, void *item) WARN_UNUSED;
 bool queue_push(struct queue *queue, void *item) WARN_UNUSED; // waits for room
 // NULL when empty (try), or closed and empty (pop).

@@ -1,4 +1,4 @@
-// A running sequence's drawn tokens: its text, its logprobs, the rules that end it.
+// The drawn tokens of a running sequence: text, logprobs, stop rules.
 #include "batching/sequence.h"
 
 #include <assert.h>
@@ -84,8 +84,8 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
     return true;
 }
 
-// Where the earliest stop string begins in text that has grown since `from`; SIZE_MAX: nowhere. A match may begin
-// before `from`, but not so far that it ended before it.
+// Offset of the earliest stop string that ends after `from`, the length of the text at the last search;
+// SIZE_MAX: none. A match may begin before `from`.
 static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
 {
     size_t earliest = SIZE_MAX;

@@ -16,7 +16,7 @@ static bool is_more_urgent(const struct window_level *level, int32_t priority, i
     return level->priority != priority ? level->priority > priority : level->minute < minute;
 }
 
-// The level of that urgency, made where there is none. NULL: out of memory.
+// Finds or creates the level. NULL: out of memory.
 static struct window_level *level_of(struct window *window, const struct job *job)
 {
     int64_t minute = deadline_minute(job);
@@ -67,7 +67,7 @@ void window_finish(struct window *window)
     *window = (struct window){0};
 }
 
-// ---- what the tree offers ----
+// ---- the level offered to the tree search ----
 
 static void offer(struct sequence *sequence)
 {
@@ -97,7 +97,7 @@ static void withdraw(struct sequence *sequence)
     prefix_withdraw(node);
 }
 
-// The most urgent level is offered, unless it is small and another one is already.
+// Offers the most urgent level, unless it is small and another one is offered already.
 static void choose_offered(struct window *window)
 {
     struct window_level *top = window->n_levels ? window->levels[0] : NULL;
@@ -110,11 +110,11 @@ static void choose_offered(struct window *window)
         offer(s);
 }
 
-// ---- coming ----
+// ---- adding ----
 
 static struct prefix_node *wait_for_path(struct window *window, const struct sequence *sequence)
 {
-    // The prompt's last token is always computed: its logits give the first token of the answer.
+    // The last prompt token is never taken from the cache: its logits give the first token of the answer.
     const struct token_array *tokens = &sequence->prompt->tokens;
     int32_t n_pages = ((int32_t)tokens->n_ids - 1) / window->tree->page_positions;
     return prefix_wait(window->tree, tokens->ids, n_pages, sequence->prompt->long_context);
@@ -192,8 +192,9 @@ static bool is_blocked(const struct sequence *sequence)
     return blocked;
 }
 
-// The first sequence at or below a node whose own path is not being computed by another. At most as many children are
-// passed over as sequences are computing prompts. Recursion only where paths part: a long prompt costs no stack.
+// The first sequence at or below a node that does not wait for a page another sequence is computing. Skips at
+// most one child per sequence that is prefilling. Recursion depth is the number of branches, so a long prompt
+// needs no stack.
 static struct sequence *next_under(const struct prefix_node *node)
 {
     while (!node->sequences_first && node->offer_first && node->offer_first == node->offer_last) {
@@ -211,7 +212,7 @@ static struct sequence *next_under(const struct prefix_node *node)
     return NULL;
 }
 
-// The nearest one: below the node, else below its parent, and so on up.
+// The nearest sequence: below the node, else below its parent, and so on up to the root.
 static struct sequence *next_from(const struct prefix_node *node)
 {
     for (; node; node = node->parent) {
@@ -230,7 +231,7 @@ static struct sequence *next_offered(const struct window *window)
     return sequence;
 }
 
-// Of the oldest few the one with the most pages ready.
+// Of the WINDOW_SCAN_MAX oldest sequences, the one with the most cached pages.
 static struct sequence *next_scanned(const struct window_level *level)
 {
     struct sequence *best = NULL;
@@ -269,14 +270,15 @@ struct sequence *window_next(const struct window *window)
         return NULL;
     if (is_share_due(window))
         return window->oldest;
-    // A less urgent one fills the place while the more urgent ones wait for a prefix that is being computed.
+    // A less urgent sequence takes the slot while the more urgent ones wait for a prefix that is being
+    // computed.
     struct sequence *sequence = NULL;
     for (int32_t i = 0; !sequence && i < window->n_levels && i < WINDOW_SCAN_MAX; i++)
         sequence = next_of_level(window, window->levels[i]);
     return sequence;
 }
 
-// ---- going ----
+// ---- removing ----
 
 static void unlink_by_age(struct window *window, struct sequence *sequence)
 {

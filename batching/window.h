@@ -1,14 +1,15 @@
-// The window: sequences that wait for a place in the batch, in levels by urgency: the higher priority first, and within
-// one the earlier deadline, by the minute; no deadline comes last. Of the most urgent level it chooses the sequence that
-// shares the most with what is cached now (the walk goes on where the last admission ended in the prefix tree), so that
-// a prefix is computed once and its pages can go when its last prompt is done.
+// The window: the waiting queue of the scheduler (vLLM: Scheduler.waiting). Waiting sequences are grouped in
+// levels by priority, then by deadline in minutes; no deadline is the last level. From the most urgent level
+// the window chooses the sequence with the longest cached prefix: it searches the prefix tree from the node
+// of the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt.
 //
-// Nobody is passed over for ever:
-//   - every WINDOW_SHARE-th admission goes to the one that waits longest of all, when it is of a less urgent level;
-//   - within a level one that WINDOW_PASSED_MAX admissions passed over comes next, whatever it shares.
+// No sequence starves:
+//   - every WINDOW_SHARE-th admission goes to the sequence that waits longest of all levels;
+//   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its prefix.
 //
-// The tree offers one level to the walk. A few sequences that are more urgent are looked through one by one, so that a
-// trickle of them does not take the many others out of the tree and put them back.
+// One level at a time is offered to the tree search. If a few more urgent sequences arrive, up to
+// WINDOW_SCAN_MAX, they are searched linearly instead, so that they do not cause the offered level to be
+// withdrawn from the tree and added again.
 // Thread: engine.
 #pragma once
 
@@ -27,22 +28,23 @@ struct window {
     struct prefix_tree *tree;
     struct window_level **levels; // [n_levels], the most urgent first; none is empty
     int32_t n_levels, levels_capacity;
-    struct window_level *offered; // whose sequences the tree offers; NULL: nobody waits
+    struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
     struct sequence *oldest, *youngest; // all waiting sequences by arrival
-    struct sequence *preempted;         // put back by page shortage: first of all, oldest first (linked by younger)
-    int32_t n_waiting;                  // preempted ones included
+    struct sequence *preempted;         // admitted before all others, oldest first (linked by younger)
+    int32_t n_waiting;                  // with preempted ones
     int64_t n_admitted;
-    int64_t n_since_share;              // admissions since one went to the longest waiting
+    int64_t n_since_share;              // admissions since the last one given to the longest waiting sequence
 };
 
-// A zeroed window with its tree set is valid and empty. Nobody may be waiting when it is finished.
+// A zeroed window with its tree set is valid and empty. No sequence may be waiting when it is finished.
 void window_finish(struct window *window);
-// False: out of memory; the sequence does not wait then.
+// False: out of memory, the sequence was not added.
 bool window_add(struct window *window, struct sequence *sequence) WARN_UNUSED;
-// Puts a running sequence back at the head.
+// Adds a preempted sequence at the head.
 bool window_add_preempted(struct window *window, struct sequence *sequence) WARN_UNUSED;
-// The next sequence, still waiting; NULL: none, or each waits for a prefix another sequence is computing.
+// The next sequence to admit; it stays in the window. NULL: none, or each waits for a prefix that another
+// sequence is computing.
 struct sequence *window_next(const struct window *window);
-// Takes the sequence out to run (`admitted`) or because it is cancelled. The path's wait is given up: whoever runs it
-// calls prefix_use first.
+// Removes the sequence because it is `admitted` or cancelled. Releases its wait on the path: call prefix_use
+// before to admit it.
 void window_remove(struct window *window, struct sequence *sequence, bool admitted);
