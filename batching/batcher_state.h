@@ -1,4 +1,4 @@
-// The batcher's private state, for batcher.c (jobs in and out, the round), planner.c (the scheduler:
+// The batcher's private state, for batcher.c (jobs in and out, the round), scheduler.c (the scheduler:
 // admission, preemption, the tokens of a step) and prefix_report.c only.
 #pragma once
 
@@ -37,10 +37,10 @@ struct batcher {
     struct sample_result *results;    // [n_sequences_max]
 };
 
-// Fills b->building with tokens of the running sequences, then of newly admitted ones. planner.c.
+// Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.
 void planner_plan(struct batcher *b);
 // Removes a sequence from the batch (freeing its pages) or from the window. Tokens that submitted steps draw
-// for it are discarded. planner.c.
+// for it are discarded. scheduler.c.
 void planner_stop(struct batcher *b, struct sequence *sequence);
 // Sets b->host_fault unless it is set already. batcher.c.
 void batcher_note_fault(struct batcher *b, const char *doing);
