@@ -39,15 +39,15 @@ static bool allocate_steps(struct batcher *b)
     b->results = calloc(sequences, sizeof *b->results);
     bool complete = b->preparing && b->running && b->results;
     for (int i = 0; i < 2; i++) {
-        struct planned_step *planned = &b->steps[i];
-        planned->tokens = calloc(rows, sizeof *planned->tokens);
-        planned->positions = calloc(rows, sizeof *planned->positions);
-        planned->output_rows = calloc(sequences, sizeof *planned->output_rows);
-        planned->sequences = calloc(sequences, sizeof *planned->sequences);
-        planned->drawing = calloc(sequences, sizeof(struct sequence *));
-        planned->samples = calloc(sequences, sizeof *planned->samples);
-        complete = complete && planned->tokens && planned->positions && planned->output_rows && planned->sequences &&
-                   planned->drawing && planned->samples;
+        struct scheduled_step *scheduled = &b->steps[i];
+        scheduled->tokens = calloc(rows, sizeof *scheduled->tokens);
+        scheduled->positions = calloc(rows, sizeof *scheduled->positions);
+        scheduled->output_rows = calloc(sequences, sizeof *scheduled->output_rows);
+        scheduled->sequences = calloc(sequences, sizeof *scheduled->sequences);
+        scheduled->output_sequences = calloc(sequences, sizeof(struct sequence *));
+        scheduled->samples = calloc(sequences, sizeof *scheduled->samples);
+        complete = complete && scheduled->tokens && scheduled->positions && scheduled->output_rows &&
+                   scheduled->sequences && scheduled->output_sequences && scheduled->samples;
     }
     return complete;
 }
@@ -58,13 +58,13 @@ static void free_steps(struct batcher *b)
     free(b->running);
     free(b->results);
     for (int i = 0; i < 2; i++) {
-        struct planned_step *planned = &b->steps[i];
-        free(planned->tokens);
-        free(planned->positions);
-        free(planned->output_rows);
-        free(planned->sequences);
-        free(planned->drawing);
-        free(planned->samples);
+        struct scheduled_step *scheduled = &b->steps[i];
+        free(scheduled->tokens);
+        free(scheduled->positions);
+        free(scheduled->output_rows);
+        free(scheduled->sequences);
+        free(scheduled->output_sequences);
+        free(scheduled->samples);
     }
 }
 
@@ -195,7 +195,7 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     if (is_host_fault(b, prompt))
         return;
     struct job_figures *figures = &prompt->job->figures;
-    int64_t now = planner_now_us();
+    int64_t now = scheduler_now_us();
     if (prompt->admitted_us) {
         int64_t first = prompt->first_token_us ? prompt->first_token_us : now;
         figures->queued_us = prompt->admitted_us - prompt->taken_us;
@@ -259,7 +259,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             job_list_append(&b->arrived, job);
             break;
         }
-        prompt->taken_us = planner_now_us();
+        prompt->taken_us = scheduler_now_us();
         link_prompt(b, prompt);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
@@ -274,7 +274,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
 static void stop_prompt(struct batcher *b, struct prompt *prompt)
 {
     for (int32_t i = 0; i < request_n_sequences(&prompt->job->request); i++)
-        planner_stop(b, &prompt->sequences[i]);
+        scheduler_remove(b, &prompt->sequences[i]);
 }
 
 static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
@@ -285,23 +285,23 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
         double n = sequence->n_generated;
         b->answer_tokens = b->answer_tokens > 0 ? b->answer_tokens + (n - b->answer_tokens) * 0.05 : n + 1;
     }
-    planner_stop(b, sequence);
+    scheduler_remove(b, sequence);
     if (failed)
         stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
     if (failed || --prompt->n_unfinished == 0)
         finish_prompt(b, prompt, finished);
 }
 
-static void take_results(struct batcher *b, const struct planned_step *done, struct job_list *finished,
+static void take_results(struct batcher *b, const struct scheduled_step *done, struct job_list *finished,
                          struct step_figures *figures)
 {
     for (int32_t i = 0; i < done->step.n_outputs; i++) {
-        struct sequence *sequence = done->drawing[i];
+        struct sequence *sequence = done->output_sequences[i];
         if (!sequence)
             continue;
         figures->n_generated++;
         if (!sequence->prompt->first_token_us)
-            sequence->prompt->first_token_us = planner_now_us();
+            sequence->prompt->first_token_us = scheduler_now_us();
         sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
         if (sequence->finish_reason != FINISH_NONE)
             finish_sequence(b, sequence, finished);
@@ -382,10 +382,10 @@ static void expire(struct batcher *b, int64_t now_s)
 
 // Computes the scheduled step; with an asynchronous engine, submits it and waits for the one before. `done`
 // is set to the step that has results, or NULL.
-static enum status compute(struct batcher *b, const struct planned_step **done, struct error *error)
+static enum status compute(struct batcher *b, const struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
-    struct planned_step *next = b->building->step.n_rows > 0 ? b->building : NULL, *before = b->under_way;
+    struct scheduled_step *next = b->building->step.n_rows > 0 ? b->building : NULL, *before = b->under_way;
     *done = engine->submit ? before : next;
     enum status status = STATUS_OK;
     if (next && engine->submit) {
@@ -412,17 +412,17 @@ static enum status end_round(const struct batcher *b, struct error *error)
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
-    int64_t start = planner_now_us();
+    int64_t start = scheduler_now_us();
     int64_t now_s = b->config.wall_clock_us() / 1000000;
     finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
     expire(b, now_s);
     finish_failed(b, finished);
-    int64_t prepared = planner_now_us();
-    planner_plan(b);
-    int64_t planned = planner_now_us();
+    int64_t prepared = scheduler_now_us();
+    scheduler_build_step(b);
+    int64_t planned = scheduler_now_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
-    const struct planned_step *done;
+    const struct scheduled_step *done;
     enum status status = compute(b, &done, error);
     if (status != STATUS_OK)
         return status;
@@ -430,7 +430,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
         finish_failed(b, finished); // the only sequence exceeds the KV pages
         return end_round(b, error);
     }
-    int64_t computed = planner_now_us();
+    int64_t computed = scheduler_now_us();
     take_results(b, done, finished, figures);
     figures->n_sequences = done->step.n_sequences;
     figures->n_rows = done->step.n_rows;
@@ -441,7 +441,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
     figures->compute_us = computed - planned;
-    figures->finish_us = planner_now_us() - computed;
+    figures->finish_us = scheduler_now_us() - computed;
     figures->finished_us = b->config.wall_clock_us();
     return end_round(b, error);
 }

@@ -6,11 +6,11 @@
 #include "batching/window.h"
 
 // A step under construction or submitted, with its arrays of n_rows_max tokens or n_sequences_max entries.
-struct planned_step {
+struct scheduled_step {
     struct step step;
     int32_t *tokens, *positions, *output_rows;
     struct step_sequence *sequences;
-    struct sequence **drawing; // [n_outputs] the sequence that takes the output; NULL: it has ended, the output is discarded
+    struct sequence **output_sequences; // [n_outputs] takes the output; NULL: it has ended
     struct sample_request *samples;
     int32_t prefill_rows, decode_rows, n_preempted;
 };
@@ -24,24 +24,24 @@ struct batcher {
     int32_t n_jobs;
     struct job_list arrived;          // not prepared yet
     struct prompt **preparing;        // [n_jobs_max]
-    struct sequence **running;        // [2 n_sequences_max] by admission; half of them may only wait for their last token
+    struct sequence **running;        // [2 n_sequences_max] by admission; half may wait for their last token
     int32_t n_running;
     int64_t n_admissions;
     bool any_failed;                  // a prompt's error was set outside a step
     struct error host_fault;          // out of memory: the round fails with it; STATUS_OK: none
     int64_t next_deadline;            // no later than the earliest deadline of any prompt; 0: none
     double answer_tokens;             // moving average length of finished answers; 0: none finished yet
-    struct planned_step steps[2];
-    struct planned_step *building;    // one of `steps`
-    struct planned_step *under_way;   // the other one, submitted and not waited for; NULL: none
+    struct scheduled_step steps[2];
+    struct scheduled_step *building;    // one of `steps`
+    struct scheduled_step *under_way;   // the other one, submitted and not waited for; NULL: none
     struct sample_result *results;    // [n_sequences_max]
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.
-void planner_plan(struct batcher *b);
+void scheduler_build_step(struct batcher *b);
 // Removes a sequence from the batch (freeing its pages) or from the window. Tokens that submitted steps draw
 // for it are discarded. scheduler.c.
-void planner_stop(struct batcher *b, struct sequence *sequence);
+void scheduler_remove(struct batcher *b, struct sequence *sequence);
 // Sets b->host_fault unless it is set already. batcher.c.
 void batcher_note_fault(struct batcher *b, const char *doing);
-int64_t planner_now_us(void); // monotonic, used for figures only
+int64_t scheduler_now_us(void); // monotonic, used for figures only

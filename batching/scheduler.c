@@ -11,7 +11,7 @@
 // Expected answer length until the first answers have finished, and its lower bound.
 enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
 
-int64_t planner_now_us(void)
+int64_t scheduler_now_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -39,12 +39,12 @@ static void remove_running(struct batcher *b, struct sequence *sequence)
     leave_pages(b, sequence);
 }
 
-void planner_stop(struct batcher *b, struct sequence *sequence)
+void scheduler_remove(struct batcher *b, struct sequence *sequence)
 {
     for (int i = 0; i < 2; i++)
         for (int32_t j = 0; j < b->steps[i].step.n_outputs; j++)
-            if (b->steps[i].drawing[j] == sequence)
-                b->steps[i].drawing[j] = NULL;
+            if (b->steps[i].output_sequences[j] == sequence)
+                b->steps[i].output_sequences[j] = NULL;
     if (sequence->running)
         remove_running(b, sequence);
     else if (sequence->node)
@@ -121,7 +121,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->n_shared;
     if (!prompt->admitted_us)
-        prompt->admitted_us = planner_now_us();
+        prompt->admitted_us = scheduler_now_us();
     b->running[b->n_running++] = sequence;
 }
 
@@ -144,7 +144,7 @@ static void refuse_length(struct batcher *b, struct sequence *sequence, int64_t 
     if (sequence->prompt->error.status == STATUS_OK)
         (void)prompt_refuse_length(sequence->prompt, &b->config.environment.limits, n_positions);
     b->any_failed = true;
-    planner_stop(b, sequence);
+    scheduler_remove(b, sequence);
 }
 
 // Extends the block table to n_positions. While no page is free, preempts the youngest of the sequences that
@@ -169,14 +169,14 @@ static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
 
 // ---- building the step ----
 
-static void add_output(struct planned_step *planned, struct sequence *sequence)
+static void add_output(struct scheduled_step *scheduled, struct sequence *sequence)
 {
-    struct step *step = &planned->step;
+    struct step *step = &scheduled->step;
     const struct prompt *prompt = sequence->prompt;
     int32_t output = step->n_outputs++;
-    planned->output_rows[output] = step->n_rows - 1;
-    planned->drawing[output] = sequence;
-    planned->samples[output] = (struct sample_request){
+    scheduled->output_rows[output] = step->n_rows - 1;
+    scheduled->output_sequences[output] = sequence;
+    scheduled->samples[output] = (struct sample_request){
         .sampling = &prompt->job->request.sampling,
         .choice = sequence->choice,
         .index = (uint32_t)sequence->n_drawn,
@@ -194,20 +194,20 @@ static void add_output(struct planned_step *planned, struct sequence *sequence)
 // covers them.
 static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_rows_max)
 {
-    struct planned_step *planned = b->building;
-    struct step *step = &planned->step;
+    struct scheduled_step *scheduled = b->building;
+    struct step *step = &scheduled->step;
     int32_t n_tokens = sequence_n_tokens(sequence);
     int32_t n = n_tokens - sequence->n_computed;
     n = n < n_rows_max ? n : n_rows_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    planned->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
+    scheduled->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
                                                                      .n_rows = n,
                                                                      .position = sequence->n_computed,
                                                                      .pages = sequence->pages,
                                                                      .long_context = sequence->prompt->long_context};
     int32_t n_prefill = n_prompt - sequence->n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
-    int32_t *tokens = planned->tokens + step->n_rows, *positions = planned->positions + step->n_rows;
+    int32_t *tokens = scheduled->tokens + step->n_rows, *positions = scheduled->positions + step->n_rows;
     if (n_prefill)
         memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed, (size_t)n_prefill * sizeof *tokens);
     for (int32_t i = n_prefill; i < n; i++)
@@ -215,14 +215,14 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     for (int32_t i = 0; i < n; i++)
         positions[i] = sequence->n_computed + i;
     step->n_rows += n;
-    planned->prefill_rows += n_prefill;
-    planned->decode_rows += n - n_prefill;
+    scheduled->prefill_rows += n_prefill;
+    scheduled->decode_rows += n - n_prefill;
     sequence->n_computed += n;
     // Later sequences of this step may already share the pages that this one fills: each layer stores all
     // keys and values before any token attends.
     prefix_computed(sequence->node, sequence, sequence->n_computed / b->config.limits.page_positions);
     if (sequence->n_computed == n_tokens)
-        add_output(planned, sequence);
+        add_output(scheduled, sequence);
 }
 
 static bool step_has_room(const struct batcher *b)
@@ -232,7 +232,7 @@ static bool step_has_room(const struct batcher *b)
 }
 
 // Tokens of the running sequences, oldest first.
-static void plan_running(struct batcher *b)
+static void schedule_running(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
@@ -267,7 +267,7 @@ static int32_t count_ending(const struct batcher *b)
     return n;
 }
 
-static void plan_admissions(struct batcher *b)
+static void schedule_waiting(struct batcher *b)
 {
     int32_t n_ending = count_ending(b);
     while (step_has_room(b) && b->n_running - n_ending < b->config.limits.n_sequences_max) {
@@ -299,15 +299,15 @@ static void plan_admissions(struct batcher *b)
     }
 }
 
-void planner_plan(struct batcher *b)
+void scheduler_build_step(struct batcher *b)
 {
-    struct planned_step *planned = b->building;
-    planned->step = (struct step){.tokens = planned->tokens,
-                                  .positions = planned->positions,
-                                  .sequences = planned->sequences,
-                                  .output_rows = planned->output_rows,
-                                  .samples = planned->samples};
-    planned->prefill_rows = planned->decode_rows = planned->n_preempted = 0;
-    plan_running(b);
-    plan_admissions(b);
+    struct scheduled_step *scheduled = b->building;
+    scheduled->step = (struct step){.tokens = scheduled->tokens,
+                                  .positions = scheduled->positions,
+                                  .sequences = scheduled->sequences,
+                                  .output_rows = scheduled->output_rows,
+                                  .samples = scheduled->samples};
+    scheduled->prefill_rows = scheduled->decode_rows = scheduled->n_preempted = 0;
+    schedule_running(b);
+    schedule_waiting(b);
 }

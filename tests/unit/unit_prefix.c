@@ -59,7 +59,7 @@ static void forget(struct waiting *waiting)
     free(waiting);
 }
 
-// As the planner admits: use the path, take it from the window, claim the pages that are not ready.
+// As the scheduler admits: use the path, take it from the window, claim the pages that are not ready.
 static void admit(struct waiting *waiting)
 {
     struct prefix_node *node = waiting->sequence.node;
