@@ -17,7 +17,7 @@ def text_of_file(path):
 def cases_of_programs():
     """{program, as ops/FAULTS.md calls it: the sentences that its functions are named by}."""
     found = {}
-    for folder, prefix in (("tests", ""), ("tests/e2e", "e2e/")):
+    for folder, prefix in (*((f"tests/{kind}", "") for kind in ("unit", "kernel", "gpu", "kafka", "golden")), ("tests/e2e", "e2e/")):
         for name in os.listdir(os.path.join(ROOT, folder)):
             if name.endswith((".c", ".py", ".sh")):
                 functions = re.findall(r"^(?:static void|def) (\w+)\(", text_of_file(f"{folder}/{name}"), re.M)

@@ -15,7 +15,7 @@
 # SHARED (../shared); DECODE, PREFILL, options of sheaf bench; BATCH and STEPS of the trace.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 what=${1:?pack, check, measure, sanitize or all} out=${2:?folder for results} model=${3:-}
 dry=${DRY:-}
 build=${BUILD:-build-gpu} suffix=_device

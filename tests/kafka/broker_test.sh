@@ -4,7 +4,7 @@
 # exit status 77 where they cannot run.
 set -euo pipefail
 
-kafka=$(cd "$(dirname "${BASH_SOURCE[0]}")/../ops/kafka" && pwd)
+kafka=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../ops/kafka" && pwd)
 
 # Bash's own ! does not end a test that runs under set -e.
 fails() { if "$@"; then return 1; fi; }
