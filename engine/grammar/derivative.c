@@ -1,0 +1,373 @@
+// Derivatives of expressions, kept as sorted pieces over the code points: D(ab) = D(a)b + [a matches ""] D(b), and so on for
+// the other operators, each applied piece by piece.
+#include "engine/grammar/expression_parts.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct piece_list {
+    struct expression_piece *items;
+    size_t n, capacity;
+};
+
+static bool add_piece(struct expressions *pool, struct piece_list *list, uint32_t first, uint32_t target)
+{
+    if (pool->status != STATUS_OK)
+        return false;
+    if (list->n && list->items[list->n - 1].target == target)
+        return true;
+    if (list->n && list->items[list->n - 1].first == first)
+        list->n--; // the piece before is empty
+    if (VECTOR_ADD(list, ((struct expression_piece){first, target})))
+        return true;
+    expressions_fail_memory(pool);
+    return false;
+}
+
+static bool keep(struct expressions *pool, uint32_t id, const struct piece_list *list)
+{
+    pool->work += list->n;
+    if (pool->work > pool->limits.values[GRAMMAR_LIMIT_WORK])
+        expressions_fail(pool, GRAMMAR_LIMIT_WORK);
+    else if (!VECTOR_RESERVE(&pool->pieces, pool->pieces.n + list->n))
+        expressions_fail_memory(pool);
+    if (pool->status != STATUS_OK)
+        return false;
+    struct expression_node *node = &pool->nodes.items[id];
+    node->derivative = (uint32_t)pool->pieces.n;
+    node->n_derivative = (uint32_t)list->n;
+    memcpy(pool->pieces.items + pool->pieces.n, list->items, list->n * sizeof *list->items);
+    pool->pieces.n += list->n;
+    return true;
+}
+
+static void derive_set(struct expressions *pool, const struct expression_node *node, struct piece_list *list)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < node->b; i++) {
+        struct code_range range = pool->ranges.items[node->a + i];
+        if (range.first > next || i == 0)
+            add_piece(pool, list, next, EXPRESSION_NOTHING);
+        add_piece(pool, list, range.first, EXPRESSION_EMPTY);
+        next = range.last + 1;
+    }
+    if (next <= CODE_POINT_MAX)
+        add_piece(pool, list, next, EXPRESSION_NOTHING);
+}
+
+// The children of EITHER or BOTH while the code points are swept: each one's next piece, in a heap by where that begins.
+struct cursor {
+    const struct expression_piece *next, *end;
+    uint32_t target; // of the piece that the sweep is in
+};
+
+struct sweep {
+    struct cursor *cursors;
+    size_t *heap, n_heap; // of cursors that have a piece to come
+    uint32_t *active;     // targets that are not EXPRESSION_NOTHING, by cursor
+    size_t n_cursors;
+    size_t *places; // of a cursor in `active`, SIZE_MAX: not there
+    size_t *owners; // the cursor of a place
+    size_t n_active;
+};
+
+static uint32_t next_first(const struct sweep *sweep, size_t heap_at)
+{
+    return sweep->cursors[sweep->heap[heap_at]].next->first;
+}
+
+static void sift_down(struct sweep *sweep, size_t at)
+{
+    for (;;) {
+        size_t least = at;
+        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < sweep->n_heap; child++)
+            if (next_first(sweep, child) < next_first(sweep, least))
+                least = child;
+        if (least == at)
+            return;
+        size_t other = sweep->heap[at];
+        sweep->heap[at] = sweep->heap[least];
+        sweep->heap[least] = other;
+        at = least;
+    }
+}
+
+static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
+{
+    size_t place = sweep->places[cursor];
+    if (place == SIZE_MAX && target != EXPRESSION_NOTHING) {
+        place = sweep->places[cursor] = sweep->n_active++;
+        sweep->owners[place] = cursor;
+    }
+    if (place == SIZE_MAX)
+        return;
+    sweep->active[place] = target;
+    if (target == EXPRESSION_NOTHING) {
+        size_t last = --sweep->n_active;
+        sweep->active[place] = sweep->active[last];
+        sweep->owners[place] = sweep->owners[last];
+        sweep->places[sweep->owners[place]] = place;
+        sweep->places[cursor] = SIZE_MAX;
+    }
+}
+
+// Moves all cursors whose piece begins at the least place; returns that place.
+static uint32_t sweep_advance(struct sweep *sweep)
+{
+    uint32_t first = next_first(sweep, 0);
+    while (sweep->n_heap && next_first(sweep, 0) == first) {
+        struct cursor *cursor = &sweep->cursors[sweep->heap[0]];
+        set_target(sweep, sweep->heap[0], cursor->next->target);
+        if (++cursor->next == cursor->end)
+            sweep->heap[0] = sweep->heap[--sweep->n_heap];
+        sift_down(sweep, 0);
+    }
+    return first;
+}
+
+static void sweep_children(struct expressions *pool, enum expression_kind kind, struct sweep *sweep, struct piece_list *list)
+{
+    while (sweep->n_heap && pool->status == STATUS_OK) {
+        uint32_t first = sweep_advance(sweep), target;
+        pool->work += 1 + sweep->n_active;
+        if (kind == KIND_EITHER)
+            target = expression_either_many(pool, sweep->active, sweep->n_active);
+        else if (sweep->n_active < sweep->n_cursors)
+            target = EXPRESSION_NOTHING;
+        else
+            target = expression_both_many(pool, sweep->active, sweep->n_active);
+        add_piece(pool, list, first, target);
+    }
+}
+
+static void derive_many(struct expressions *pool, const struct expression_node *node, struct piece_list *list)
+{
+    size_t n = node->b;
+    struct sweep sweep = {.n_cursors = n, .n_heap = n};
+    size_t cursor_bytes = n * sizeof *sweep.cursors, index_bytes = n * sizeof(size_t);
+    char *memory = malloc(cursor_bytes + 3 * index_bytes + n * sizeof *sweep.active);
+    if (!memory) {
+        expressions_fail_memory(pool);
+        return;
+    }
+    sweep.cursors = (void *)memory;
+    sweep.heap = (void *)(memory + cursor_bytes);
+    sweep.places = sweep.heap + n;
+    sweep.owners = sweep.places + n;
+    sweep.active = (void *)(sweep.owners + n);
+    for (size_t i = 0; i < n; i++) { // all begin at 0: any order is a heap
+        const struct expression_node *child = expression_node(pool, pool->links.items[node->a + i]);
+        const struct expression_piece *pieces = pool->pieces.items + child->derivative;
+        sweep.cursors[i] = (struct cursor){pieces, pieces + child->n_derivative, EXPRESSION_NOTHING};
+        sweep.heap[i] = i;
+        sweep.places[i] = SIZE_MAX;
+    }
+    sweep_children(pool, node->kind, &sweep, list);
+    free(memory);
+}
+
+static void derive_concat(struct expressions *pool, const struct expression_node *node, struct piece_list *list)
+{
+    struct expression_node a = *expression_node(pool, node->a), b = *expression_node(pool, node->b);
+    const struct expression_piece *left = pool->pieces.items + a.derivative, *left_end = left + a.n_derivative;
+    if (!a.nullable) {
+        for (; left < left_end; left++)
+            add_piece(pool, list, left->first, expression_concat(pool, left->target, node->b));
+        return;
+    }
+    const struct expression_piece *right = pool->pieces.items + b.derivative, *right_end = right + b.n_derivative;
+    for (uint32_t first = 0; left < left_end && pool->status == STATUS_OK;) {
+        add_piece(pool, list, first,
+                  expression_either(pool, expression_concat(pool, left->target, node->b), right->target));
+        uint32_t left_next = left + 1 < left_end ? left[1].first : CODE_POINT_MAX + 1;
+        uint32_t right_next = right + 1 < right_end ? right[1].first : CODE_POINT_MAX + 1;
+        first = left_next < right_next ? left_next : right_next;
+        if (first > CODE_POINT_MAX)
+            break;
+        left += left_next == first;
+        right += right_next == first;
+    }
+}
+
+static void derive_node(struct expressions *pool, const struct expression_node *node, struct piece_list *list)
+{
+    switch ((enum expression_kind)node->kind) {
+    case KIND_NOTHING:
+    case KIND_EMPTY:
+        add_piece(pool, list, 0, EXPRESSION_NOTHING);
+        break;
+    case KIND_SET:
+        derive_set(pool, node, list);
+        break;
+    case KIND_CONCAT:
+        derive_concat(pool, node, list);
+        break;
+    case KIND_EITHER:
+    case KIND_BOTH:
+        derive_many(pool, node, list);
+        break;
+    case KIND_COMPLEMENT:
+    case KIND_REPEAT: {
+        const struct expression_node a = *expression_node(pool, node->a);
+        uint32_t max = node->c == EXPRESSION_UNBOUNDED ? node->c : node->c - 1;
+        uint32_t rest = node->kind == KIND_REPEAT ? expression_repeat(pool, node->a, node->b ? node->b - 1 : 0, max) : 0;
+        for (uint32_t i = 0; i < a.n_derivative; i++) {
+            struct expression_piece piece = pool->pieces.items[a.derivative + i];
+            add_piece(pool, list, piece.first,
+                      node->kind == KIND_REPEAT ? expression_concat(pool, piece.target, rest)
+                                                : expression_complement(pool, piece.target));
+        }
+        break;
+    }
+    }
+}
+
+static bool derive_children(struct expressions *pool, const struct expression_node *node)
+{
+    switch ((enum expression_kind)node->kind) {
+    case KIND_NOTHING:
+    case KIND_EMPTY:
+    case KIND_SET:
+        return true;
+    case KIND_CONCAT:
+        return expression_derive(pool, node->a) &&
+               (!expression_node(pool, node->a)->nullable || expression_derive(pool, node->b));
+    case KIND_EITHER:
+    case KIND_BOTH:
+        for (uint32_t i = 0; i < node->b; i++)
+            if (!expression_derive(pool, pool->links.items[node->a + i]))
+                return false;
+        return true;
+    case KIND_COMPLEMENT:
+    case KIND_REPEAT:
+        return expression_derive(pool, node->a);
+    }
+    return true;
+}
+
+// Recursion is as deep as expression_node.depth, which is limited.
+bool expression_derive(struct expressions *pool, uint32_t id)
+{
+    struct expression_node node = *expression_node(pool, id); // a copy: the pool's nodes move
+    if (pool->status != STATUS_OK)
+        return false;
+    if (node.derivative != NO_DERIVATIVE)
+        return true;
+    if (!derive_children(pool, &node))
+        return false;
+    struct piece_list list = {0};
+    derive_node(pool, &node, &list);
+    bool whole = pool->status == STATUS_OK && keep(pool, id, &list);
+    VECTOR_FINISH(&list);
+    return whole;
+}
+
+// The last piece that begins at or before the code point.
+static const struct expression_piece *find_piece(const struct expressions *pool, uint32_t id, uint32_t code_point)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    const struct expression_piece *pieces = pool->pieces.items + node->derivative;
+    size_t low = 0, high = node->n_derivative;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (pieces[middle].first <= code_point)
+            low = middle;
+        else
+            high = middle;
+    }
+    return pieces + low;
+}
+
+uint32_t expression_step(struct expressions *pool, uint32_t id, uint32_t code_point)
+{
+    return expression_derive(pool, id) ? find_piece(pool, id, code_point)->target : EXPRESSION_NOTHING;
+}
+
+bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last, uint32_t *target)
+{
+    *target = EXPRESSION_NOTHING;
+    if (!expression_derive(pool, id))
+        return true;
+    const struct expression_node *node = expression_node(pool, id);
+    const struct expression_piece *piece = find_piece(pool, id, first);
+    const struct expression_piece *end = pool->pieces.items + node->derivative + node->n_derivative;
+    *target = piece->target;
+    return piece + 1 == end || piece[1].first > last;
+}
+
+bool expression_matches(struct expressions *pool, uint32_t a, struct text utf8)
+{
+    for (size_t at = 0; at < utf8.size && a != EXPRESSION_NOTHING;) {
+        uint32_t code_point;
+        size_t size = utf8_decode(utf8.data + at, utf8.size - at, &code_point);
+        if (size == 0)
+            return false;
+        a = expression_step(pool, a, code_point);
+        at += size;
+    }
+    return pool->status == STATUS_OK && expression_node(pool, a)->nullable;
+}
+
+struct search {
+    struct expressions *pool;
+    VECTOR(uint32_t) found;   // in the order of their discovery
+    VECTOR(uint32_t) parents; // places in `found`
+};
+
+// Whether one of the expressions that are found matches something: the one at *place. True too when the pool fails.
+static bool search_from(struct search *search, size_t *place)
+{
+    struct expressions *pool = search->pool;
+    for (size_t at = 0; at < search->found.n; at++) {
+        uint32_t id = search->found.items[at];
+        const struct expression_node *node = expression_node(pool, id);
+        *place = at;
+        if (node->nullable || !node->uncertain || node->liveness == LIVENESS_LIVE)
+            return true;
+        if (node->liveness == LIVENESS_DEAD || !expression_derive(pool, id))
+            continue;
+        node = expression_node(pool, id);
+        for (uint32_t i = 0; i < node->n_derivative; i++) {
+            uint32_t target = pool->pieces.items[node->derivative + i].target;
+            struct expression_node *next = &pool->nodes.items[target];
+            if (target == EXPRESSION_NOTHING || next->in_search)
+                continue;
+            next->in_search = true;
+            if (!VECTOR_ADD(&search->found, target) || !VECTOR_ADD(&search->parents, (uint32_t)at))
+                expressions_fail_memory(pool);
+        }
+        if (search->found.n > pool->limits.values[GRAMMAR_LIMIT_SEARCH])
+            expressions_fail(pool, GRAMMAR_LIMIT_SEARCH);
+        if (pool->status != STATUS_OK)
+            return true;
+    }
+    return false;
+}
+
+bool expression_is_empty_language(struct expressions *pool, uint32_t a)
+{
+    struct expression_node *node = &pool->nodes.items[a];
+    if (a == EXPRESSION_NOTHING || pool->status != STATUS_OK)
+        return pool->status == STATUS_OK;
+    if (node->nullable || !node->uncertain || node->liveness != LIVENESS_UNKNOWN)
+        return node->liveness == LIVENESS_DEAD;
+    struct search search = {.pool = pool};
+    if (!VECTOR_ADD(&search.found, a) || !VECTOR_ADD(&search.parents, 0))
+        expressions_fail_memory(pool);
+    node->in_search = true;
+    size_t place = 0;
+    bool is_live = search_from(&search, &place);
+    for (size_t i = 0; i < search.found.n; i++) {
+        pool->nodes.items[search.found.items[i]].in_search = false;
+        if (!is_live)
+            pool->nodes.items[search.found.items[i]].liveness = LIVENESS_DEAD;
+    }
+    if (is_live && pool->status == STATUS_OK) { // so is all that led there
+        for (; place != 0; place = search.parents.items[place])
+            pool->nodes.items[search.found.items[place]].liveness = LIVENESS_LIVE;
+        pool->nodes.items[a].liveness = LIVENESS_LIVE;
+    }
+    VECTOR_FINISH(&search.found);
+    VECTOR_FINISH(&search.parents);
+    return !is_live;
+}

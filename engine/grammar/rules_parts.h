@@ -1,0 +1,29 @@
+// The inside of rules: one node a symbol. Internal to engine/grammar/.
+#pragma once
+
+#include "engine/grammar/expression_parts.h"
+#include "engine/grammar/rules.h"
+
+enum rule_kind {
+    RULE_CHOICE,   // children
+    RULE_SEQUENCE, // children
+    RULE_REPEAT,   // one child, min and max times
+    RULE_TERMINAL, // expression and encoding
+};
+
+struct rule_node {
+    uint8_t kind;
+    uint8_t encoding;
+    bool is_nonterminal; // by rules_nonterminal
+    bool is_defined;
+    bool nullable, productive; // once rules are compiled
+    uint32_t first_child, n_children; // in rules.children
+    uint32_t min, max;
+    uint32_t expression;
+};
+
+struct rules {
+    struct expressions *expressions;
+    VECTOR(struct rule_node) nodes; // by symbol
+    VECTOR(uint32_t) children;
+};

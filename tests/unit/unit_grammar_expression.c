@@ -1,0 +1,207 @@
+// Expressions: their algebra, and derivatives against a matcher that tries everything.
+#include "engine/grammar/expression.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static uint32_t set_of(struct expressions *pool, uint32_t first, uint32_t last)
+{
+    return expression_set(pool, &(struct code_range){first, last}, 1);
+}
+
+static void equal_expressions_have_one_id(void **state)
+{
+    struct expressions *pool = expressions_create(NULL);
+    uint32_t a = expression_literal(pool, TEXT("a")), b = expression_literal(pool, TEXT("b"));
+    uint32_t ab = expression_literal(pool, TEXT("ab"));
+    assert_int_equal(expression_concat(pool, a, b), ab);
+    assert_int_equal(expression_either(pool, a, b), set_of(pool, 'a', 'b'));
+    assert_int_equal(expression_either(pool, ab, a), expression_either(pool, a, ab));
+    assert_int_equal(expression_concat(pool, expression_concat(pool, a, b), a),
+                     expression_concat(pool, a, expression_concat(pool, b, a)));
+    assert_int_equal(expression_complement(pool, expression_complement(pool, ab)), ab);
+    assert_int_equal(expression_both(pool, a, b), EXPRESSION_NOTHING);
+    assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')), set_of(pool, 'k', 'm'));
+    assert_int_equal(expression_repeat(pool, EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED), EXPRESSION_ALL);
+    assert_int_equal(set_of(pool, 0, CODE_POINT_MAX), EXPRESSION_ANY);
+    assert_int_equal(expression_set_complement(pool, EXPRESSION_ANY), EXPRESSION_NOTHING);
+    assert_int_equal(set_of(pool, 0xD800, 0xDFFF), EXPRESSION_NOTHING);
+    expressions_destroy(pool);
+}
+
+enum { PARTS = 9, TEXT_MAX = 5 };
+
+// A random expression over the alphabet {a, b, é}, with its language up to TEXT_MAX code points found by enumeration: bit i
+// of language[] is the i-th text in the order of length, then of letters.
+enum { N_TEXTS = 1 + 3 + 9 + 27 + 81 + 243 };
+
+struct sample {
+    uint32_t id;
+    bool language[N_TEXTS];
+};
+
+static int text_length(int index, int *letters)
+{
+    int length = 0, count = 1;
+    while (index >= count) {
+        index -= count;
+        count *= 3;
+        length++;
+    }
+    for (int i = length; i > 0; i--, index /= 3)
+        letters[i - 1] = index % 3;
+    return length;
+}
+
+static int text_index(const int *letters, int length)
+{
+    int first = 0, within = 0, count = 1;
+    for (int i = 0; i < length; i++, count *= 3) {
+        first += count;
+        within = within * 3 + letters[i];
+    }
+    return first + within;
+}
+
+static uint32_t random_state;
+
+static unsigned random_below(unsigned limit)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % limit;
+}
+
+static void concat_languages(const struct sample *a, const struct sample *b, bool *out)
+{
+    bool result[N_TEXTS] = {0};
+    for (int text = 0; text < N_TEXTS; text++) {
+        int letters[TEXT_MAX], length = text_length(text, letters);
+        for (int cut = 0; cut <= length; cut++)
+            result[text] |= a->language[text_index(letters, cut)] && b->language[text_index(letters + cut, length - cut)];
+    }
+    memcpy(out, result, sizeof result);
+}
+
+static struct sample repeat_sample(struct expressions *pool, const struct sample *a, unsigned min, unsigned max)
+{
+    struct sample power = {.language = {true}}, out = {0};
+    for (unsigned n = 0; n <= (max == EXPRESSION_UNBOUNDED ? min + TEXT_MAX : max); n++) {
+        for (int i = 0; i < N_TEXTS && n >= min; i++)
+            out.language[i] |= power.language[i];
+        concat_languages(&power, a, power.language);
+    }
+    out.id = expression_repeat(pool, a->id, min, max);
+    return out;
+}
+
+static struct sample random_letter(struct expressions *pool)
+{
+    static const char *const letters[] = {"a", "b", "\xC3\xA9", ""};
+    unsigned which = random_below(4);
+    struct sample sample = {.id = expression_literal(pool, text_from_string(letters[which]))};
+    sample.language[which == 3 ? 0 : 1 + which] = true;
+    return sample;
+}
+
+static struct sample combine(struct expressions *pool, const struct sample *a, const struct sample *b)
+{
+    struct sample out = {0};
+    unsigned min = random_below(3);
+    switch (random_below(6)) {
+    case 0:
+        out.id = expression_concat(pool, a->id, b->id);
+        concat_languages(a, b, out.language);
+        return out;
+    case 1:
+        out.id = expression_either(pool, a->id, b->id);
+        for (int i = 0; i < N_TEXTS; i++)
+            out.language[i] = a->language[i] || b->language[i];
+        return out;
+    case 2:
+        out.id = expression_both(pool, a->id, b->id);
+        for (int i = 0; i < N_TEXTS; i++)
+            out.language[i] = a->language[i] && b->language[i];
+        return out;
+    case 3:
+        out.id = expression_complement(pool, a->id);
+        for (int i = 0; i < N_TEXTS; i++)
+            out.language[i] = !a->language[i];
+        return out;
+    case 4:
+        return repeat_sample(pool, a, min, min + random_below(3));
+    default:
+        return repeat_sample(pool, a, min, EXPRESSION_UNBOUNDED);
+    }
+}
+
+static void derivatives_match_what_enumeration_finds(void **state)
+{
+    for (unsigned seed = 0; seed < 300; seed++) {
+        random_state = seed;
+        struct expressions *pool = expressions_create(NULL);
+        struct sample parts[PARTS];
+        for (int i = 0; i < PARTS; i++)
+            parts[i] = i < 4 ? random_letter(pool) : combine(pool, &parts[random_below(i)], &parts[random_below(i)]);
+        const struct sample *sample = &parts[PARTS - 1];
+        bool any = false;
+        for (int text = 0; text < N_TEXTS; text++) {
+            static const char *const letters[] = {"a", "b", "\xC3\xA9"};
+            char spelled[2 * TEXT_MAX + 1] = "";
+            int indices[TEXT_MAX], length = text_length(text, indices);
+            for (int i = 0; i < length; i++)
+                strcat(spelled, letters[indices[i]]);
+            if (expression_matches(pool, sample->id, text_from_string(spelled)) != sample->language[text])
+                fail_msg("seed %u, text %s", seed, spelled);
+            any |= sample->language[text];
+        }
+        if (any)
+            assert_false(expression_is_empty_language(pool, sample->id));
+        assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
+        expressions_destroy(pool);
+    }
+}
+
+static void what_matches_nothing_is_found(void **state)
+{
+    struct expressions *pool = expressions_create(NULL);
+    uint32_t a = expression_literal(pool, TEXT("a"));
+    uint32_t two = expression_repeat(pool, a, 2, 2), odd = expression_concat(pool, a, expression_repeat(pool, two, 0, EXPRESSION_UNBOUNDED));
+    uint32_t even = expression_repeat(pool, two, 0, EXPRESSION_UNBOUNDED);
+    assert_true(expression_is_empty_language(pool, expression_both(pool, odd, even)));
+    assert_true(expression_is_empty_language(pool, EXPRESSION_NOTHING));
+    assert_false(expression_is_empty_language(pool, odd));
+    assert_false(expression_is_empty_language(pool, expression_both(pool, odd, expression_complement(pool, a))));
+    assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
+    expressions_destroy(pool);
+}
+
+static void a_pool_at_its_limit_says_which(void **state)
+{
+    for (int over = 0; over < 2; over++) {
+        struct grammar_limits limits = grammar_limits_default;
+        limits.values[GRAMMAR_LIMIT_NODES] = 4 + 6; // of the pool itself, and three letters with what follows them
+        struct expressions *pool = expressions_create(&limits);
+        expression_literal(pool, over ? TEXT("abcd") : TEXT("abc"));
+        struct error error;
+        enum status status = expressions_status(pool, &error);
+        assert_int_equal(status, over ? STATUS_REJECT : STATUS_OK);
+        if (over)
+            assert_string_equal(error.text, "grammar_nodes: more than 10");
+        expressions_destroy(pool);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_expressions_have_one_id),
+        cmocka_unit_test(derivatives_match_what_enumeration_finds),
+        cmocka_unit_test(what_matches_nothing_is_found),
+        cmocka_unit_test(a_pool_at_its_limit_says_which),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
