@@ -279,23 +279,46 @@ enum status finish_cancelled_datasets(struct store *store, struct error *error)
     return status;
 }
 
+static enum status dataset_exists(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(&store->database, "SELECT 1 FROM datasets WHERE dataset = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    int code = sqlite3_step(select);
+    sqlite3_reset(select);
+    if (code == SQLITE_ROW)
+        return STATUS_OK;
+    if (code != SQLITE_DONE)
+        return database_error(&store->database, "looking for a dataset", error);
+    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
+                     (int)dataset.size, dataset.data);
+}
+
+// A dataset without unfinished jobs stays open for more, unless its file was submitted in part: then the rest is cancelled.
+static enum status mark_cancelled(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?"
+        " AND NOT (complete AND n_submitted = n_done + n_failed + n_cancelled)",
+        error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, store_now_us());
+    bind_text(update, 2, dataset);
+    return database_run(&store->database, update, error);
+}
+
 enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled, struct error *error)
 {
     *n_cancelled = 0;
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    sqlite3_stmt *update = database_statement(
-        &store->database, "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?", error);
-    status = update ? STATUS_OK : error->status;
-    if (update) {
-        sqlite3_bind_int64(update, 1, store_now_us());
-        bind_text(update, 2, dataset);
-        status = database_run(&store->database, update, error);
-    }
-    if (status == STATUS_OK && sqlite3_changes(store->database.sqlite) == 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
-                           (int)dataset.size, dataset.data);
+    status = dataset_exists(store, dataset, error);
+    if (status == STATUS_OK)
+        status = mark_cancelled(store, dataset, error);
     if (status == STATUS_OK)
         status = cancel_free_jobs(store, dataset, n_cancelled, error);
     return database_end(&store->database, status, error);

@@ -127,7 +127,8 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
 enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained, struct error *error)
     WARN_UNUSED;
 
-// Cancels what has not finished: queued jobs get their result now, claimed ones when their worker hears of it.
+// Cancels what has not finished: queued jobs get their result now, claimed ones when their worker hears of it. A dataset whose
+// file was submitted to its end and whose jobs have all finished is not cancelled: more can be submitted to it.
 enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled, struct error *error)
     WARN_UNUSED;
 // Datasets cancelled since the last call, for workers.

@@ -18,6 +18,27 @@ static enum status cancel_by_topic(const struct settings *settings, struct error
     return status;
 }
 
+static void take_progress(void *context, const struct dataset_progress *progress)
+{
+    *(struct dataset_progress *)context = *progress;
+}
+
+static enum status report(struct store *store, const char *dataset, int64_t n_cancelled, struct error *error)
+{
+    struct dataset_progress progress = {0};
+    enum status status = store_progress(store, text_from_string(dataset), take_progress, &progress, error);
+    if (status != STATUS_OK)
+        return status;
+    if (progress.is_cancelled)
+        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step", dataset,
+                  (long long)n_cancelled);
+    else
+        log_write(LOG_INFO, "dataset %s: nothing to cancel: all %lld jobs have finished (%lld answered, %lld failed, %lld cancelled)",
+                  dataset, (long long)progress.submitted, (long long)progress.done, (long long)progress.failed,
+                  (long long)progress.cancelled);
+    return STATUS_OK;
+}
+
 enum status command_cancel(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset)
@@ -31,8 +52,7 @@ enum status command_cancel(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = store_cancel(store, text_from_string(settings->dataset), &n_cancelled, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step",
-                  settings->dataset, (long long)n_cancelled);
+        status = report(store, settings->dataset, n_cancelled, error);
     store_close(store);
     return status;
 }

@@ -160,6 +160,19 @@ def cancelled_jobs_have_one_result_each_and_no_worker_takes_them(test):
 
 
 @case
+def cancelling_a_finished_dataset_changes_nothing_and_says_so(test):
+    test.write("in.jsonl", short_jobs(20))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    finished = test.run("cancel", "--dataset", "d")
+    assert "nothing to cancel: all 20 jobs have finished (20 answered, 0 failed, 0 cancelled)" in finished.err, finished
+    test.write("in.jsonl", short_jobs(30))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    assert test.query("SELECT n_submitted, n_done, cancelled_at FROM datasets") == [(30, 30, None)]
+
+
+@case
 def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
     test.write("slow.jsonl", slow_jobs(300))
     test.write("other.jsonl", short_jobs(20))
