@@ -151,14 +151,45 @@ static bool is_same(const struct file_use *a, const struct file_use *b)
            strcmp(one.path, other.path) == 0;
 }
 
+// SQLite names its files after the path behind all links, store/workers.c after the path that was given.
+static const char *side_file_in_use(const struct file_use *store, const struct file_use *use)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", "-journal", "-workers"};
+    struct file_place place;
+    const char *const bases[] = {store->path, file_follow(store->path, &place) ? place.path : store->path};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < sizeof suffixes / sizeof suffixes[0]; j++) {
+            char path[PATH_MAX];
+            int length = snprintf(path, sizeof path, "%s%s", bases[i], suffixes[j]);
+            struct file_use side = {.path = path, .is_written = true};
+            if (length > 0 && (size_t)length < sizeof path && is_same(&side, use))
+                return suffixes[j];
+        }
+    return NULL;
+}
+
+static enum status check_pair(const struct file_use *one, const struct file_use *other, struct error *error)
+{
+    if (!one->is_written && !other->is_written)
+        return STATUS_OK;
+    if (is_same(one, other))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", one->name, other->name, other->path);
+    const struct file_use *store = one->is_store ? one : other, *use = one->is_store ? other : one;
+    const char *suffix = store->is_store ? side_file_in_use(store, use) : NULL;
+    if (suffix)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s's %s file are one file: %s", use->name, store->name, suffix,
+                         use->path);
+    return STATUS_OK;
+}
+
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error)
 {
+    enum status status = STATUS_OK;
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < i; j++)
-            if (uses[i].path && uses[j].path && (uses[i].is_written || uses[j].is_written) && is_same(&uses[i], &uses[j]))
-                return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", uses[j].name,
-                                 uses[i].name, uses[i].path);
-    return STATUS_OK;
+        for (size_t j = 0; j < i && status == STATUS_OK; j++)
+            if (uses[i].path && uses[j].path)
+                status = check_pair(&uses[j], &uses[i], error);
+    return status;
 }
 
 // ---- temporary files ----

@@ -27,6 +27,7 @@ bool file_is_stream(const char *path);
 struct file_use {
     const char *name, *path; // path NULL: none is named. "-" is standard input or output
     bool is_written;
+    bool is_store;           // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
 };
 // Refuses two uses of one regular file where one of them writes. Devices and pipes may be named twice; "-" may be read and written.
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error) WARN_UNUSED;

@@ -77,7 +77,7 @@ enum status command_collect(const struct settings *settings, struct error *error
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf collect: give --dataset NAME and -o OUT.jsonl");
     const char *store = settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db";
     const struct file_use uses[] = {
-        {"--store", store, true}, {"-o", settings->output, true}, {"--errors", settings->errors, true}};
+        {"--store", store, true, true}, {"-o", settings->output, true}, {"--errors", settings->errors, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status != STATUS_OK)
         return status;

@@ -125,7 +125,7 @@ static enum status check_files(const struct run *run, struct error *error)
                                     {"--config", settings->config, false},
                                     {"-o", settings->output, true},
                                     {"--errors", settings->errors, true},
-                                    {"the store", run->store_path, true},
+                                    {"the store", run->store_path, true, true},
                                     {"--log", settings->log, true},
                                     {"--trace-steps", settings->trace_steps, true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);

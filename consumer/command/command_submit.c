@@ -58,7 +58,7 @@ enum status command_submit(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf submit: under which name? give --dataset NAME");
     struct text dataset = text_from_string(settings->dataset);
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
-                                    {"--store", settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db", true}};
+                                    {"--store", settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db", true, true}};
     enum status status = input_check_dataset(dataset, error);
     if (status == STATUS_OK)
         status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);

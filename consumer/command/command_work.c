@@ -41,7 +41,7 @@ enum status command_work(const struct settings *settings, struct error *error)
     struct worker_progress progress = {0};
     const char *path = settings->store ? settings->store : "sheaf.db";
     const struct file_use uses[] = {{"--model", settings->model, false},
-                                    {"--store", path, true},
+                                    {"--store", path, true, true},
                                     {"--log", settings->log, true},
                                     {"--trace-steps", settings->trace_steps, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);

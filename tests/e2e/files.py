@@ -259,6 +259,30 @@ def the_files_of_logits_and_quantize_are_outputs_like_others(test):
 
 
 @case
+def a_file_beside_the_store_that_belongs_to_it_is_no_output(test):
+    test.write("in.jsonl", short_jobs(2))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    os.mkdir(test.path("folder"))
+    os.symlink("folder/real.db", test.path("link.db"))
+    before = listing(test)
+    for suffix in ("-wal", "-shm", "-workers"):
+        beside = f"sheaf.db{suffix}"
+        for arguments in (("-o", beside), ("-o", "out.jsonl", "--errors", test.path(beside))):
+            finished = test.run("collect", "--dataset", "d", "--force", *arguments, status=2)
+            assert f"--store's {suffix} file are one file" in finished.err, finished
+        finished = test.run("work", "--model", test.model, "--trace-steps", beside, status=2)
+        assert f"--trace-steps and --store's {suffix} file are one file" in finished.err, finished
+        for store, output in (("s.db", f"s.db{suffix}"), ("link.db", f"folder/real.db{suffix}"), ("link.db", f"link.db{suffix}")):
+            finished = run(test, "in.jsonl", output, "--store", store, status=2)
+            assert f"-o and the store's {suffix} file are one file" in finished.err, finished
+        assert "are one file" in run(test, "in.jsonl", "out.jsonl", "--errors", f"out.jsonl.db{suffix}", status=2).err
+    assert listing(test) == before, listing(test)
+    run(test, "in.jsonl", "out.jsonl", "--log", "out.jsonl.db-wal", status=2)
+    assert not test.exists("out.jsonl") and not test.exists("out.jsonl.db")
+    test.run("collect", "--dataset", "d", "--force", "-o", "sheaf.db-answers")
+
+
+@case
 def one_file_for_two_uses_is_refused_before_anything_is_written(test):
     test.write("in.jsonl", short_jobs(2))
     os.symlink("in.jsonl", test.path("link.jsonl"))
