@@ -4,6 +4,7 @@
 #include "consumer/log.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -47,7 +48,7 @@ static void *watch(void *context)
 
 void closing_begin(struct closing *closing, const char *part, const char *reason)
 {
-    if (closing->is_watched)
+    if (closing->is_watched || closing->has_alarm)
         return;
     if (!closing->limit_ms)
         closing->limit_ms = CLOSING_LIMIT_MS;
@@ -58,9 +59,14 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
     closing->is_watched = closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch, closing) == 0;
     if (closing->is_watched)
         return;
-    log_write(LOG_WARNING, "nothing bounds the time that closing takes: no thread could be started");
     if (closing->wake_fd >= 0)
         close(closing->wake_fd);
+    closing->has_alarm = true; // its default action ends the process without a word, so it is announced
+    unsigned limit_s = (unsigned)(closing->limit_ms + 999) / 1000;
+    log_write(LOG_WARNING, "no thread could be started to watch the time that closing takes: SIGALRM ends the process after %u s",
+              limit_s);
+    signal(SIGALRM, SIG_DFL);
+    alarm(limit_s);
 }
 
 void closing_at(struct closing *closing, const char *part)
@@ -78,6 +84,9 @@ void closing_serve(struct closing *closing, struct http *http)
 
 void closing_end(struct closing *closing)
 {
+    if (closing->has_alarm)
+        alarm(0);
+    closing->has_alarm = false;
     if (!closing->is_watched)
         return;
     atomic_store(&closing->is_over, true);

@@ -23,6 +23,7 @@ enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, TURN_MS = 1, 
 // When to try again what failed for a while.
 struct retry {
     int64_t at_ms, delay_ms;
+    int n_without_memory; // in a row
 };
 
 struct worker {
@@ -52,8 +53,10 @@ struct worker {
     int64_t finished_since_ms, recorded_ms, progress_ms, idle_since_ms, leaving_since_ms;
     // Apart: a commit or a store that has to wait must not keep the group waiting.
     struct retry polling, committing, recording;
+    int64_t warned_ms;
     char last_warning[ERROR_TEXT_BYTES];
     struct error engine_error;
+    struct order *abort; // made at start: the engine can be stopped also when memory has run out
 };
 
 static int64_t now_ms(void)
@@ -65,17 +68,22 @@ static int64_t now_ms(void)
 
 // ---- faults that pass ----
 
-// Once as long as the text stays the same.
+// Once as long as the text stays the same, and again after WORKER_WARN_AGAIN_MS: nothing waits in silence.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
-    if (strcmp(worker->last_warning, error->text) != 0)
+    if (strcmp(worker->last_warning, error->text) != 0 || now_ms() - worker->warned_ms >= WORKER_WARN_AGAIN_MS) {
         log_write(LOG_WARNING, "%s; %s", error->text, then);
+        worker->warned_ms = now_ms();
+    }
     memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
 }
 
-// Waits longer each time.
-static void back_off(struct worker *worker, struct retry *retry, const struct error *error)
+// Waits longer each time. Memory that does not come back is the host's fault: the worker ends, another may have it.
+static enum status back_off(struct worker *worker, struct retry *retry, struct error *error)
 {
+    retry->n_without_memory = error->code == ERROR_OUT_OF_MEMORY ? retry->n_without_memory + 1 : 0;
+    if (retry->n_without_memory >= WORKER_MEMORY_TRIES)
+        return error->status = STATUS_RESTART;
     warn_once(worker, error, "trying again");
     memcpy(worker->config->metrics->trouble, error->text, sizeof worker->config->metrics->trouble);
     int64_t most = retry == &worker->polling ? WORKER_POLL_RETRY_MS_MAX : WORKER_RETRY_MS_MAX;
@@ -83,6 +91,7 @@ static void back_off(struct worker *worker, struct retry *retry, const struct er
     if (retry->delay_ms > most)
         retry->delay_ms = most;
     retry->at_ms = now_ms() + retry->delay_ms;
+    return STATUS_OK;
 }
 
 // When nothing else failed and has to be tried again.
@@ -624,14 +633,12 @@ static enum status turn(struct worker *worker, struct error *error)
     }
     if (status == STATUS_OK && worker->released.n_jobs && worker->mode != RUNNING)
         status = give_back(worker, error);
-    if (status == STATUS_RETRY) {
-        back_off(worker, retry, error);
-        return STATUS_OK;
-    }
+    if (status == STATUS_RETRY)
+        return back_off(worker, retry, error);
     struct error projection;
     if (status == STATUS_OK && worker->n_steps && now_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
         now_ms() >= worker->recording.at_ms && record(worker, NULL, 0, &projection) != STATUS_OK)
-        back_off(worker, &worker->recording, &projection);
+        (void)back_off(worker, &worker->recording, &projection); // figures: no reason to end
     fold_old_rows(worker);
     serve(worker);
     leave_when_idle(worker);
@@ -687,7 +694,10 @@ static void abandon(struct worker *worker)
 {
     struct error error;
     if (!worker->engine_ended)
-        send_order(worker, order_create(ORDER_ABORT));
+        send_order(worker, worker->abort);
+    else
+        order_destroy(worker->abort);
+    worker->abort = NULL;
     while (!worker->engine_ended) {
         struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine)), POLLIN, 0};
         poll(&fd, 1, BEAT_MS);
@@ -712,8 +722,9 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));
     worker.committed = calloc((size_t)config->n_jobs_max, sizeof *worker.committed);
     worker.steps = calloc(STEPS_KEPT_MAX, sizeof *worker.steps);
+    worker.abort = order_create(ORDER_ABORT);
     enum status status = STATUS_OK;
-    if (!worker.group || !worker.committed || !worker.steps)
+    if (!worker.group || !worker.committed || !worker.steps || !worker.abort)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine, config->batcher, error);
@@ -729,6 +740,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     }
     engine_thread_join(worker.engine);
     job_reserve_finish(&worker.reserve);
+    order_destroy(worker.abort);
     free(worker.group);
     free(worker.committed);
     free(worker.steps);

@@ -56,6 +56,8 @@ enum {
     WORKER_COMMIT_LINGER_MS = 100, // or when the first of them has waited so long
     WORKER_GRACE_MS = 10000,       // running jobs may take so long to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
+    WORKER_WARN_AGAIN_MS = 30000,   // a fault that stays is told again
+    WORKER_MEMORY_TRIES = 8,        // so often in a row memory may be missing, at growing distances of 50 ms to WORKER_RETRY_MS_MAX
     WORKER_POLL_RETRY_MS_MAX = 250, // the group's events wait for the next poll
     WORKER_REVOKE_MS = 10000,       // partitions go even if some finished jobs are not committed by then
     WORKER_SHARE_LEAST = 100, // records before their share of dead letters says something

@@ -20,10 +20,18 @@ int64_t store_now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+// SQLite reports a failed mmap() of its index as an I/O error. Unlike the disk's faults it does not pass while the process lives.
+static bool is_out_of_memory(int code)
+{
+    return code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM || code == SQLITE_IOERR_SHMMAP || code == SQLITE_IOERR_MMAP;
+}
+
 enum status database_error(const struct database *database, const char *doing, struct error *error)
 {
-    int code = sqlite3_errcode(database->sqlite);
+    int code = sqlite3_extended_errcode(database->sqlite);
     const char *path = database->path;
+    if (is_out_of_memory(code))
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "%s: %s: out of memory", path, doing);
     switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:

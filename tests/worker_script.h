@@ -25,6 +25,7 @@ struct script {
     int n_commits, largest_commit, n_dead_letters, n_cancelled;
     int commit_sizes[SCRIPT_COMMITS_NOTED]; // of the first ones
     int fail_commits;             // so many commits answer STATUS_RETRY first
+    bool lacks_memory;            // they say that memory ran out
     int commit_jobs_max;          // so do those of more jobs; 0: none
     int refused, n_refused;       // and those with job number `refused`, n_refused times
     bool names_refused;           // it says so of that job,
@@ -127,6 +128,8 @@ static enum status script_commit(struct transport *transport, struct job *const 
         script->fail_commits--;
         script->n_failed_commits++;
         script->n_polls_at_last_fault = script->n_polls;
+        if (script->lacks_memory)
+            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing results: out of memory");
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the broker is away");
     }
     if (script->commit_jobs_max && (int)n_jobs > script->commit_jobs_max)

@@ -420,6 +420,29 @@ def a_faulty_line_of_the_options_file_is_told_with_its_number(test):
     refused(test, "work", "--model", test.model, "--config", "sheaf.conf", status=2, says=["sheaf.conf", "line 2", "windwo"])
 
 
+# ---- memory ----
+
+def address_space(process):
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+        return int(next(line for line in file if line.startswith("VmSize")).split()[1]) * 1024
+
+
+@case
+def a_run_whose_address_space_is_cut_ends_with_a_reason_or_goes_on(test):
+    test.need_plain_memory()
+    test.write("in.jsonl", [dict(GOOD, max_tokens=100)] * 1500)
+    for spare in (0, 300_000, 1_000_000, 1_500_000, 2_000_000):
+        output = f"{spare}.jsonl"
+        running = test.start("run", "in.jsonl", "-o", output, "--model", test.model, "--engine-test", "fixed:10")
+        test.wait_until("the first answers", lambda: test.query("SELECT 1 FROM results LIMIT 1", f"{output}.db") or running.poll() is not None)
+        most = address_space(running) + spare
+        resource.prlimit(running.pid, resource.RLIMIT_AS, (most, most))
+        ended = test.wait(running, deadline_s=60)
+        assert ended.status == 0 or ended.status == 1 and "memory" in ended.err.splitlines()[-1], ended
+        test.run_file("in.jsonl", output, "--engine-test", "instant", deadline_s=60)
+        assert [answer["custom_id"] for answer in test.answers(output)] == [f"run-{i + 1}" for i in range(1500)]
+
+
 # ---- the model file ----
 
 def work_on(test, model, *options):

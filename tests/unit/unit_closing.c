@@ -6,6 +6,8 @@
 #include "tests/golden/case_bound.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -38,6 +40,16 @@ static void close_transport(void (*close_it)(struct transport *transport))
     closing_end(&closing);
 }
 
+static bool no_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context)
+{
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
+}
+
+// Its exit status, or the signal that ended it, as 128 and its number.
 static int run_child(void (*close_it)(struct transport *transport), bool is_locked, char *text, size_t size)
 {
     int ends[2];
@@ -60,8 +72,7 @@ static int run_child(void (*close_it)(struct transport *transport), bool is_lock
     close(ends[0]);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static void a_transport_whose_close_never_returns_ends_the_process_and_says_why(void **state)
@@ -81,6 +92,17 @@ static void a_close_within_its_limit_is_not_ended(void **state)
     char text[2048];
     assert_int_equal(run_child(return_at_once, false, text, sizeof text), 0);
     assert_string_equal(text, "");
+}
+
+static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
+{
+    (void)state;
+    char text[2048];
+    no_threads = true;
+    assert_int_equal(run_child(hang, false, text, sizeof text), 128 + SIGALRM);
+    assert_non_null(strstr(text, "SIGALRM ends the process after 1 s"));
+    assert_int_equal(run_child(return_at_once, false, text, sizeof text), 0);
+    no_threads = false;
 }
 
 static void ask(const char *address, const char *path, char *answer, size_t size)
@@ -128,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_transport_whose_close_never_returns_ends_the_process_and_says_why),
         CASE(a_close_within_its_limit_is_not_ended),
+        CASE(a_close_that_no_thread_can_watch_is_ended_by_an_alarm),
         CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,28 +18,29 @@ enum { N_JOBS = 8 };
 static const char *fails;  // statements that begin so,
 static int n_good;         // after so many of them,
 static int n_bad;          // so many times
-static int last_code;      // what such a statement answered
+static int bad_code = SQLITE_IOERR_READ;
+static int last_code;      // what the last statement answered
 static struct error error;
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
 
 int __real_sqlite3_step(sqlite3_stmt *statement);
 int __wrap_sqlite3_step(sqlite3_stmt *statement);
-int __real_sqlite3_errcode(sqlite3 *sqlite);
-int __wrap_sqlite3_errcode(sqlite3 *sqlite);
+int __real_sqlite3_extended_errcode(sqlite3 *sqlite);
+int __wrap_sqlite3_extended_errcode(sqlite3 *sqlite);
 
 int __wrap_sqlite3_step(sqlite3_stmt *statement)
 {
     if (fails && n_bad > 0 && strncmp(sqlite3_sql(statement), fails, strlen(fails)) == 0 && n_good-- <= 0) {
         n_bad--;
-        return last_code = SQLITE_IOERR_READ;
+        return last_code = bad_code;
     }
     last_code = SQLITE_OK;
     return __real_sqlite3_step(statement);
 }
 
-int __wrap_sqlite3_errcode(sqlite3 *sqlite)
+int __wrap_sqlite3_extended_errcode(sqlite3 *sqlite)
 {
-    return last_code ? last_code : __real_sqlite3_errcode(sqlite);
+    return last_code ? last_code : __real_sqlite3_extended_errcode(sqlite);
 }
 
 static struct store *open_worker(int number)
@@ -132,6 +133,31 @@ static void a_worker_that_can_t_give_them_back_must_end(void **state)
     store_close(store);
 }
 
+static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker(void **state)
+{
+    (void)state;
+    static const struct {
+        int code;
+        enum status status;
+        enum error_code error;
+    } faults[] = {{SQLITE_IOERR_READ, STATUS_RETRY, ERROR_STORE},           {SQLITE_IOERR_SHMSIZE, STATUS_RETRY, ERROR_STORE},
+                  {SQLITE_FULL, STATUS_RETRY, ERROR_STORE},                 {SQLITE_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY},
+                  {SQLITE_IOERR_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY}, {SQLITE_IOERR_SHMMAP, STATUS_RESTART, ERROR_OUT_OF_MEMORY}};
+    struct store *store = open_queue(2);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        int n_times[N_JOBS] = {0};
+        size_t n_claimed;
+        fails = "SELECT record, encoding";
+        bad_code = faults[i].code;
+        n_good = 0;
+        n_bad = 1;
+        assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error), faults[i].status);
+        assert_int_equal(error.code, faults[i].error);
+    }
+    bad_code = SQLITE_IOERR_READ;
+    store_close(store);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -151,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_that_were_claimed_and_could_not_be_read_are_free_again),
         cmocka_unit_test(a_worker_that_can_t_give_them_back_must_end),
+        cmocka_unit_test(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
