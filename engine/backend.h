@@ -1,11 +1,13 @@
-// What a device must do: about 20 operations on float matrices, weights and KV pages. The forward pass is written
-// over this table once; engine/cpu/ and gpu/ implement it.
+// The device interface: about 20 operations on float matrices, weights and KV pages. The forward pass
+// (engine/forward.c) is written once over this table; engine/cpu/ and gpu/ implement it.
 //
-// Order of calls: weights, matrices and pages are created at start, then ready. Then for each step: begin, operations, end. An
-// operation only enqueues; the first error is latched and returned by end. Between begin and end nothing is allocated.
+// Order of calls: at start create weights, matrices and pages, then call ready. For each step: begin,
+// operations, end. An operation only enqueues; the first error is latched and returned by end. Nothing is
+// allocated between begin and end.
 //
-// Every operation works on rows [0, n_rows). Promise of every backend: what comes out for a row depends on nothing but
-// that row, its sequence's pages and the weights: not on n_rows, the other rows, the thread, or how a prompt was cut.
+// An operation computes rows [0, n_rows); a row holds one token of the batch. Every backend is
+// batch-invariant: the result for a row depends only on that row, the pages of its sequence and the weights,
+// not on n_rows, the other rows, the thread or the chunks in which the prompt was prefilled.
 //
 // Thread: engine.
 #pragma once
@@ -20,79 +22,82 @@ struct matrix; // float32 [n_rows_max, n_cols], row-major, in the device's memor
 struct weight; // one tensor in the device's own layout
 
 enum weight_role {
-    WEIGHT_PRODUCT, // right-hand side of a product; [n_rows outputs, n_cols inputs]; 3 dims: one matrix an expert
-    WEIGHT_TABLE,   // rows looked up by token or position
-    WEIGHT_VECTOR,  // bias, norm: widened to float32
+    WEIGHT_PRODUCT, // weights of a GEMM, [n_rows outputs, n_cols inputs]; with 3 dims: one matrix per expert
+    WEIGHT_TABLE,   // embedding: rows indexed by token or position
+    WEIGHT_VECTOR,  // bias or norm, converted to float32
 };
 
-// How pages keep keys and values.
+// Data type of keys and values in the KV pages.
 enum kv_type {
     KV_F32,
-    KV_F32_OF_F16, // float32 that was rounded to binary16: for comparisons with engines that keep binary16
-    KV_F16,        // 16 bits an item: binary16 on a GPU, integers with a scale a position on a CPU
-    KV_Q8_0,       // a GPU's alone
+    KV_F32_OF_F16, // float32 rounded to binary16: to compare with engines that store binary16
+    KV_F16,        // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
+    KV_Q8_0,       // GPU only
 };
 
-enum { ATTENTION_SEGMENT = 256 }; // positions merged at a time, in order: part of the results' definition
+// Attention is computed split-KV in segments of this many positions, merged in order; the size is part of the
+// definition of the results.
+enum { ATTENTION_SEGMENT = 256 };
 
 struct kv_shape {
     int32_t n_layers, n_kv_heads, key_dim, value_dim;
     int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
     int32_t n_pages;
-    enum kv_type type; // a GPU keeps binary16 for both kinds of float32 too
-    int32_t n_heads;   // of queries; 0: not known
-    int32_t n_positions_most; // that a sequence may have; 0: as many as the pages hold
+    enum kv_type type; // a GPU stores binary16 for both kinds of float32
+    int32_t n_heads;   // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
+    int32_t n_positions_most; // of a sequence; 0: limited by n_pages only
 };
 
-// A run of rows of one sequence: a chunk of its prompt, or its newest token.
+// Consecutive tokens of one sequence: a prefill chunk, or one decode token.
 struct step_sequence {
     int32_t first_row, n_rows;
-    int32_t position;      // of the first row: how many positions the pages hold already
-    const int32_t *pages;  // block table: page of positions [i * page_positions, ...), as many as the last row needs
-    bool long_context;     // rotated by the frequencies for contexts beyond shape.n_context_original: one choice for
-                           // all of a sequence's life, so pages are shared only among equals
+    int32_t position;      // of the first row, which is the number of positions in the KV cache
+    const int32_t *pages;  // block table: page of positions [i * page_positions, ...), up to the last row's position
+    bool long_context;     // uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
+                           // sequence; pages are shared only between sequences with the same value
 };
 
-// What the sampler needs to draw one token. The draw depends on this and the logits alone.
+// Input of the sampler for one token. The draw depends only on this and the logits.
 struct sample_request {
     const struct sampling *sampling;
     uint32_t choice;            // 0..n-1 of the job
-    uint32_t index;             // how many tokens were generated before: the random number's counter
-    int32_t pending;            // 1 + j: the newest of them is output j of the step submitted before; 0: all are known
+    uint32_t index;             // number of tokens generated before: the counter of the random number generator
+    int32_t pending;            // 1 + j: the newest token is output j of the step submitted before; 0: all tokens are known
     const int32_t *prompt;      // for the penalties
     int32_t n_prompt;
-    const int32_t *generated;   // those that are known
+    const int32_t *generated;   // known tokens
     int32_t n_generated;
 };
 
 struct sample_result {
     int32_t token;              // -1: the logits held a NaN
-    float logprob;              // filled when the request asks for logprobs, with the alternatives
+    float logprob;              // set if the request asks for logprobs, with the alternatives in `top`
     int32_t n_top;
     struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
 };
 
-// One pass of the model over a batch's rows. Everything is the caller's and stays untouched until end returns.
+// One pass of the model over a batch of tokens: prefill chunks and decode tokens mixed (continuous batching).
+// The caller owns all arrays and must not change them until end returns.
 struct step {
     int32_t n_rows;
-    const int32_t *tokens;        // [n_rows]; -1 - j: what output j of the step submitted before draws
+    const int32_t *tokens;        // [n_rows]; -1 - j: output j of the step submitted before
     const int32_t *positions;     // [n_rows]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
     const float *rope[2];         // cos, sin pairs [n_rows, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;
-    const int32_t *output_rows;   // [n_outputs], ascending: the rows whose logits are wanted
-    const struct sample_request *samples; // [n_outputs], or NULL when logits are read instead
-    bool stops;                   // matrices are read or written, or waited for, in its middle: it can't run as a graph
+    const int32_t *output_rows;   // [n_outputs], ascending: the rows for which logits are computed
+    const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
+    bool stops;                   // the host reads, writes or waits within the step, so it cannot be captured into a graph
 };
 
 struct norm_parameters {
     enum norm_kind kind;
     const struct weight *weight, *bias; // bias may be NULL
     float epsilon;
-    int32_t n_groups; // the row is this many vectors normalised each by itself; else 1
-    bool own_weights; // each group has its own weight and bias items; else all share those of one vector
+    int32_t n_groups; // vectors per row, each normalised separately (e.g. per head); 1: the whole row
+    bool own_weights; // each group has its own weight and bias items; else all groups share one vector's
 };
 
 struct attention_parameters {
@@ -100,32 +105,33 @@ struct attention_parameters {
     int32_t n_heads;
     float scale;
     float softcap;           // 0: none; else cap * tanh(x / cap)
-    int32_t window;          // positions seen, the row's own included; 0: all
+    int32_t window;          // sliding window in positions, including the row's own; 0: unlimited
     float alibi_bias_max;    // 0: none
-    const struct weight *sinks; // [n_heads] logit that takes part in the softmax without a value; NULL: none
+    const struct weight *sinks; // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
 };
 
 enum { ROUTE_GROUPS_MAX = 64 };
 
-// How experts are picked. Logits become probabilities; a row goes to the n_used experts with the largest choice value:
-// probability + pick_bias. Their weights are the probabilities, divided by their sum when normalised, times scale.
+// Top-k expert routing. Each row is routed to the n_used experts with the largest choice value, probability +
+// pick_bias. The experts' weights are their probabilities, divided by their sum if `normalised`, times scale.
 struct route_parameters {
     enum route_kind kind;
     int32_t n_used;
     bool normalised;
     float scale;                    // 1: none
     const struct weight *pick_bias; // [n_experts]; NULL: none
-    // Above 1: experts stand in n_groups equal runs, and only those of the n_groups_used best runs are picked. A run's
-    // rank is its largest choice value (softmax) or the sum of its two largest (sigmoid); of equals the first.
+    // n_groups > 1: group-limited routing (DeepSeek). The experts form n_groups equal groups, and only the
+    // n_groups_used best groups are eligible, ranked by their largest choice value (softmax) or the sum of
+    // the two largest (sigmoid), ties by index.
     int32_t n_groups, n_groups_used;
 };
 
-// Which columns of a row belong to each head: head h's begin at first + h * step.
+// Columns of the heads in a row: head h begins at column first + h * step.
 struct head_columns {
     int32_t first, step;
 };
 
-// One product y = W x (+ bias) of several that share x, so that x is prepared once.
+// One GEMM y = W x (+ bias). GEMMs with the same x are called together, so that x is converted once.
 struct product {
     struct matrix *y;
     const struct weight *weight;
@@ -134,23 +140,23 @@ struct product {
 
 enum { PRODUCTS_MAX = 4 };
 
-// What a step's time goes to. Norms, activations and sums are counted with the products they stand between; rotation and
-// storing keys with attention.
+// Phases of a step, for the trace. Norms, activations and residual sums count as PHASE_PRODUCTS; rope and
+// storing keys and values as PHASE_ATTENTION.
 enum step_phase { PHASE_UPLOAD, PHASE_EMBED, PHASE_ATTENTION, PHASE_PRODUCTS, PHASE_SAMPLING, PHASE_DOWNLOAD, PHASE_COUNT };
 
 struct step_times {
     double us[PHASE_COUNT];
 };
 
-enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // the embedding with its norm; the output with its norm
+enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // embedding and its norm; output and its norm
 
 struct backend_impl {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
 
     // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
-    // Weights created from now on are of this layer: LAYER_BEFORE the first one, 0.., LAYER_AFTER the last one. NULL: it is
-    // all the same.
+    // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. NULL: the backend does
+    // not need it.
     void (*layer)(struct backend *backend, int32_t layer);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
@@ -159,51 +165,54 @@ struct backend_impl {
                                  struct matrix **matrix, struct error *error);
     void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
-    // Between steps: what one layer's pages hold, as float32: keys [n_pages, page_positions, n_kv_heads, key_dim], and values with
-    // value_dim. NULL: they can't be told.
+    // Between steps: reads one layer's pages as float32: keys [n_pages, page_positions, n_kv_heads, key_dim],
+    // values with value_dim. NULL: not implemented.
     enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
                            float *values, struct error *error);
-    // The same into the pages. NULL: not here.
+    // Writes the same arrays to the pages. NULL: not implemented.
     void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, const float *keys,
                      const float *values);
-    // All weights, matrices and pages are there: takes what else steps need. NULL: nothing.
+    // Called once after all weights, matrices and pages were created: allocates the scratch of a step. NULL:
+    // nothing to do.
     enum status (*ready)(struct backend *backend, struct error *error);
-    uint64_t (*memory_available)(struct backend *backend); // bytes that weights, matrices and pages may still take
-    // Bytes a weight takes of them. NULL: as many as in the file.
+    uint64_t (*memory_available)(struct backend *backend); // bytes left for weights, matrices and pages
+    // Bytes of memory_available that a weight uses. NULL: its size in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
-    // Bytes of one page, of all layers. NULL: as forward_page_bytes counts.
+    // Bytes of one page in all layers. NULL: as forward_page_bytes.
     uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);
-    // Bytes it takes besides for steps of so many rows, with pages for so many positions. NULL: too few to count.
+    // Bytes of scratch for steps of n_rows_max tokens and pages for n_positions. NULL: negligible.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max, int64_t n_positions);
-    // Host memory that matrices are read to and written from fastest. NULL: any is as fast.
+    // Pinned host memory, for fast reads and writes of matrices. NULL: any memory is as fast.
     void *(*host_allocate)(struct backend *backend, size_t size_bytes);
     void (*host_free)(struct backend *backend, void *memory);
-    // From now on end writes each step's times here, measured on the device; NULL: no more.
+    // From now on `end` writes each step's times here, measured on the device; NULL: stop.
     void (*trace)(struct backend *backend, struct step_times *times);
 
     // A step.
     void (*begin)(struct backend *backend, const struct step *step);
-    // What is enqueued from here on belongs to this phase: for the trace alone.
+    // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
     // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table);
-    // out may be in.
+    // `out` may be `in`.
     void (*norm)(struct backend *backend, struct matrix *out, const struct matrix *in, int32_t n_rows,
                  const struct norm_parameters *parameters);
-    // n products of the same x, at most PRODUCTS_MAX.
+    // n GEMMs of the same x, at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
-    // Rotates n_heads vectors of head_dim in each row by the step's table; dims from n_rope_dims on stay.
+    // Applies rotary embeddings to n_heads vectors of head_dim in each row; dims from n_rope_dims on are
+    // unchanged.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_rope_dims, enum rope_style style, int table);
     // Writes the rows' keys and values to their pages.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
-    // out[r] = causal attention of row r over its sequence's pages, its own position included.
+    // out[r] = causal attention (multi-head, grouped-query or multi-query) of row r over its sequence's
+    // pages, including its own position.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
-    // out = activation(gate) * up; up NULL: activation(gate). out may be gate.
+    // out = activation(gate) * up; up NULL: activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
     // x += scale * y
@@ -212,9 +221,9 @@ struct backend_impl {
     void (*scale)(struct backend *backend, struct matrix *x, int32_t n_rows, float scale, float cap);
     // out[i] = in[output_rows[i]]
     void (*gather)(struct backend *backend, struct matrix *out, const struct matrix *in);
-    // Experts: route picks some for each row; expert_products multiplies each picked (row, expert) pair, x being one row a
-    // pair or one row a row, a bias being [n_experts, outputs]; expert_sum makes out[r] the sum of the pairs' rows by
-    // weight, added in the order picked.
+    // Mixture of experts: `route` selects experts for each row. expert_products is a grouped GEMM over the
+    // selected (row, expert) pairs: x has a row per pair or a row per token, bias is [n_experts, outputs].
+    // expert_sum sets out[r] to the weighted sum of the pairs' rows, in the order of selection.
     void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows,
                   const struct route_parameters *parameters);
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
@@ -222,34 +231,37 @@ struct backend_impl {
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
-    // Latent attention (engine/forward_latent.c); a backend without it leaves both NULL, and such models are refused.
-    // Each head's own product: for head h, y's columns = matrix h of a 3-dimensional weight times x's columns.
+    // Latent attention (MLA, engine/forward_latent.c); a backend without it sets both to NULL, and such
+    // models are refused. A GEMM per head: y's columns of head h = matrix h of a 3-dimensional weight times
+    // x's columns.
     void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                           const struct weight *weight, const struct matrix *x, struct head_columns from,
                           int32_t n_rows);
-    // n columns of each of n_heads heads: out's columns become in's.
+    // Copies n columns of each of n_heads heads from `in` to `out`.
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
-    // gate's y = activation(gate's product) * up's product, where both are products of x, or with `experts` as expert_products
-    // has them of one row a row. up's y is used up. NULL: products and activate are called.
+    // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x); with `experts` as
+    // in expert_products with a row of x per token. The contents of up's y are undefined after. NULL: the
+    // caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
-    // Fills the first n_rows rows from the host; `rows` is read before end returns.
+    // Copies the first n_rows rows from the host; `rows` may be read until end returns.
     void (*write)(struct backend *backend, struct matrix *matrix, int32_t n_rows, const float *rows);
-    // Copies the first n_rows rows to the host; `rows` is filled when end returns.
+    // Copies the first n_rows rows to the host; `rows` is complete when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
-    // Waits for what was enqueued so far, in a step that stops: what was read is filled, what was written may change. An
-    // error ends the step. NULL: operations have run when they return.
+    // In a step that `stops`: waits for the operations enqueued so far; reads and writes are complete. An
+    // error ends the step. NULL: the backend is synchronous.
     enum status (*wait)(struct backend *backend, struct error *error);
-    // end in two calls, for a device that computes by itself; else NULL, both. `submit` does not wait: the next step may begin, and
-    // name this one's outputs as its tokens. `collect` waits for the oldest of the at most two submitted. Matrices are not
-    // read in such a step. After an error nothing is under way.
+    // `end` in two calls, for an asynchronous device; both NULL otherwise. `submit` does not wait: the next
+    // step may begin and refer to this step's outputs as its tokens. `collect` waits for the oldest of at
+    // most two submitted steps. Such a step reads no matrices. After an error no step is submitted.
     enum status (*submit)(struct backend *backend, struct error *error);
     enum status (*collect)(struct backend *backend, struct sample_result *results, struct error *error);
-    // Waits for the step. `results` [n_outputs] when sample was called, else NULL. STATUS_RESTART: the device is lost.
+    // Waits for the step. `results` [n_outputs] if sample was called, else NULL. STATUS_RESTART: the device
+    // is lost.
     enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);
 };
 

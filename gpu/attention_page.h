@@ -1,5 +1,5 @@
-// For kernels: where keys and values stand in the pages (gpu/kernels_attention.h draws them) and how they become the fragments of
-// products: binary16 as it is, bytes by an addition and a product of pairs.
+// For kernels: where keys and values stand in the pages (gpu/kernels_attention.h draws them) and how they
+// become the fragments of products: binary16 as it is, bytes by an addition and a product of pairs.
 #pragma once
 
 #include "gpu/kernel.h"
@@ -31,7 +31,8 @@ static __device__ __forceinline__ unsigned char *page_block(const struct attenti
     return (unsigned char *)pages.memory + (head * (pages.page_positions / ATTENTION_BLOCK) + block) * shape.block_bytes;
 }
 
-// Bytes 0, 1 (or 2, 3) of four integers that stand 128 higher, as a pair of binary16: 1024 + byte is exact, and so is minus 1152.
+// Bytes 0, 1 (or 2, 3) of four integers that stand 128 higher, as a pair of binary16: 1024 + byte is exact,
+// and so is minus 1152.
 template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint32_t bytes)
 {
     return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);

@@ -1,8 +1,9 @@
-// For kernels: attention of one tile of queries over segments (gpu/kernels_attention.h defines the arithmetic). A tile is
-// `n_strips` strips of 16 queries (one row's one head each) with one key-value head: of one sequence, or of several that share the
-// segment's pages. A block of `n_warps` warps works on a segment in three phases: scores (a warp has some of the positions), weights
-// (a warp has whole queries), values (a warp has some dimensions). Keys and values are loaded straight to registers, once for
-// all queries of the tile.
+// For kernels: attention of one tile of queries over segments (gpu/kernels_attention.h defines the
+// arithmetic). A tile is `n_strips` strips of 16 queries (one row's one head each) with one key-value head:
+// of one sequence, or of several that share the segment's pages. A block of `n_warps` warps works on a
+// segment in three phases: scores (a warp has some of the positions), weights (a warp has whole queries),
+// values (a warp has some dimensions). Keys and values are loaded straight to registers, once for all queries
+// of the tile.
 #pragma once
 
 #include "gpu/attention_page.h"
@@ -20,7 +21,8 @@ template <enum kv_type type_, int n_warps_, int n_strips_, int n_blocks_> struct
     static constexpr enum kv_type type = type_;
     static constexpr int n_warps = n_warps_, n_strips = n_strips_, n_blocks = n_blocks_;
     static constexpr int n_threads = 32 * n_warps, n_queries = STRIP * n_strips;
-    // Newest tokens wait for memory: of the usual widths at least so many blocks of a multiprocessor wait at a time.
+    // Newest tokens wait for memory: of the usual widths at least so many blocks of a multiprocessor wait at
+    // a time.
     static constexpr int n_blocks_resident = n_strips == 1 && n_blocks <= 2 ? 4 : 1;
     static_assert(SEGMENT % (32 * n_warps) == 0, "a warp scores 32 positions at a time");
 };
@@ -114,8 +116,8 @@ static __device__ __forceinline__ const unsigned char *find_block(const struct a
     return page_block(call.pages, pages, call.layer, page, place.kv_head, block % page_blocks);
 }
 
-// A block's shared memory: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores [queries][SCORE_STRIDE]; states
-// and factors of queries.
+// A block's shared memory: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores
+// [queries][SCORE_STRIDE]; states and factors of queries.
 struct tile_memory {
     uint4 *queries;
     float *scores;
@@ -150,8 +152,8 @@ static __device__ __forceinline__ float query_item(const struct attention_launch
     return call.q[at] * call.scale;
 }
 
-// Queries become fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2 + 0, 1 of query g
-// (i even) or g + 8, as its upper and lower binary16.
+// Queries become fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2
+// + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16.
 template <class shape>
 static __device__ void load_queries(const struct attention_launch &call, const tile_place &place, int32_t key_steps,
                                     const tile_memory &memory)
@@ -172,7 +174,8 @@ static __device__ void load_queries(const struct attention_launch &call, const t
     }
 }
 
-// Scores of 32 positions from `first` (a multiple of 32) for all strips; blocks from `end` on are not touched.
+// Scores of 32 positions from `first` (a multiple of 32) for all strips; blocks from `end` on are not
+// touched.
 template <class shape>
 static __device__ __forceinline__ void score_positions(const struct attention_launch &call, const tile_place &place,
                                                        const page_shape &pages, const tile_memory &memory, int32_t first,
@@ -262,7 +265,8 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
     return merge_state(state, reference, sum, seen);
 }
 
-// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp + n_warps, ..
+// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp +
+// n_warps, ..
 template <class shape>
 static __device__ __forceinline__ void add_values(const struct attention_launch &call, const tile_place &place,
                                                   const page_shape &pages, const tile_memory &memory, int32_t begin, int32_t end,
@@ -279,7 +283,8 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
             value[i] = warp + i * shape::n_warps < pages.value_blocks
                            ? load_values<shape::type>(at, pages, warp + i * shape::n_warps)
                            : make_uint4(0, 0, 0, 0);
-        // Nobody wrote the positions from `end` on; what is there may not be a number, and weights of 0 don't help then.
+        // Nobody wrote the positions from `end` on; what is there may not be a number, and weights of 0 don't
+        // help then.
         int32_t n = end - block * 16 - lane % 4 * 4;
         if (block * 16 + 16 > end) {
             uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;

@@ -1,5 +1,6 @@
-// For kernels: a tile's walk over its segments (gpu/attention_tile.h has what is done in one), and the parts that single segments
-// leave in the scratch: [rows of small sequences][heads][n_segments] of o, largest, sum, and whether any position was seen.
+// For kernels: a tile's walk over its segments (gpu/attention_tile.h has what is done in one), and the parts
+// that single segments leave in the scratch: [rows of small sequences][heads][n_segments] of o, largest, sum,
+// and whether any position was seen.
 #pragma once
 
 #include "gpu/attention_tile.h"
@@ -154,8 +155,8 @@ static __device__ __forceinline__ void finish_tile(const struct attention_argume
     });
 }
 
-// Whether a tile's segment was computed by a shared tile: only of what all its queries see whole, so that nobody's result
-// depends on positions that only others see.
+// Whether a tile's segment was computed by a shared tile: only of what all its queries see whole, so that
+// nobody's result depends on positions that only others see.
 static __device__ __forceinline__ bool is_shared(const struct attention_launch &call, const struct attention_sequence &sequence,
                                                  int32_t position_most, int32_t segment)
 {

@@ -1,9 +1,9 @@
-// The CUDA backend: engine/backend.h on one device. A step is one upload of everything the host prepared, the operations,
-// and one download of tokens and logprobs. A step in which every sequence has its newest token alone (decoding) is captured
-// into a graph, one for each size, and replayed; both ways launch the same kernels over the same memory.
+// The CUDA backend: implements engine/backend.h on one device. A step is one upload of all host inputs, the
+// kernels, and one download of tokens and logprobs. Pure decode steps are captured into CUDA graphs, one per
+// padded size, and replayed; eager and replayed steps launch the same kernels on the same memory.
 //
-// A program is linked with one of the libraries of gpu/meson.build: the real one, the emulated one (tests: the same sources
-// over gpu/device_emulated.c), or the absent one, whose gpu_backend_create refuses.
+// A program links one of the libraries of gpu/meson.build: CUDA, the emulated device (for tests: the same
+// sources over gpu/device_emulated.c), or gpu/absent.c, in which gpu_backend_create refuses.
 //
 // Thread: engine.
 #pragma once
@@ -13,10 +13,10 @@
 
 struct gpu_options {
     int index;              // of the device
-    uint64_t memory_bytes;  // that weights, pages and all else may take; 0: what is free
-    struct pool *pool;      // packs weights while loading; NULL: the caller's thread does
-    bool eager;             // never use graphs: for comparisons
-    // The emulated device's, see gpu/device.h:
+    uint64_t memory_bytes;  // limit for weights, pages and scratch; 0: the free memory
+    struct pool *pool;      // packs weights while loading; NULL: the calling thread packs
+    bool eager;             // never use graphs, for comparisons
+    // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work;
 };
@@ -25,14 +25,15 @@ struct gpu_options {
 enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options, struct error *error)
     WARN_UNUSED;
 
-// "NVIDIA H200, 132 multiprocessors": for the log; "" without a device.
+// "NVIDIA H200, 132 multiprocessors", for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
 // 90 for compute capability 9.0.
 int gpu_backend_capability(const struct backend *backend);
 
-// For tests and the log: steps that replayed a graph, graphs that were captured, and bytes of keys and values that attention did
-// not ask for because it read shared prefixes once for several sequences (sliding windows counted as if they saw all).
+// For tests and the log: steps, steps that replayed a graph, captured graphs, and bytes of keys and values
+// that attention did not read again because sequences share a prefix (sliding windows are counted as
+// unlimited).
 struct gpu_counts {
     int64_t n_steps, n_replayed, n_graphs, shared_bytes_saved;
 };

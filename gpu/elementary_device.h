@@ -1,4 +1,5 @@
-// engine/elementary.h and engine/philox.h for kernels: the same operations in the same order, so the same bits.
+// engine/elementary.h and engine/philox.h for kernels: the same operations in the same order, so the same
+// bits.
 #pragma once
 
 #include "gpu/kernel.h"

@@ -1,7 +1,7 @@
-// Runs a kernel on the CPU: blocks one after another, a block's threads as fibers that change hands where they meet (block
-// barriers, warp operations) and nowhere else. For tests: it finds reads and writes out of bounds (with the address sanitizer),
-// threads that do not meet (an assert), barriers that are missing (threads run in order or in reverse order, which must
-// not show) and copies that were not waited for.
+// Runs a kernel on the CPU: blocks one after another, a block's threads as fibers that change hands where
+// they meet (block barriers, warp operations) and nowhere else. For tests: it finds reads and writes out of
+// bounds (with the address sanitizer), threads that do not meet (an assert), barriers that are missing
+// (threads run in order or in reverse order, which must not show) and copies that were not waited for.
 //
 // Thread: one at a time, the one that runs the emulated stream.
 #pragma once
@@ -31,14 +31,15 @@ struct emulate_fiber {
 extern "C" {
 #endif
 
-// Runs `thread(context)` once for every thread of every block. n_threads: a multiple of 32. Shared memory has just the
-// size asked for and begins as all ones.
+// Runs `thread(context)` once for every thread of every block. n_threads: a multiple of 32. Shared memory has
+// just the size asked for and begins as all ones.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes, void (*thread)(void *context),
                  void *context);
 // Threads run from the last to the first: a barrier that is missing shows in one of the orders.
 void emulate_reverse(bool reverse);
 
-// For gpu/emulate_races.c: who touches some memory of the device just now. False: no kernel does, or it is the thread's own.
+// For gpu/emulate_races.c: who touches some memory of the device just now. False: no kernel does, or it is
+// the thread's own.
 struct emulate_moment {
     uint32_t launch, block, thread;    // launches from 1 on
     uint32_t n_barriers, n_warp_syncs; // that the thread has passed
@@ -55,7 +56,8 @@ struct emulate_fiber *emulate_fiber_now(void);
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
 void emulate_update(const void *memory, size_t size); // before an atomic operation
-// All lanes of the warp give `size` bytes and see everybody's: [32][EMULATE_EXCHANGE_BYTES], until the next exchange but one.
+// All lanes of the warp give `size` bytes and see everybody's: [32][EMULATE_EXCHANGE_BYTES], until the next
+// exchange but one.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 
 void emulate_check_aligned(const void *address, size_t bytes); // a vector load's

@@ -1,5 +1,6 @@
-// Which decoding steps run as graphs. A graph is for one padded number of rows, one padded length of the longest sequence and
-// one padded number of shared prefixes' tiles; the first step of a kind runs eagerly (which loads its kernels), the second one captures, all others replay.
+// CUDA graphs of decode steps. A graph is keyed by the padded number of tokens, the padded length of the
+// longest sequence and the padded number of shared tiles. The first step of a kind runs eagerly, which loads
+// its kernels; the second is captured; later ones replay the graph.
 #pragma once
 
 #include "gpu/phases.h"
@@ -9,21 +10,21 @@
 enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
 
 enum {
-    GRAPHS_MAX = 256,      // kinds remembered; beyond, steps run eagerly
-    GRAPH_ROWS_MAX = 1024, // more rows take so long that launching them costs nothing
+    GRAPHS_MAX = 256,      // kinds; further ones run eagerly
+    GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
 };
 
-// Padded numbers.
+// All counts are padded.
 struct graph_kind {
     int32_t n_rows, n_positions, n_shared_tiles;
-    int events; // which of two sets it records: that of a step is read while the next one runs
+    int events; // which of two event sets it records: one is read while the next step records the other
 };
 
 struct graph_entry {
     struct graph_kind kind;
     bool seen;
     struct device_graph *graph; // NULL: not captured yet
-    struct phases phases;       // recorded by it
+    struct phases phases;       // recorded by the graph
 };
 
 struct graphs {
@@ -31,11 +32,11 @@ struct graphs {
     int n_entries;
 };
 
-// Rounded up so that few graphs serve all steps and little work is wasted.
+// Padding: rounds up so that few graphs serve all steps with little wasted work.
 int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);
-// The entry of a kind and what a step of it does now. NULL: eagerly.
+// Finds or adds the entry of a kind and sets how the step runs. NULL: eagerly.
 struct graph_entry *graphs_choose(struct graphs *graphs, const struct graph_kind *kind, enum step_way *way);
-// Forgets all graphs: memory they point to has moved.
+// Destroys all graphs, because memory that they point to was reallocated.
 void graphs_clear(struct graphs *graphs, struct device *device);

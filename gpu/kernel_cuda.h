@@ -1,5 +1,5 @@
-// The language of kernels in CUDA (gpu/kernel.h). Instructions: PTX ISA 8 (docs.nvidia.com/cuda/parallel-thread-execution),
-// compute capability 8.0 and up.
+// The language of kernels in CUDA (gpu/kernel.h). Instructions: PTX ISA 8
+// (docs.nvidia.com/cuda/parallel-thread-execution), compute capability 8.0 and up.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -91,8 +91,9 @@ __device__ __forceinline__ float exp2_fast(float x)
     return power;
 }
 
-// 16 bytes from device memory to shared memory; 0s when not `valid`, and then nothing is read. Copies are waited for in
-// groups: copy_async_wait<n>() returns when all but the last n committed groups of this thread have arrived.
+// 16 bytes from device memory to shared memory; 0s when not `valid`, and then nothing is read. Copies are
+// waited for in groups: copy_async_wait<n>() returns when all but the last n committed groups of this thread
+// have arrived.
 __device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
@@ -120,7 +121,8 @@ __device__ __forceinline__ uint4 load_streaming(const void *address)
     return words;
 }
 
-// d += a b over 16 items k: a 16 x 16, b 16 x 8, d 16 x 8 float32. With g = lane / 4, t = lane % 4 a lane holds
+// d += a b over 16 items k: a 16 x 16, b 16 x 8, d 16 x 8 float32. With g = lane / 4, t = lane % 4 a lane
+// holds
 //   a[0] row g, k 2t..2t+1     a[1] row g + 8, the same     a[2] row g, k 2t+8..2t+9     a[3] row g + 8, the same
 //   b[0] k 2t..2t+1, column g  b[1] k 2t+8..2t+9
 //   d[0..1] row g, columns 2t, 2t+1    d[2..3] row g + 8

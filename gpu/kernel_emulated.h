@@ -1,6 +1,6 @@
-// The language of kernels on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread (gpu/emulate.h), warp
-// operations meet there, shared memory is fresh NaNs for every block. Not fast, but every load and store is a real one that the
-// address sanitizer sees.
+// The language of kernels on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread
+// (gpu/emulate.h), warp operations meet there, shared memory is fresh NaNs for every block. Not fast, but
+// every load and store is a real one that the address sanitizer sees.
 #pragma once
 
 #include "gpu/emulate.h"
@@ -18,7 +18,8 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-// Blocks run one after another, so one copy does. Arrays begin with what the last block left, as on the device.
+// Blocks run one after another, so one copy does. Arrays begin with what the last block left, as on the
+// device.
 #define __shared__ static
 #define threadIdx (emulate_fiber_now()->thread)
 #define blockIdx (emulate_fiber_now()->block)
@@ -167,7 +168,8 @@ static inline int __all_sync(unsigned mask, int predicate)
     return __ballot_sync(mask, predicate) == 0xFFFFFFFFu;
 }
 
-// Fibers change hands only where threads meet, so an atomic is a plain update. Whoever looks for races hears of one access.
+// Fibers change hands only where threads meet, so an atomic is a plain update. Whoever looks for races hears
+// of one access.
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 
 template <typename T> static EMULATED_ATOMIC T atomicAdd(T *address, T value)
@@ -241,8 +243,8 @@ static inline uint32_t bfloat2_make(float low, float high)
     return (uint32_t)emulate_bfloat(low) | (uint32_t)emulate_bfloat(high) << 16;
 }
 
-// Sums of two products of binary16 are exact in double but for a sum's last place: the second rounding could matter only
-// when the exact sum is within 2^-53 of the middle between two binary16.
+// Sums of two products of binary16 are exact in double but for a sum's last place: the second rounding could
+// matter only when the exact sum is within 2^-53 of the middle between two binary16.
 static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t result = 0;

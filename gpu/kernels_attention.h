@@ -1,25 +1,27 @@
-// Launches of attention's kernels: the pages' layout, the definition of what is computed, and how rows, sequences and shared
-// prefixes are told to them. Rules as in gpu/kernels.h.
+// Launches of the attention kernels: paged grouped-query attention, split-KV, with shared prefixes computed
+// once (cascade attention). Layout of the pages, definition of the arithmetic, arguments. Rules as in
+// gpu/kernels.h.
 //
-// Pages: [layer][page][key-value head][block of 16 positions], whatever the type: keys, then values, in the order in which the
-// 32 lanes of a warp take them (g = lane / 4, t = lane % 4); dimensions are filled up with zeros, keys' to 32, values' to 16.
-//   binary16 (asked for as KV_F16 or KV_F32)
+// Pages: [layer][page][key-value head][block of 16 positions], for every type: keys, then values, in the
+// order of the 32 lanes of a warp (g = lane / 4, t = lane % 4). Dimensions are padded with zeros, of keys to
+// 32, of values to 16.
+//   binary16 (for KV_F16 and KV_F32)
 //     keys          [2 halves of 8 positions][key_dim / 32][32 lanes][8]  position g of the half, dimensions 32 j + 8 t + 0..7
 //     values        [value_dim / 16][32 lanes][2][4]    dimensions 16 b + g and 16 b + 8 + g, positions 4 t + 0..3
 //   KV_Q8_0: the same order in bytes, 128 more than the integer; item = binary16 of integer * scale
 //     keys, scales  [2][key_dim / 32][8 positions] binary16: of 32 dimensions of a position
 //     values, scales [value_dim / 32, rounded up][16 positions] binary16
-//   A scale is binary16 of the largest absolute item / 127, an integer the nearest to item / scale, even when in the middle, within
-//   127: what is kept of an item depends on its 32 dimensions alone. A group with an item that is not finite is NaN.
+//   scale = binary16 of the largest absolute item / 127; integer = item / scale rounded to nearest even, within 127: the stored
+//   value depends on the 32 dimensions of its group only. A group with an item that is not finite is NaN.
 //
-// What is computed for a query (one row's one head), the same in every kernel, company and cut of the prompt:
+// The arithmetic of a query (one head of one row), the same in every kernel, batch and prefill chunking:
 //   q times scale, as the sum of two binary16 (22 bits); s[j] = q . k[j], fragments of 16 dimensions in order, the upper
 //   part's product before the lower's; soft cap, linear bias; times log2 e; over the positions seen
-//   Positions go by segments of ATTENTION_SEGMENT. Of each with a seen one: m = max s[j]; p[j] = binary16 of 2^(s[j] - m);
-//   l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in order, lanes then add 16 apart, 8, 4, 2, 1;
-//   o = sum of p[j] v[j] in fragments of 16 positions in order
-//   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M): l = fma(l', b, l a), o = fma(o', b, o a).
-//   A sink is merged last, with l' = 1 and no o'. Result: o / l.
+//   Split-KV segments of ATTENTION_SEGMENT positions. In each one with a visible position: m = max s[j]; p[j] = binary16 of
+//   2^(s[j] - m); l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in order, then a butterfly over lanes 16, 8, 4, 2, 1
+//   apart; o = sum of p[j] v[j] in fragments of 16 positions in order
+//   Segments are merged in order (online softmax): with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M): l = fma(l', b, l a),
+//   o = fma(o', b, o a). A sink is merged last, with l' = 1 and without o'. Result: o / l.
 #pragma once
 
 #include "engine/backend.h"
@@ -32,7 +34,7 @@ extern "C" {
 #endif
 
 enum {
-    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of a head's keys and of its values
+    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of keys and of values
     ATTENTION_BLOCK = 16,                   // positions
     ATTENTION_GROUP = 32,                   // dimensions of one scale
 };
@@ -41,10 +43,10 @@ struct attention_pages {
     void *memory; // attention_pages_bytes
     int32_t n_layers, n_pages, n_kv_heads, key_dim, value_dim; // dims at most ATTENTION_DIM_MAX
     int32_t page_positions;                                    // a multiple of ATTENTION_BLOCK
-    enum kv_type type;                                         // KV_F32: binary16 too
+    enum kv_type type;                                         // KV_F32 is stored as binary16
 };
 
-// Of one key-value head's ATTENTION_BLOCK positions.
+// Bytes of ATTENTION_BLOCK positions of one key-value head.
 static inline uint64_t attention_block_bytes(const struct attention_pages *pages)
 {
     uint64_t key_steps = ((uint64_t)pages->key_dim + 31) / 32, value_blocks = ((uint64_t)pages->value_dim + 15) / 16;
@@ -59,19 +61,19 @@ static inline uint64_t attention_pages_bytes(const struct attention_pages *pages
            (uint64_t)(pages->page_positions / ATTENTION_BLOCK) * attention_block_bytes(pages);
 }
 
-// A run of rows of one sequence; without rows: padding.
+// Consecutive rows of one sequence; n_rows 0: padding.
 struct attention_sequence {
     int32_t first_row, n_rows, position; // of the first row
     int32_t first_page;                  // positions [i * page_positions, ..) are in page tables[first_page + i]
-    int32_t first_part;                  // of a small one: its rows' place in the scratch
-    int32_t n_shared;                    // its first so many segments are among the shared tiles
+    int32_t first_part;                  // of a small sequence: index of its first row in the scratch
+    int32_t n_shared;                    // number of leading segments that shared tiles compute
 };
 
-// Queries of several sequences that have a whole segment's pages in common, all before their own rows' positions. Query i of
-// the members from first_member on is head i % group of row members[first_member + i / group]; a member's number is its row's
-// place in the scratch.
+// Queries of several sequences that share all pages of a segment, which ends before the positions of their
+// rows. Query i is head i % group of row members[first_member + i / group]; a member's number is the index of
+// its row in the scratch.
 struct attention_shared_tile {
-    int32_t segment, first_page; // of the table of any of them
+    int32_t segment, first_page; // in the block table of any member
     int32_t first_member;
     int32_t first_query, n_queries; // at most attention_shared_queries; 0: padding
     int32_t position_least;         // of the members' rows
@@ -83,9 +85,9 @@ struct attention_launch {
     const struct attention_sequence *sequences; // [n_sequences]
     const int32_t *tables;
     int32_t n_sequences, n_rows;
-    int32_t n_rows_most;      // that a sequence has; launches are sized by it
+    int32_t n_rows_most;      // of a sequence; sizes the launch
     int32_t n_part_rows;      // rows of small sequences, or more
-    int32_t n_positions_most; // that a row sees, or more
+    int32_t n_positions_most; // visible to a row, or more
     const float *q;
     float *out; // [n_rows, n_heads, dim]
     int64_t q_stride, out_stride;
@@ -94,45 +96,48 @@ struct attention_launch {
     int32_t window;       // 0: all
     float alibi_bias_max; // 0: none
     const float *sinks;   // [n_heads] or NULL
-    // Shared segments are computed for all their members by one read of keys and values, and then merged by each where it comes
-    // to them. Sequences in them are small (attention_is_small).
+    // Shared prefixes (cascade attention): a shared segment is computed for all its members with one read of
+    // keys and values, then each member merges the result in its order of segments. Only small sequences
+    // (attention_is_small) are members.
     const struct attention_shared_tile *shared_tiles;
     const int32_t *shared_members; // rows
     const int32_t *positions;      // [n_rows]
     int32_t n_shared_tiles;        // 0: none
-    int32_t n_shared_segments;     // no sequence has more; so many parts of each of n_part_rows fit into the scratch
-    // Few sequences with long contexts are spread over the multiprocessors by segments, as far as the scratch reaches.
+    int32_t n_shared_segments;     // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
+    // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
+    // multiprocessors.
     void *scratch;
     uint64_t scratch_bytes; // 0: none
     int32_t n_multiprocessors;
-    uint64_t shared_bytes_max; // shared memory that a block may have
+    uint64_t shared_bytes_max; // shared memory per block
 };
 
-// Whether a sequence's rows go the way of newest tokens.
+// Whether a sequence's rows are computed by the decode kernel: they fit the strips of one token.
 static inline bool attention_is_small(int32_t n_rows, int32_t n_heads, int32_t n_kv_heads)
 {
     int32_t group = n_heads / n_kv_heads;
     return (int64_t)n_rows * group <= (group + 15) / 16 * 16;
 }
 
-// What one segment leaves of one query in the scratch.
+// Bytes in the scratch of one query's partial result for one segment.
 static inline uint64_t attention_part_bytes(int32_t value_dim)
 {
     return ((uint64_t)value_dim + 4) * sizeof(float);
 }
 
-// Queries of the largest tile, and of those for newest tokens, on a device with so much shared memory.
+// Queries of the largest shared tile and of the largest decode tile, for a block's shared memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads, uint64_t shared_bytes_max);
 
-// Scratch that serves steps of n_rows newest tokens seeing n_positions_most each, within a bound.
+// Scratch for steps of n_rows decode tokens with n_positions_most visible positions each, bounded.
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows, int64_t n_positions_most);
-// Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for padding.
+// Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for
+// padding.
 void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
                             const struct attention_sequence *sequences, const int32_t *row_sequences,
                             const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride, const float *v,
                             int64_t v_stride);
-// At most n_rows queries' worth of rows: rows of no sequence stay as they are.
+// Rows of `out` that belong to no sequence are not written.
 void launch_attention(void *stream, const struct attention_launch *attention);
 
 #ifdef __cplusplus

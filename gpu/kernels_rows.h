@@ -1,6 +1,6 @@
-// Launches of the kernels that work row by row: embedding, norms, rotation, activation, sums, experts' routing. Float
-// matrices are [n_rows, stride] in device memory. A row's result depends on nothing but the row: sums run in a fixed order
-// that the row's length alone decides.
+// Launches of the row-wise kernels: embedding, norms, rope, activation, residual sums, expert routing. Float
+// matrices are [n_rows, stride] in device memory. Sums run in a fixed order that depends only on the length
+// of the row.
 #pragma once
 
 #include "engine/model/model.h"
@@ -17,7 +17,7 @@ struct device_matrix {
     int64_t stride;
 };
 
-// Rows as the file holds them.
+// Rows in the file's format.
 struct device_table {
     const unsigned char *rows;
     int64_t row_bytes;
@@ -25,17 +25,17 @@ struct device_table {
 };
 
 bool launch_embed_knows(int32_t type);
-// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] where it has rows)
+// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] if it has rows)
 void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols, struct device_table table,
                   const int32_t *tokens, float scale, struct device_table positions_table, const int32_t *positions);
 
 struct norm_launch {
     struct device_matrix out, in;
-    int32_t n_rows, n_groups, n; // each group has n items
+    int32_t n_rows, n_groups, n; // n items per group
     bool rms, own_weights;
     const float *weight, *bias; // bias may be NULL
     float epsilon;
-    // in += scale * addend first, where it has items: the residual sum before a norm
+    // Fused residual sum, if addend.items is set: in += scale * addend before the norm.
     struct device_matrix addend;
     float scale;
 };
@@ -48,7 +48,7 @@ void launch_activate(void *stream, struct device_matrix out, struct device_matri
                      int32_t n_rows, int32_t n_cols, enum activation_kind kind);
 void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols, float scale);
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale, float cap);
-// out[i] = in[rows[i]]; a negative row: out[i] stays
+// out[i] = in[rows[i]]; out[i] is unchanged for a negative row
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
                    int32_t n_cols);
 // n columns of each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i]
@@ -57,8 +57,9 @@ void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_ste
 // x[r] *= sigmoid(gate[r][0])
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols);
 
-// Experts: pair = row * n_used + place. `experts` and `weights` [n_rows * n_used]; `order` [n_rows * n_used]: the pairs
-// sorted by expert, pairs ascending; `first` [n_experts + 1]: each expert's first place in it.
+// Expert routing. Pair p = row * n_used + rank. `experts` and `weights` [n_rows * n_used]; `order` [n_rows *
+// n_used]: the pairs sorted by expert, then by p; `first` [n_experts + 1]: each expert's first index in
+// `order`.
 struct route_launch {
     struct device_matrix logits;
     int32_t n_rows, n_used, n_experts;
@@ -71,7 +72,7 @@ struct route_launch {
 };
 
 void launch_route(void *stream, const struct route_launch *route);
-// out[r] = sum over places of weights[pair] * y[pair]
+// out[r] = sum over ranks of weights[pair] * y[pair]
 void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
                        int32_t n_rows, int32_t n_used, int32_t n_cols);
 

@@ -1,8 +1,9 @@
-// Launches of the sampling kernels: engine/sampler.c's draw on the device, the same token and logprobs from the same
-// logits bit for bit. Three in a row: logprobs (of the logits as given), adjust (bias and penalties), draw.
+// Launches of the sampling kernels. They draw the same tokens and logprobs as engine/sampler.c from the same
+// logits, bit for bit. Three launches: logprobs (of the unmodified logits), adjust (bias and penalties),
+// draw.
 //
-// All memory is the device's. Launches enqueue into `stream`; what a launch reads is fixed when it runs, not when it is
-// enqueued, so a captured one draws by the settings of each replay.
+// All pointers are device memory. Kernels read it when they run, not when they are enqueued, so a graph uses
+// the settings uploaded before each replay.
 #pragma once
 
 #include "schemas/job.h"
@@ -14,12 +15,12 @@ extern "C" {
 #endif
 
 enum {
-    SAMPLE_WANTED = 1,   // else the output is padding: nothing is read or written
-    SAMPLE_ADJUSTS = 2,  // has biases or penalties
-    SAMPLE_LOGPROBS = 4, // has logprobs
+    SAMPLE_WANTED = 1,   // not set: padding, nothing is read or written
+    SAMPLE_ADJUSTS = 2,  // biases or penalties
+    SAMPLE_LOGPROBS = 4, // logprobs requested
 };
 
-// One output's settings and where its lists stand.
+// One output's settings, with the indices of its lists.
 struct sample_settings {
     uint64_t seed;
     uint32_t index, choice;
@@ -27,7 +28,7 @@ struct sample_settings {
     float presence_penalty, frequency_penalty, repetition_penalty;
     int32_t top_k, n_top, flags;
     int32_t first_bias, n_biases;               // in `biases`
-    int32_t first_token, n_prompt, n_generated; // in `history`: the prompt's, then the generated; 0 without penalties
+    int32_t first_token, n_prompt, n_generated; // in `history`: prompt tokens, then generated ones; 0 without penalties
 };
 
 struct sample_bias {
@@ -41,30 +42,31 @@ struct sample_outcome {
     int32_t n_top;
 };
 
-// Between the kernels.
+// Passed from kernel to kernel.
 struct sample_state {
     double log_sum;
-    float largest; // NaN: nothing can be drawn
+    float largest; // NaN: the draw fails
 };
 
 struct sample_arguments {
-    float *logits; // [n_outputs, stride]; adjust changes them
+    float *logits; // [n_outputs, stride]; modified by adjust
     int64_t stride;
     int32_t n_vocab, n_outputs;
     const struct sample_settings *settings; // [n_outputs]
     const struct sample_bias *biases;
     const int32_t *history;
-    float *given_biased, *given_history; // of each bias and token in the lists: its logit as given, or -infinity
+    float *given_biased, *given_history; // unmodified logit of each token in the bias and history lists, or -infinity
     int32_t *counts;                     // [SAMPLE_SLOTS, n_vocab], zero before and after
     struct sample_state *states;         // [n_outputs]
     struct sample_outcome *outcomes;     // [n_outputs]
     struct token_logprob *top;           // [n_outputs, JOB_TOP_LOGPROBS_MAX]
 };
 
-enum { SAMPLE_SLOTS = 32 }; // outputs that are penalised at once
+enum { SAMPLE_SLOTS = 32 }; // outputs that adjust processes at a time
 
-// Before everything else of a step: tokens that were not known when it was prepared (gpu/upload.h) become what the step before
-// drew, or 0 for a NaN. `tokens` [n_rows] and the ends of the histories that `settings` [n_outputs] name, NULL: none.
+// The first kernel of a step: replaces pending tokens (gpu/upload.h) by the tokens that the step before drew,
+// or by 0 for a NaN, in `tokens` [n_rows] and at the ends of the histories of `settings` [n_outputs]; NULL:
+// none.
 void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
                     int32_t *history, const struct sample_outcome *outcomes);
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments);

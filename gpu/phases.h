@@ -1,5 +1,5 @@
-// When a step's phases begin on the device, by events in its stream; in a graph they are part of it and recorded anew by
-// each replay. Nothing is recorded while nobody traces.
+// When a step's phases begin on the device, by events in its stream; in a graph they are part of it and
+// recorded anew by each replay. Nothing is recorded while nobody traces.
 #pragma once
 
 #include "engine/backend.h"

@@ -1,5 +1,6 @@
-// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are counted through; of
-// gated ones by turns, so that a block has the gate and the other factor of the same outputs.
+// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are
+// counted through; of gated ones by turns, so that a block has the gate and the other factor of the same
+// outputs.
 #pragma once
 
 #include "gpu/activation_device.h"

@@ -1,6 +1,7 @@
-// For kernels: products of few rows, bound by reading the weights. A block computes 16 or 32 outputs; each of its warps takes
-// whole chains, loads a chain's weights at once from device memory to registers (no shared memory: nobody else wants them) and
-// x from the caches. The chains' sums meet in shared memory and are added in order.
+// For kernels: products of few rows, bound by reading the weights. A block computes 16 or 32 outputs; each of
+// its warps takes whole chains, loads a chain's weights at once from device memory to registers (no shared
+// memory: nobody else wants them) and x from the caches. The chains' sums meet in shared memory and are added
+// in order.
 #pragma once
 
 #include "gpu/product.h"

@@ -1,14 +1,16 @@
-// For kernels: products of many rows. A block computes a rectangle of outputs and rows; weights (quantised) and x go through
-// shared memory in stages that are copied ahead, and a warp makes 32 outputs' fragments once for all its rows.
+// For kernels: products of many rows. A block computes a rectangle of outputs and rows; weights (quantised)
+// and x go through shared memory in stages that are copied ahead, and a warp makes 32 outputs' fragments once
+// for all its rows.
 //
-// The block's warps: `over_outputs` of 32 outputs each, `over_rows` of 8 n_columns rows each, and `over_chains`, which take
-// chains in turn so that few rectangles give work to many warps; their sums meet in shared memory, in order.
+// The block's warps: `over_outputs` of 32 outputs each, `over_rows` of 8 n_columns rows each, and
+// `over_chains`, which take chains in turn so that few rectangles give work to many warps; their sums meet in
+// shared memory, in order.
 #pragma once
 
 #include "gpu/product_few.h"
 
-// Shared memory of a block, less what static arrays may take: where there is plenty (163 KiB of compute capability 8.0), and
-// where there is the least.
+// Shared memory of a block, less what static arrays may take: where there is plenty (163 KiB of compute
+// capability 8.0), and where there is the least.
 enum {
     MANY_BYTES_STATIC = 1 << 10,
     MANY_BYTES_PLENTY = (163 << 10) - MANY_BYTES_STATIC,
@@ -24,7 +26,8 @@ struct many_shape {
     static constexpr int n_threads = 32 * over_outputs * over_rows * over_chains;
     static constexpr int n_panels = 2 * over_outputs, n_rows = 8 * n_columns * over_rows;
     static constexpr struct tile_format format = tile_format(type);
-    // A stage: a group of each chain, its operand [4 steps][n_rows][64 bytes], then its panels' planes and scales.
+    // A stage: a group of each chain, its operand [4 steps][n_rows][64 bytes], then its panels' planes and
+    // scales.
     static constexpr int x_bytes = GROUP_STEPS * n_rows * STEP_ROW_BYTES;
     static constexpr int panel_bytes = format.quants_bytes + format.high_bytes + format.scales_bytes;
     static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
@@ -103,7 +106,8 @@ static __device__ __forceinline__ void many_group(const unsigned char *slice, in
     }
 }
 
-// Ends a round of chains: every warp's sums are added to the totals of those columns that it keeps, chains in order.
+// Ends a round of chains: every warp's sums are added to the totals of those columns that it keeps, chains in
+// order.
 template <class shape>
 static __device__ __forceinline__ void many_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
                                   float *exchange, int warp_in_chain, int slice, int n_chains, int lane)

@@ -1,6 +1,6 @@
-// Finds, from the block tables of a step, the segments of attention that several sequences have in common, and cuts their queries
-// into tiles (gpu/kernels_attention.h), so that keys and values are read once for all of them. Prefixes may branch: a segment's
-// companies are parts of those of the segment before it.
+// Finds, from the block tables of a step, the segments of attention that several sequences have in common,
+// and cuts their queries into tiles (gpu/kernels_attention.h), so that keys and values are read once for all
+// of them. Prefixes may branch: a segment's companies are parts of those of the segment before it.
 //
 // Thread: engine.
 #pragma once

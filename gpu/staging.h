@@ -1,5 +1,5 @@
-// Loading: weights go to the device in pieces through two pinned buffers, one being filled while the other is copied, so
-// that no tensor is on the host a second time.
+// Loading: weights go to the device in pieces through two pinned buffers, one being filled while the other is
+// copied, so that no tensor is on the host a second time.
 #pragma once
 
 #include "gpu/device.h"

@@ -1,5 +1,6 @@
-// For kernels: one lane's part of a group of 128 inputs of 16 outputs (gpu/tiles.h), from memory to fragments of binary16
-// (bfloat16 for BF16). What a fragment holds is the definition of the weights' values in products:
+// For kernels: one lane's part of a group of 128 inputs of 16 outputs (gpu/tiles.h), from memory to fragments
+// of binary16 (bfloat16 for BF16). What a fragment holds is the definition of the weights' values in
+// products:
 //   one scale a block  half(q) * d                       Q4_0 Q8_0
 //   minima             fma(q, half(d scale), -half(dmin minimum))   Q4_K Q5_K
 //   scales of 16       (q - 32) * half(d scale)          Q6_K
@@ -9,7 +10,8 @@
 #include "gpu/kernel.h"
 #include "gpu/tiles.h"
 
-// A binary16 of 1024 + q is 0x6400 | q: quants become numbers by a mask and a sum. One of bits 4.. is 1024 + 16 q.
+// A binary16 of 1024 + q is 0x6400 | q: quants become numbers by a mask and a sum. One of bits 4.. is 1024 +
+// 16 q.
 enum : uint32_t {
     HALF2_1024 = 0x64006400u,
     HALF2_MINUS_1024 = 0xE400E400u,
@@ -17,7 +19,8 @@ enum : uint32_t {
     HALF2_SIXTEENTH = 0x2C002C00u,
 };
 
-// Memory that loads come from: weights in device memory are read once; in shared memory, as often as they are wanted.
+// Memory that loads come from: weights in device memory are read once; in shared memory, as often as they are
+// wanted.
 struct device_memory {
     static __device__ __forceinline__ uint4 load_16(const unsigned char *at)
     {
@@ -32,8 +35,8 @@ struct shared_memory {
     }
 };
 
-// Four registers' quants below 16 << shift from a word of nibbles, and the upper bits of each in place: as 1024 + q (even
-// registers) and 1024 + 16 q (odd ones), then less `above`.
+// Four registers' quants below 16 << shift from a word of nibbles, and the upper bits of each in place: as
+// 1024 + q (even registers) and 1024 + 16 q (odd ones), then less `above`.
 template <int above> static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
 {
     const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u; // steps of binary16 are 1 from 1024 on
@@ -45,7 +48,8 @@ template <int above> static __device__ __forceinline__ void nibbles_to_halves(ui
     q[3] = half2_fma((upper & 0x00F000F0u) | HALF2_1024 | high[3], HALF2_SIXTEENTH, minus_odd);
 }
 
-// Bits [n, n + width) of both halves of a word, moved to bit `to`: what is shifted is known when this is compiled.
+// Bits [n, n + width) of both halves of a word, moved to bit `to`: what is shifted is known when this is
+// compiled.
 static __device__ __forceinline__ uint32_t bits_moved(uint32_t word, int n, int width, int to)
 {
     uint32_t mask = ((1u << width) - 1) << to;
@@ -57,8 +61,8 @@ static __device__ __forceinline__ uint32_t word_of(const uint4 &words, int index
     return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }
 
-// One lane's registers. load: where the planes of its group and the tile's scales stand, which group of the tile it is;
-// prepare: once after loading; fragment: f = 0..7.
+// One lane's registers. load: where the planes of its group and the tile's scales stand, which group of the
+// tile it is; prepare: once after loading; fragment: f = 0..7.
 template <enum tensor_type type> struct tile_group;
 
 template <> struct tile_group<TENSOR_Q4_0> {

@@ -1,11 +1,12 @@
-// Weights as products read them on the device: tiles of 16 outputs, in the order in which the 32 lanes of a warp take them, with
-// the file's bits and the file's size. Packed on the host, uploaded once.
+// Weights as products read them on the device: tiles of 16 outputs, in the order in which the 32 lanes of a
+// warp take them, with the file's bits and the file's size. Packed on the host, uploaded once.
 //
-// A weight is panels of 16 outputs, one after another (the last filled up with zeros), a panel its tiles along the inputs: 128
-// inputs, or 256 where the file's blocks are (filled up with zeros too). A group is 128 inputs. With g = lane / 4 and t = lane
-// % 4, a lane holds of a group the inputs 32 t .. 32 t + 31 of outputs g and g + 8: whole blocks of 32, so that it needs few
-// scales. Fragment f (0..7) of a group is what one product of fragments takes: inputs 32 t + 4 f + e, e 0..3, its registers a[0]
-// output g, e 0 and 1; a[1] output g + 8, the same; a[2] output g, e 2 and 3; a[3] output g + 8, the same; the smaller e in a
+// A weight is panels of 16 outputs, one after another (the last filled up with zeros), a panel its tiles
+// along the inputs: 128 inputs, or 256 where the file's blocks are (filled up with zeros too). A group is 128
+// inputs. With g = lane / 4 and t = lane % 4, a lane holds of a group the inputs 32 t .. 32 t + 31 of outputs
+// g and g + 8: whole blocks of 32, so that it needs few scales. Fragment f (0..7) of a group is what one
+// product of fragments takes: inputs 32 t + 4 f + e, e 0..3, its registers a[0] output g, e 0 and 1; a[1]
+// output g + 8, the same; a[2] output g, e 2 and 3; a[3] output g + 8, the same; the smaller e in a
 // register's lower half.
 //
 // A tile, in bytes: planes of quants, group after group, then scales.
@@ -68,15 +69,16 @@ TILE_CONSTANT int32_t tile_bytes(struct tile_format format)
 extern "C" {
 #endif
 
-// As what a tensor is packed: its own type where tiles know it; Q5_0, IQ4_NL and MXFP4 as Q8_0 and Q3_K as Q6_K, which hold them
-// exactly; else F16, or BF16 when an item is beyond binary16 (which also goes for quantised types' products of scales).
-// Looks at all scales. A type that can't be computed with: TENSOR_TYPE_COUNT.
+// As what a tensor is packed: its own type where tiles know it; Q5_0, IQ4_NL and MXFP4 as Q8_0 and Q3_K as
+// Q6_K, which hold them exactly; else F16, or BF16 when an item is beyond binary16 (which also goes for
+// quantised types' products of scales). Looks at all scales. A type that can't be computed with:
+// TENSOR_TYPE_COUNT.
 enum tensor_type tiles_type(const struct tensor *tensor);
 // Of one [n_outputs, n_inputs] matrix: a multiple of 16.
 uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs);
 int64_t tiles_panels(int64_t n_outputs);
-// Packs panels [begin, end) of the tensor's matrix number `matrix` (of dims[2]) to `out`, where panel 0 is; `type` is
-// tiles_type's.
+// Packs panels [begin, end) of the tensor's matrix number `matrix` (of dims[2]) to `out`, where panel 0 is;
+// `type` is tiles_type's.
 void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, int64_t matrix, int64_t begin,
                 int64_t end);
 

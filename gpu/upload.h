@@ -3,11 +3,12 @@
 //   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables, shared prefixes' tiles and members |
 //   block tables, biases, histories
 //
-// The part before the bar has places that follow from the padded counts alone, so that a graph captured for those counts
-// finds them again; what varies stands behind it and is pointed at by index from the upload's beginning. Padding is harmless:
-// token 0, sequences without rows, outputs that nobody wants.
+// The part before the bar has places that follow from the padded counts alone, so that a graph captured for
+// those counts finds them again; what varies stands behind it and is pointed at by index from the upload's
+// beginning. Padding is harmless: token 0, sequences without rows, outputs that nobody wants.
 //
-// A token below 0, of a row or the last of a history, is output -1 - token of the step before: launch_resolve puts it there.
+// A token below 0, of a row or the last of a history, is output -1 - token of the step before: launch_resolve
+// puts it there.
 //
 // Thread: engine.
 #pragma once
@@ -33,7 +34,8 @@ struct upload_layout {
 
 // Where everything stands. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions);
-// Fills `bytes` [layout->total]; block tables' places are told as indices into it as int32_t. Ids in the samples' lists are in range (asserted against n_vocab).
+// Fills `bytes` [layout->total]; block tables' places are told as indices into it as int32_t. Ids in the
+// samples' lists are in range (asserted against n_vocab).
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions, const struct shared_prefix *shared,
                  int32_t n_vocab);
