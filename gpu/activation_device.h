@@ -33,7 +33,7 @@ static __device__ inline float activation(float x, enum activation_kind kind)
     }
 }
 
-// Of a gate, times what it lets through.
+// activation(gate) * up
 static __device__ inline float activated(float gate, float up, enum activation_kind kind)
 {
     float y = activation(gate, kind);

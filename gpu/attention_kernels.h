@@ -1,17 +1,17 @@
-// Between the files of attention's kernels: which tiles a launch has and how large they are.
+// Shared by the files of the attention kernels: the tiles of a launch and their sizes.
 #pragma once
 
 #include "gpu/attention_walk.h"
 
 enum tile_way {
-    TILES_SMALL,  // of sequences of a row or few
-    TILES_LARGE,  // of the other sequences
-    TILES_SHARED, // of segments that several sequences share
+    TILES_SMALL,  // of small sequences: decode
+    TILES_LARGE,  // of the other sequences: prefill
+    TILES_SHARED, // of shared segments
 };
 
 enum { N_TILE_WIDTHS = 5, TILE_STRIPS_MAX = 4 };
 
-// Value dimensions decide how many warps there are and how many dimensions each has; `n_strips` is 1, 2 or 4.
+// The number of value dimensions selects the number of warps and their dimensions; `n_strips` is 1, 2 or 4.
 struct tile_choice {
     int width, n_strips;
 };

@@ -1,11 +1,12 @@
-// For kernels: where keys and values stand in the pages (gpu/kernels_attention.h draws them) and how they
-// become the fragments of products: binary16 as it is, bytes by an addition and a product of pairs.
+// For kernels: addresses of keys and values in the pages (gpu/kernels_attention.h draws the layout), and
+// their conversion to mma fragments: binary16 unchanged, 8-bit integers by an addition and a multiplication
+// of pairs.
 #pragma once
 
 #include "gpu/kernel.h"
 #include "gpu/kernels_attention.h"
 
-// Sizes of a head's block of 16 positions, and where its parts begin, in bytes.
+// Sizes and byte offsets within a head's block of 16 positions.
 struct page_shape {
     int32_t key_steps, value_blocks; // of 32 and 16 dimensions
     int64_t key_scales, values, value_scales, block_bytes;
@@ -23,7 +24,7 @@ template <enum kv_type type> static __host__ __device__ __forceinline__ page_sha
     return shape;
 }
 
-// Number `block` of a page's head.
+// Address of block `block` of a head in a page.
 static __device__ __forceinline__ unsigned char *page_block(const struct attention_pages &pages, const page_shape &shape,
                                                             int32_t layer, int64_t page, int32_t kv_head, int32_t block)
 {
@@ -31,14 +32,14 @@ static __device__ __forceinline__ unsigned char *page_block(const struct attenti
     return (unsigned char *)pages.memory + (head * (pages.page_positions / ATTENTION_BLOCK) + block) * shape.block_bytes;
 }
 
-// Bytes 0, 1 (or 2, 3) of four integers that stand 128 higher, as a pair of binary16: 1024 + byte is exact,
-// and so is minus 1152.
+// Converts bytes 0, 1 (or 2, 3), stored with an offset of 128, to a pair of binary16: 1024 + byte - 1152,
+// both exact.
 template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint32_t bytes)
 {
     return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);
 }
 
-// What a lane holds of 8 positions' 32 dimensions: those of position g, in order.
+// A lane's keys of 8 positions x 32 dimensions: its dimensions of position g.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, const page_shape &shape, int half, int32_t step)
 {
@@ -51,7 +52,7 @@ static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, co
                       half2_multiply(widen_bytes<0>(bytes.y), scale), half2_multiply(widen_bytes<1>(bytes.y), scale));
 }
 
-// What a lane holds of 16 positions' 16 values: positions 4 t + 0..3 of value g, then of value g + 8.
+// A lane's values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g + 8.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_values(const unsigned char *block, const page_shape &shape, int32_t value_block)
 {

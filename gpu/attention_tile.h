@@ -1,9 +1,9 @@
-// For kernels: attention of one tile of queries over segments (gpu/kernels_attention.h defines the
-// arithmetic). A tile is `n_strips` strips of 16 queries (one row's one head each) with one key-value head:
-// of one sequence, or of several that share the segment's pages. A block of `n_warps` warps works on a
-// segment in three phases: scores (a warp has some of the positions), weights (a warp has whole queries),
-// values (a warp has some dimensions). Keys and values are loaded straight to registers, once for all queries
-// of the tile.
+// For kernels: grouped-query attention of one tile of queries over segments (gpu/kernels_attention.h defines
+// the arithmetic). A tile has `n_strips` strips of 16 queries (a query is one head of one row) with the same
+// key-value head, of one sequence or of several that share the segment's pages. A block of `n_warps` warps
+// computes a segment in three phases: scores (warps divide the positions), weights (warps divide the
+// queries), values (warps divide the dimensions). Keys and values are loaded directly to registers, once for
+// all queries of the tile.
 #pragma once
 
 #include "gpu/attention_page.h"
@@ -13,16 +13,16 @@
 enum {
     STRIP = 16,
     SEGMENT = ATTENTION_SEGMENT,
-    SCORE_STRIDE = SEGMENT + 8, // floats; weights (16 bits) take the first half of a query's scores, without bank conflicts
+    SCORE_STRIDE = SEGMENT + 8, // floats, padded against bank conflicts; binary16 weights overwrite the scores
 };
 
-// A warp has n_blocks blocks of 16 value dimensions: enough for value_dim up to 16 n_warps n_blocks.
+// A warp computes n_blocks blocks of 16 value dimensions: value_dim is at most 16 n_warps n_blocks.
 template <enum kv_type type_, int n_warps_, int n_strips_, int n_blocks_> struct tile_shape {
     static constexpr enum kv_type type = type_;
     static constexpr int n_warps = n_warps_, n_strips = n_strips_, n_blocks = n_blocks_;
     static constexpr int n_threads = 32 * n_warps, n_queries = STRIP * n_strips;
-    // Newest tokens wait for memory: of the usual widths at least so many blocks of a multiprocessor wait at
-    // a time.
+    // Decoding is bound by memory latency: at the usual head sizes this many blocks per multiprocessor hide
+    // it.
     static constexpr int n_blocks_resident = n_strips == 1 && n_blocks <= 2 ? 4 : 1;
     static_assert(SEGMENT % (32 * n_warps) == 0, "a warp scores 32 positions at a time");
 };
@@ -32,18 +32,18 @@ static __device__ __forceinline__ float log2_e()
     return 0x1.715476p0f;
 }
 
-// Where the running sums of a query stand: largest score, sum of weights.
+// Running state of a query's online softmax: largest score, sum of weights.
 struct query_state {
     float largest, sum;
 };
 
-// What a merge multiplies the old sums and the new ones with. `seen` false: nothing new, the sums stay.
+// Factors of a merge for the old and the new sums. `seen` false: no visible position, the sums are unchanged.
 struct merge_factors {
     float old_factor, new_factor;
     bool seen;
 };
 
-// Merges the next segment's (or a sink's) largest score and sum.
+// Merges the largest score and sum of the next segment or of a sink.
 static __device__ __forceinline__ merge_factors merge_state(struct query_state &state, float largest, float sum, bool seen)
 {
     merge_factors factors = {1.0f, 0.0f, seen};
@@ -74,14 +74,14 @@ static __device__ __forceinline__ float bias_slope(int32_t head, int32_t n_heads
     return head < n ? exp2f(-step * (float)(head + 1)) : exp2f(-0.5f * step * (float)(2 * (head - n) + 1));
 }
 
-// One tile's place in the launch.
+// One tile of the launch.
 struct tile_place {
-    struct attention_sequence sequence; // a shared tile: any of them, for the pages
-    const int32_t *members;             // of a shared tile: rows, in place of the sequence's
-    int32_t kv_head, group;             // query heads of a key-value head
+    struct attention_sequence sequence; // of a shared tile: any member, for its block table
+    const int32_t *members;             // of a shared tile: its rows; else NULL
+    int32_t kv_head, group;             // group: query heads per key-value head
     int32_t first_query;                // of the sequence or the members: row * group + head in group
-    int32_t n_queries;                  // 0: nothing to do
-    int32_t only_segment;               // leaves a part of it in the scratch; negative: walks over all and finishes
+    int32_t n_queries;                  // 0: empty
+    int32_t only_segment;               // writes its partial result to the scratch; negative: all segments
     int32_t position_least, position_most;
 };
 
@@ -107,7 +107,7 @@ static __device__ __forceinline__ int32_t first_seen(const struct attention_laun
     return call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
 }
 
-// The block of 16 positions from 16 * `block` on.
+// Address of the 16 positions from 16 * `block` on.
 static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call, const tile_place &place,
                                                                   const page_shape &pages, int32_t block)
 {
@@ -116,8 +116,8 @@ static __device__ __forceinline__ const unsigned char *find_block(const struct a
     return page_block(call.pages, pages, call.layer, page, place.kv_head, block % page_blocks);
 }
 
-// A block's shared memory: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores
-// [queries][SCORE_STRIDE]; states and factors of queries.
+// Shared memory of a block: queries [strips][key_steps][2][upper, lower][32 lanes] 16 bytes; scores
+// [queries][SCORE_STRIDE]; states and factors [queries].
 struct tile_memory {
     uint4 *queries;
     float *scores;
@@ -140,7 +140,7 @@ struct tile_memory {
     }
 };
 
-// A tile of one strip serves every head on every device: of 8.6 and 8.9 a block has the least, 99 KiB.
+// A tile of one strip fits every device: the smallest shared memory of a block is 99 KiB (8.6 and 8.9).
 static_assert(tile_memory::bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024, "the smallest tile fits everywhere");
 
 static __device__ __forceinline__ float query_item(const struct attention_launch &call, const tile_place &place, int32_t query,
@@ -152,8 +152,8 @@ static __device__ __forceinline__ float query_item(const struct attention_launch
     return call.q[at] * call.scale;
 }
 
-// Queries become fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2
-// + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16.
+// Converts queries to fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2
+// * 2 + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16.
 template <class shape>
 static __device__ void load_queries(const struct attention_launch &call, const tile_place &place, int32_t key_steps,
                                     const tile_memory &memory)
@@ -174,8 +174,8 @@ static __device__ void load_queries(const struct attention_launch &call, const t
     }
 }
 
-// Scores of 32 positions from `first` (a multiple of 32) for all strips; blocks from `end` on are not
-// touched.
+// Scores of 32 positions from `first` (a multiple of 32) for all strips; positions from `end` on are not
+// read.
 template <class shape>
 static __device__ __forceinline__ void score_positions(const struct attention_launch &call, const tile_place &place,
                                                        const page_shape &pages, const tile_memory &memory, int32_t first,
@@ -230,7 +230,7 @@ static __device__ __forceinline__ float finish_score(const struct attention_laun
     return score * log2_e();
 }
 
-// One query's scores of a segment become weights; the warp's lane l has positions l, l + 32, ..
+// Converts one query's scores of a segment to weights; lane l has positions l, l + 32, ..
 static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call, const tile_place &place,
                                             int32_t query, int32_t segment, float *scores, struct query_state &state)
 {
@@ -249,11 +249,11 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
         float other = __shfl_xor_sync(0xFFFFFFFFu, largest, mask);
         largest = other > largest ? other : largest;
     }
-    // A query whose scores are all not numbers has none that is largest: its weights are to be such too.
+    // If all scores are NaN there is no largest one; the weights must be NaN too.
     bool seen = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
     float reference = largest == -INFINITY ? 0.0f : largest, sum = 0.0f;
     uint16_t *weights = (uint16_t *)scores;
-    __syncwarp(); // all lanes' scores are in registers now: weights stand where others' scores stood
+    __syncwarp(); // all scores are in registers: the weights overwrite them
 #pragma unroll
     for (int i = 0; i < SEGMENT / 32; i++) {
         uint32_t weight = half2_make(exp2_fast(items[i] - reference), 0.0f);
@@ -283,8 +283,7 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
             value[i] = warp + i * shape::n_warps < pages.value_blocks
                            ? load_values<shape::type>(at, pages, warp + i * shape::n_warps)
                            : make_uint4(0, 0, 0, 0);
-        // Nobody wrote the positions from `end` on; what is there may not be a number, and weights of 0 don't
-        // help then.
+        // Positions from `end` on were never written and may be NaN, which a weight of 0 does not cancel.
         int32_t n = end - block * 16 - lane % 4 * 4;
         if (block * 16 + 16 > end) {
             uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
@@ -309,7 +308,7 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
     }
 }
 
-// A sink takes part last; then sums become results.
+// Merges the attention sink, after all segments.
 static __device__ __forceinline__ merge_factors merge_sink(const struct attention_launch &call, int32_t head, struct query_state &state)
 {
     if (!call.sinks)

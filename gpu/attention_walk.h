@@ -1,6 +1,6 @@
-// For kernels: a tile's walk over its segments (gpu/attention_tile.h has what is done in one), and the parts
-// that single segments leave in the scratch: [rows of small sequences][heads][n_segments] of o, largest, sum,
-// and whether any position was seen.
+// For kernels: the loop of a tile over its segments (gpu/attention_tile.h computes one), and the partial
+// results of split-KV in the scratch: [rows of small sequences][heads][n_segments] of o, largest score, sum,
+// and whether a position was visible.
 #pragma once
 
 #include "gpu/attention_tile.h"
@@ -8,9 +8,9 @@
 struct attention_arguments {
     struct attention_launch call;
     float *parts;
-    int32_t n_segments;     // parts of a row's head
-    bool dealt;             // small sequences' own segments go to blocks of their own
-    int32_t n_strips_small; // strips of 16 queries that a small sequence has at most
+    int32_t n_segments;     // partial results per row and head
+    bool dealt;             // split-KV: each segment of a small sequence has its own block
+    int32_t n_strips_small; // maximum number of strips of a small sequence
 };
 
 static __device__ __forceinline__ float *find_part(const struct attention_arguments &arguments, int64_t part, int32_t head,
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float *query_part(const struct attention_argum
     return find_part(arguments, part, query_head(place, query), segment);
 }
 
-// Where a query's dimension stands among a lane's sums: i of a tile of 16 queries x 8 dimensions.
+// Query and dimension of accumulator i of a lane in a tile of 16 queries x 8 dimensions.
 struct item_place {
     int32_t query, dim;
 };
@@ -49,7 +49,7 @@ template <class shape, class F> static __device__ __forceinline__ void for_items
                 }
 }
 
-// Each warp turns scores into weights, a query at a time; rows without a query weigh nothing.
+// Each warp converts scores to weights, one query at a time; padding queries get weight 0.
 template <class shape>
 static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call, const tile_place &place,
                                                      int32_t segment, const tile_memory &memory)
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void weigh_queries(const struct attention_laun
     }
 }
 
-// A segment's sums for positions [from, to) of it, states with it merged, and factors.
+// Computes positions [from, to) of a segment: sums, merged states and factors.
 template <class shape>
 static __device__ __forceinline__ void compute_segment(const struct attention_launch &call, const tile_place &place,
                                                        const page_shape &pages, const tile_memory &memory, int32_t segment,
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void compute_segment(const struct attention_la
 {
     constexpr int32_t positions = SEGMENT / shape::n_warps;
     int32_t first = segment * SEGMENT + (int32_t)threadIdx.x / 32 * positions;
-    __syncthreads(); // queries stand; the last segment's weights and factors were used
+    __syncthreads(); // queries are stored; the previous segment's weights and factors are no longer read
     for (int32_t at = first; at < first + positions; at += 32)
         if (at < to && at + 32 > from)
             score_positions<shape>(call, place, pages, memory, at, to);
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void compute_segment(const struct attention_la
     add_values<shape>(call, place, pages, memory, from, to, sums);
 }
 
-// The same from a part that a shared tile left.
+// The same, from the partial result of a shared tile.
 template <class shape>
 static __device__ __forceinline__ void take_part(const struct attention_arguments &arguments, const tile_place &place,
                                                  const tile_memory &memory, int32_t segment,
@@ -155,8 +155,8 @@ static __device__ __forceinline__ void finish_tile(const struct attention_argume
     });
 }
 
-// Whether a tile's segment was computed by a shared tile: only of what all its queries see whole, so that
-// nobody's result depends on positions that only others see.
+// Whether a shared tile computed the segment: only if all its queries see the whole segment, so that a result
+// never depends on positions visible to other sequences only.
 static __device__ __forceinline__ bool is_shared(const struct attention_launch &call, const struct attention_sequence &sequence,
                                                  int32_t position_most, int32_t segment)
 {

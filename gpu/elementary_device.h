@@ -1,4 +1,4 @@
-// engine/elementary.h and engine/philox.h for kernels: the same operations in the same order, so the same
+// engine/elementary.h and engine/philox.h for kernels: the same operations in the same order, with the same
 // bits.
 #pragma once
 
@@ -24,7 +24,7 @@ static __device__ inline float device_exp_negative(float x)
     return x > -87.0f ? result : 0.0f;
 }
 
-// Of a normal number above 0.
+// For normal numbers above 0.
 static __device__ inline double device_log(double x)
 {
     uint64_t bits;

@@ -1,7 +1,7 @@
-// Runs a kernel on the CPU: blocks one after another, a block's threads as fibers that change hands where
-// they meet (block barriers, warp operations) and nowhere else. For tests: it finds reads and writes out of
-// bounds (with the address sanitizer), threads that do not meet (an assert), barriers that are missing
-// (threads run in order or in reverse order, which must not show) and copies that were not waited for.
+// Runs a kernel on the CPU, for tests: blocks one after another, the threads of a block as fibers that switch
+// only at barriers and warp operations. It detects accesses out of bounds (with the address sanitizer),
+// divergent barriers (an assert), missing barriers (threads run in forward or reverse order, with equal
+// results required) and asynchronous copies without a wait.
 //
 // Thread: one at a time, the one that runs the emulated stream.
 #pragma once
@@ -12,16 +12,16 @@
 
 enum {
     EMULATE_THREADS_MAX = 1024, // of a block
-    EMULATE_EXCHANGE_BYTES = 48, // that a lane gives to a warp's operation: a product's 12 items as floats
+    EMULATE_EXCHANGE_BYTES = 48, // operands of a lane in a warp operation: mma's 12 items as floats
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
-    EMULATE_COPIES_MAX = 4096,  // asynchronous copies of a thread that have not arrived
+    EMULATE_COPIES_MAX = 4096,  // outstanding asynchronous copies of a thread
 };
 
 struct emulate_shape {
     unsigned x, y, z;
 };
 
-// What a running thread sees.
+// Built-in variables of the running thread.
 struct emulate_fiber {
     struct emulate_shape thread, block, block_shape, grid_shape;
     unsigned char *shared;
@@ -31,23 +31,23 @@ struct emulate_fiber {
 extern "C" {
 #endif
 
-// Runs `thread(context)` once for every thread of every block. n_threads: a multiple of 32. Shared memory has
-// just the size asked for and begins as all ones.
+// Runs `thread(context)` once for every thread of every block. n_threads is a multiple of 32. Shared memory
+// has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes, void (*thread)(void *context),
                  void *context);
-// Threads run from the last to the first: a barrier that is missing shows in one of the orders.
+// Runs threads from last to first: a missing barrier changes results in one of the two orders.
 void emulate_reverse(bool reverse);
 
-// For gpu/emulate_races.c: who touches some memory of the device just now. False: no kernel does, or it is
-// the thread's own.
+// For gpu/emulate_races.c: the thread that accesses device memory now. False: no kernel is running, or the
+// memory is local to the thread.
 struct emulate_moment {
-    uint32_t launch, block, thread;    // launches from 1 on
-    uint32_t n_barriers, n_warp_syncs; // that the thread has passed
-    bool shared;                       // the block's memory
+    uint32_t launch, block, thread;    // launch is counted from 1
+    uint32_t n_barriers, n_warp_syncs; // passed by the thread
+    bool shared;                       // shared memory of the block
 };
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
-// Whom to tell what is touched in place of a kernel: by copies and atomics.
+// Callback for accesses by copies and atomics, which are not instrumented.
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
 
 // The rest is for kernels (gpu/kernel_emulated.h).
@@ -56,8 +56,8 @@ struct emulate_fiber *emulate_fiber_now(void);
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
 void emulate_update(const void *memory, size_t size); // before an atomic operation
-// All lanes of the warp give `size` bytes and see everybody's: [32][EMULATE_EXCHANGE_BYTES], until the next
-// exchange but one.
+// All lanes of the warp write `size` bytes and read all lanes' [32][EMULATE_EXCHANGE_BYTES], valid until the
+// second next exchange.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 
 void emulate_check_aligned(const void *address, size_t bytes); // a vector load's

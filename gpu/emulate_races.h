@@ -1,17 +1,17 @@
-// Finds races of emulated kernels whichever way threads happen to run: kernels that are compiled with gcc's
-// or clang's -fsanitize=thread tell of every load and store, and this library (in place of the thread
-// sanitizer's own) looks whether two of them, one at least a store, touch the same byte without an order that
-// CUDA gives:
+// Race detector for emulated kernels, independent of the order in which threads run. Kernels compiled with
+// -fsanitize=thread call a function for every load and store. This library, in place of the thread
+// sanitizer's runtime, reports two accesses to one byte, at least one of them a store, that CUDA does not
+// order:
 //
-//   threads of a block   are ordered by __syncthreads; lanes of a warp by __syncwarp too. Shuffles, votes and products of fragments
-//                        exchange registers and order no memory (CUDA programming guide, warp shuffle functions)
-//   blocks of a launch   are not ordered; only atomics may meet
-//   atomics              among themselves are no race
-//   copies               (copy_async_16) store from when they are asked for until they are waited for
+//   threads of a block   are ordered by __syncthreads, lanes of a warp also by __syncwarp. Shuffles, votes and mma exchange
+//                        registers and do not order memory (CUDA programming guide, warp shuffle functions)
+//   blocks of a launch   are not ordered
+//   atomics              do not race with each other
+//   copies               (copy_async_16) store at any time between the call and the wait
 //
-// Each byte has its last store and its last loads; of several loads since the last barrier only whether they
-// are one thread's, one warp's or more is kept, so a race with a store may be told with one of them. A race
-// that an atomic hides from a later load is missed.
+// For each byte the last store and the last loads are recorded; of several loads since a barrier only whether
+// they were by one thread, one warp or more, so a report names one of them. A race that an atomic hides from
+// a later load is missed.
 //
 // Thread: one at a time, as gpu/emulate.h.
 #pragma once
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-enum emulate_access { EMULATE_LOADS, EMULATE_STORES, EMULATE_UPDATES }; // the last: an atomic operation
+enum emulate_access { EMULATE_LOADS, EMULATE_STORES, EMULATE_UPDATES }; // EMULATE_UPDATES: atomic operations
 
 struct emulate_race {
     const void *address;
@@ -31,7 +31,7 @@ struct emulate_race {
     unsigned thread_before, thread_now, block_before, block_now;
 };
 
-// Whom to tell of races; NULL, as at first: an assert fails.
+// Callback for races; NULL, the default: an assert fails.
 void emulate_races_tell(void (*tell)(const struct emulate_race *race));
 
 #ifdef __cplusplus

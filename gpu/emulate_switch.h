@@ -1,10 +1,10 @@
-// Changing from one stack to another, for the emulated threads of a block. The address sanitizer is told.
+// Context switch between the stacks of emulated threads, with the address sanitizer's annotations.
 #pragma once
 
 #include <stddef.h>
 
 struct emulate_switch {
-    void *stack_pointer; // where the saved registers are
+    void *stack_pointer; // address of the saved registers
     void *fake_stack;    // the sanitizer's
     const void *stack;
     size_t stack_bytes;
@@ -12,10 +12,10 @@ struct emulate_switch {
     void *argument;
 };
 
-// The first switch to it calls main on the stack; main ends with emulate_switch_last.
+// Prepares a stack: the first switch to it calls main, which ends with emulate_switch_last.
 void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t stack_bytes, void (*main)(void *argument),
                             void *argument);
-// Goes on in `to` and returns when somebody switches back.
+// Continues in `to`; returns when another context switches back.
 void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to);
-// The same for a stack that is done with.
+// The same, for a stack that is not used any more.
 _Noreturn void emulate_switch_last(struct emulate_switch *to);

@@ -1,5 +1,5 @@
-// What an emulated launch hands to the emulated device's stream: work that runs when somebody waits, or again
-// and again from a graph. C and C++ (launches are templates).
+// Work items of the emulated device's stream, which run when the stream is waited for or a graph is replayed.
+// For C and C++ (launches are templates).
 #pragma once
 
 #include <stddef.h>
@@ -10,12 +10,12 @@ extern "C" {
 
 struct emulated_work {
     void (*run)(struct emulated_work *work);
-    struct emulated_work *next; // the stream's
-    size_t shared_bytes;        // that a launch's blocks have
-    const char *fault;          // why no device runs this launch; NULL: it may
+    struct emulated_work *next; // in the stream
+    size_t shared_bytes;        // of a block
+    const char *fault;          // why CUDA would reject the launch; NULL: it is valid
 };
 
-// Takes over malloc'd work; NULL (no memory) fails the device, and so does a launch that it can't run.
+// Takes ownership of malloc'd work. NULL (out of memory) or an invalid launch fails the device.
 // `stream` is device_stream's.
 void emulated_stream_submit(void *stream, struct emulated_work *work);
 

@@ -4,19 +4,19 @@
 
 #include <cuda_runtime.h>
 
-// Enqueues; a failure stays with the CUDA runtime (cudaGetLastError), where gpu/device_cuda.c finds it.
+// Enqueues the kernel; gpu/device_cuda.c reads a failure by cudaGetLastError.
 template <typename... P, typename... A>
 static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
 {
     static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
-    // What a kernel may have unasked is 48 KiB with its static arrays.
+    // Without the attribute the limit is 48 KiB, including static arrays.
     if (shape.shared_bytes > 40 * 1024)
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared_bytes);
     kernel<<<dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z), shape.n_threads, shape.shared_bytes,
              (cudaStream_t)stream>>>(static_cast<P>(arguments)...);
 }
 
-// The launch's shared memory, at a multiple of 128 bytes.
+// Dynamic shared memory, aligned to 128 bytes.
 __device__ __forceinline__ unsigned char *dynamic_shared()
 {
     extern __shared__ __align__(128) unsigned char memory[];
@@ -67,7 +67,7 @@ __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c
     return sum;
 }
 
-__device__ __forceinline__ uint32_t half2_low(uint32_t pair) // its lower half twice
+__device__ __forceinline__ uint32_t half2_low(uint32_t pair) // the lower half, duplicated
 {
     return __byte_perm(pair, 0, 0x1010);
 }
@@ -77,7 +77,7 @@ __device__ __forceinline__ uint32_t half2_high(uint32_t pair)
     return __byte_perm(pair, 0, 0x3232);
 }
 
-// Bytes of two words, picked by the four nibbles of `selector`: 0..3 of a, 4..7 of b.
+// Byte permute: the four nibbles of `selector` select bytes 0..3 of a, 4..7 of b.
 __device__ __forceinline__ uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
 {
     return __byte_perm(a, b, selector);
@@ -91,9 +91,8 @@ __device__ __forceinline__ float exp2_fast(float x)
     return power;
 }
 
-// 16 bytes from device memory to shared memory; 0s when not `valid`, and then nothing is read. Copies are
-// waited for in groups: copy_async_wait<n>() returns when all but the last n committed groups of this thread
-// have arrived.
+// Asynchronous copy of 16 bytes from device to shared memory; writes zeros and reads nothing if not `valid`.
+// copy_async_wait<n>() waits for all but the last n committed groups of this thread.
 __device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
@@ -111,7 +110,7 @@ template <int n_left> __device__ __forceinline__ void copy_async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(n_left) : "memory");
 }
 
-// 16 bytes of device memory that this launch does not write and that are read once.
+// Loads 16 bytes that the launch does not write and reads only once.
 __device__ __forceinline__ uint4 load_streaming(const void *address)
 {
     uint4 words;

@@ -1,6 +1,6 @@
-// The language of kernels on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread
-// (gpu/emulate.h), warp operations meet there, shared memory is fresh NaNs for every block. Not fast, but
-// every load and store is a real one that the address sanitizer sees.
+// The kernel language on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread
+// (gpu/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load and store is
+// visible to the address sanitizer.
 #pragma once
 
 #include "gpu/emulate.h"
@@ -18,15 +18,15 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-// Blocks run one after another, so one copy does. Arrays begin with what the last block left, as on the
-// device.
+// Blocks run one after another, so one copy is enough. As on the device, arrays start with the last block's
+// contents.
 #define __shared__ static
 #define threadIdx (emulate_fiber_now()->thread)
 #define blockIdx (emulate_fiber_now()->block)
 #define blockDim (emulate_fiber_now()->block_shape)
 #define gridDim (emulate_fiber_now()->grid_shape)
 
-// Aligned as CUDA's, whose loads fault where they are not: the undefined-behaviour sanitizer tells.
+// Aligned as in CUDA, where a misaligned load faults: the undefined-behaviour sanitizer reports it.
 struct alignas(8) uint2 {
     uint32_t x, y;
 };
@@ -60,10 +60,10 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
-// Launches: work for the emulated device's stream, with a copy of the arguments.
+// ---- launches: work for the emulated stream, with a copy of the arguments ----
 
 template <typename... P> struct emulated_launch {
-    struct emulated_work work; // first: the stream knows no more
+    struct emulated_work work; // first member: the type that the stream knows
     struct launch_shape shape;
     void (*kernel)(P...);
     std::tuple<P...> arguments;
@@ -82,7 +82,7 @@ template <typename... P> struct emulated_launch {
     }
 };
 
-// Why CUDA would not run it on any device; NULL: it would.
+// Why CUDA would reject the launch on any device; NULL: it is valid.
 static inline const char *emulated_launch_fault(const struct launch_shape &shape)
 {
     if (shape.blocks_x == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || shape.n_threads == 0)
@@ -109,7 +109,7 @@ static inline unsigned char *dynamic_shared()
     return emulate_fiber_now()->shared;
 }
 
-// Threads meet.
+// ---- barriers and warp operations ----
 
 static inline void __syncthreads()
 {
@@ -168,8 +168,8 @@ static inline int __all_sync(unsigned mask, int predicate)
     return __ballot_sync(mask, predicate) == 0xFFFFFFFFu;
 }
 
-// Fibers change hands only where threads meet, so an atomic is a plain update. Whoever looks for races hears
-// of one access.
+// Fibers switch only at barriers and warp operations, so an atomic is a plain update. The race detector sees
+// one access.
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 
 template <typename T> static EMULATED_ATOMIC T atomicAdd(T *address, T value)
@@ -197,7 +197,7 @@ template <typename T> static EMULATED_ATOMIC T atomicCAS(T *address, T expected,
     return old;
 }
 
-// Arithmetic.
+// ---- arithmetic ----
 
 static inline int __popc(unsigned bits)
 {
@@ -243,8 +243,8 @@ static inline uint32_t bfloat2_make(float low, float high)
     return (uint32_t)emulate_bfloat(low) | (uint32_t)emulate_bfloat(high) << 16;
 }
 
-// Sums of two products of binary16 are exact in double but for a sum's last place: the second rounding could
-// matter only when the exact sum is within 2^-53 of the middle between two binary16.
+// In double, a product of two binary16 plus a binary16 is exact except for the last place: double rounding
+// could matter only if the exact sum is within 2^-53 of a midpoint between two binary16.
 static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t result = 0;
@@ -262,7 +262,7 @@ static inline uint32_t half2_add(uint32_t a, uint32_t b)
 
 static inline uint32_t half2_multiply(uint32_t a, uint32_t b)
 {
-    return half2_fma(a, b, 0x80008000u); // minus 0: the product's sign stays
+    return half2_fma(a, b, 0x80008000u); // -0 preserves the sign of a zero product
 }
 
 static inline uint32_t half2_low(uint32_t pair)
@@ -290,7 +290,7 @@ static inline float exp2_fast(float x)
     return power < 0x1p-126f ? 0.0f : power;
 }
 
-// Copies arrive when they are waited for, not before: a missing wait shows.
+// Asynchronous copies are performed at the wait, so that a missing wait is detected.
 
 static inline void copy_async_16(void *shared, const void *global, bool valid)
 {
@@ -313,7 +313,7 @@ static inline uint4 load_streaming(const void *address)
     return *(const uint4 *)address;
 }
 
-// Layouts: kernel_cuda.h. The sum of 16 exact products and d is taken in double and rounded once.
+// Layouts: kernel_cuda.h. The sum of 16 exact products and d is computed in double and rounded once.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

@@ -1,22 +1,22 @@
-// When a step's phases begin on the device, by events in its stream; in a graph they are part of it and
-// recorded anew by each replay. Nothing is recorded while nobody traces.
+// Times of a step's phases, measured with events in the device's stream. In a graph the events are nodes,
+// recorded by each replay. Without --trace-steps nothing is recorded.
 #pragma once
 
 #include "engine/backend.h"
 #include "gpu/device.h"
 
-enum { PHASES_MAX = 4096 }; // changes of phase in a step: two a layer and a few, at most
+enum { PHASES_MAX = 4096 }; // changes of phase in a step: at most two per layer and a few
 
 struct phases {
-    struct device_event **events; // made as they are needed, kept
+    struct device_event **events; // created on first use, then reused
     enum step_phase *kinds;
     int n, n_made, room;
 };
 
-// From here on `phase` runs. Beyond PHASES_MAX, or without memory, the last phase goes on.
+// Marks the beginning of `phase`. Beyond PHASES_MAX, or when memory runs out, the last phase is extended.
 void phases_mark(struct phases *phases, struct device *device, enum step_phase phase);
-// The end of the last one.
+// Marks the end of the last phase.
 void phases_end(struct phases *phases, struct device *device);
-// After the stream was waited for: adds each phase's time.
+// Adds the time of each phase. The stream must have been waited for.
 void phases_add(const struct phases *phases, struct step_times *times);
 void phases_finish(struct phases *phases, struct device *device);

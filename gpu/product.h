@@ -1,5 +1,5 @@
-// For kernels: what the product kernels share (gpu/kernels.h defines the products). Panels of all parts are
-// counted through; of gated ones by turns, so that a block has the gate and the other factor of the same
+// For kernels: common to the GEMM kernels (gpu/kernels.h defines the arithmetic). Panels are numbered through
+// all parts; of gated parts alternately, so that a block has the gate and the other factor of the same
 // outputs.
 #pragma once
 
@@ -9,26 +9,26 @@
 
 enum {
     CHAIN_GROUPS = PRODUCT_CHAIN / GROUP_INPUTS,
-    GROUP_STEPS = GROUP_INPUTS / 32, // of the operand
+    GROUP_STEPS = GROUP_INPUTS / 32, // of the activation operand
     STEP_ROW_BYTES = 64,
 };
 
 struct product_plan {
     struct product_launch call;
     int32_t first_panel[PRODUCT_PARTS_MAX + 1];
-    int32_t n_groups; // of 128 inputs, the last maybe partly there
+    int32_t n_groups; // of 128 inputs, the last may be padded
     int32_t panel_bytes;
     int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // of one expert
 };
 
-// Where one panel's tiles and results are.
+// Addresses of one panel's tiles and results.
 struct panel_place {
     const unsigned char *tiles;
     const float *bias; // NULL: none
     float *y;          // row 0, the panel's first output
     int64_t y_stride;
-    int32_t first_row; // of x, that goes to y's first
-    int32_t n_outputs; // of the panel that exist; 0: there is no such panel
+    int32_t first_row; // of x; its result is row 0 of y
+    int32_t n_outputs; // valid outputs; 0: no such panel
 };
 
 static __device__ __forceinline__ panel_place find_panel(const struct product_plan &plan, int32_t panel, int32_t expert)
@@ -52,12 +52,12 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     return place;
 }
 
-// Rows of x that go through one matrix together.
+// Rows of x that are multiplied by one matrix.
 struct row_tile {
     int32_t expert, first, n; // n 0: none
 };
 
-// The block's tile, of up to `size` rows; experts' tiles are counted through. The whole warp calls it.
+// The block's tile of up to `size` rows; tiles are numbered through all experts. Called by whole warps.
 static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t size)
 {
     int32_t index = (int32_t)(blockIdx.z * gridDim.y + blockIdx.y); // set_row_tiles
@@ -80,7 +80,7 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
     for (int32_t base = 0; base < plan.call.n_experts; base += 32) {
         int32_t expert = base + lane;
         int32_t n = expert < plan.call.n_experts ? first[expert + 1] - first[expert] : 0;
-        int32_t sum = (n + size - 1) / size; // of this lane's and the lower ones' tiles
+        int32_t sum = (n + size - 1) / size; // inclusive prefix sum of tiles over the lanes
         for (int distance = 1; distance < 32; distance *= 2) {
             int32_t other = __shfl_sync(0xFFFFFFFFu, sum, lane >= distance ? lane - distance : lane);
             sum += lane >= distance ? other : 0;
@@ -101,7 +101,7 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
     return tile;
 }
 
-// Most row tiles that there can be.
+// Upper bound of the number of row tiles.
 static inline unsigned row_tiles_max(const struct product_launch &call, int32_t size)
 {
     int32_t n_rows = call.x.n_rows;
@@ -112,7 +112,7 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
 }
 
-// A launch for all of them: more than its y holds go on along z.
+// Grid for all row tiles: along y, then z.
 static inline void set_row_tiles(struct launch_shape &shape, const struct product_launch &call, int32_t size)
 {
     unsigned n_tiles = row_tiles_max(call, size);
@@ -134,7 +134,7 @@ static __device__ __forceinline__ float finish_result(const struct product_plan 
     return place.bias ? result + place.bias[output] : result;
 }
 
-// One output's result of one row of x goes to y.
+// The epilogue: stores the result of one output and row.
 static __device__ __forceinline__ void put_result(const struct product_plan &plan, const panel_place &place, int32_t output, int32_t row,
                                   float total)
 {
@@ -153,6 +153,6 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
                                                           plan.call.activation);
 }
 
-// The launch for one type (product_type.cu is compiled for each).
+// The launch for one type; product_type.cu is compiled for each.
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
 void launch_product_float(void *stream, const struct product_plan *plan);

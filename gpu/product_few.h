@@ -1,7 +1,7 @@
-// For kernels: products of few rows, bound by reading the weights. A block computes 16 or 32 outputs; each of
-// its warps takes whole chains, loads a chain's weights at once from device memory to registers (no shared
-// memory: nobody else wants them) and x from the caches. The chains' sums meet in shared memory and are added
-// in order.
+// For kernels: the skinny GEMM (few rows, as in decode steps), bound by the bandwidth of the weights. A block
+// computes 16 or 32 outputs with split-K over its warps: a warp computes whole split-K chunks. It loads the
+// weights from device memory directly to registers, as no other warp uses them, and x through the caches. The
+// partial sums are added in order in shared memory.
 #pragma once
 
 #include "gpu/product.h"
@@ -17,14 +17,14 @@ template <enum tensor_type type> static __device__ __forceinline__ void multiply
         mma_half(d, a, b);
 }
 
-// Groups that a lane holds at once: 50 to 70 registers of them.
+// Groups that a lane loads at a time: 50 to 70 registers.
 template <enum tensor_type type, int n_panels> static __host__ __device__ constexpr int few_batch()
 {
     constexpr int bytes = tile_format(type).quants_bytes + tile_format(type).high_bytes;
     return bytes * n_panels <= 1536 ? 4 : bytes * n_panels <= 3072 ? 2 : 1;
 }
 
-// Sums of one chain: groups [begin, end).
+// Partial sums of one split-K chunk: groups [begin, end).
 template <enum tensor_type type, int n_panels, int n_columns> // columns: of 8 rows
 static __device__ __forceinline__ void few_chain(const struct product_plan &plan, const panel_place places[n_panels],
                                          const row_tile &rows, int32_t begin, int32_t end,

@@ -1,16 +1,16 @@
-// For kernels: products of many rows. A block computes a rectangle of outputs and rows; weights (quantised)
-// and x go through shared memory in stages that are copied ahead, and a warp makes 32 outputs' fragments once
-// for all its rows.
+// For kernels: the tiled GEMM (many rows, as in prefill). A block computes a tile of outputs x rows.
+// Quantised weights and x pass through shared memory in a multi-stage asynchronous pipeline; a warp
+// dequantizes the fragments of 32 outputs once for all its rows.
 //
-// The block's warps: `over_outputs` of 32 outputs each, `over_rows` of 8 n_columns rows each, and
-// `over_chains`, which take chains in turn so that few rectangles give work to many warps; their sums meet in
-// shared memory, in order.
+// Warps of a block: `over_outputs` with 32 outputs each, `over_rows` with 8 n_columns rows each, and
+// `over_chains` for split-K: they take chunks in turn, so that a few tiles occupy many warps. Partial sums
+// are added in order in shared memory.
 #pragma once
 
 #include "gpu/product_few.h"
 
-// Shared memory of a block, less what static arrays may take: where there is plenty (163 KiB of compute
-// capability 8.0), and where there is the least.
+// Shared memory of a block minus static arrays: with the 163 KiB of compute capability 8.0, and with the
+// smallest supported.
 enum {
     MANY_BYTES_STATIC = 1 << 10,
     MANY_BYTES_PLENTY = (163 << 10) - MANY_BYTES_STATIC,
@@ -26,8 +26,8 @@ struct many_shape {
     static constexpr int n_threads = 32 * over_outputs * over_rows * over_chains;
     static constexpr int n_panels = 2 * over_outputs, n_rows = 8 * n_columns * over_rows;
     static constexpr struct tile_format format = tile_format(type);
-    // A stage: a group of each chain, its operand [4 steps][n_rows][64 bytes], then its panels' planes and
-    // scales.
+    // A stage holds a group of each split-K chunk: its activation operand [4 steps][n_rows][64 bytes], then
+    // its panels' planes and scales.
     static constexpr int x_bytes = GROUP_STEPS * n_rows * STEP_ROW_BYTES;
     static constexpr int panel_bytes = format.quants_bytes + format.high_bytes + format.scales_bytes;
     static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
@@ -39,7 +39,7 @@ struct many_shape {
     static_assert(n_columns % over_chains == 0, "sums are dealt out by columns");
 };
 
-// Copies one stage: of each chain under way, its group number `group` (0..3).
+// Copies one stage: group `group` (0..3) of each current split-K chunk.
 template <class shape>
 static __device__ __forceinline__ void many_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
                                  int32_t first_chain, int32_t group_in_chain, unsigned char *stage)
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void many_copy(const struct product_plan &plan
     }
 }
 
-// One warp's products of one group in shared memory.
+// Multiplies one group in shared memory by one warp.
 template <class shape>
 static __device__ __forceinline__ void many_group(const unsigned char *slice, int output_warp, int row_warp, int part, int lane,
                                   float acc[2][shape::n_columns][4])
@@ -106,8 +106,8 @@ static __device__ __forceinline__ void many_group(const unsigned char *slice, in
     }
 }
 
-// Ends a round of chains: every warp's sums are added to the totals of those columns that it keeps, chains in
-// order.
+// Ends a round of split-K chunks: adds their partial sums, in order, to the totals, which are distributed
+// over the warps.
 template <class shape>
 static __device__ __forceinline__ void many_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
                                   float *exchange, int warp_in_chain, int slice, int n_chains, int lane)
@@ -174,7 +174,7 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
     }
     for (int32_t i = 0; i < n_steps; i++) {
         copy_async_wait<shape::n_stages - 2>();
-        __syncthreads(); // stage i has arrived for all, and all are done with stage i - 1, which is filled next
+        __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
             many_copy<shape>(plan, rows, tiles, ahead / CHAIN_GROUPS * shape::over_chains, ahead % CHAIN_GROUPS,

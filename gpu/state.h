@@ -1,4 +1,4 @@
-// What the CUDA backend's sources share: its state, and the operations that backend.c puts into the table.
+// Private header of the CUDA backend: its state, and the operations in backend.c's table.
 #pragma once
 
 #include "gpu/backend.h"
@@ -23,23 +23,23 @@ struct matrix {
 
 struct weight {
     enum weight_role role;
-    struct tensor tensor; // its data is not read after loading
+    struct tensor tensor; // its data is read only while loading
     unsigned char *memory;
     size_t size_bytes;
     struct device_table table; // WEIGHT_TABLE
     float *items;              // WEIGHT_VECTOR
     int64_t n_items;
-    enum tensor_type tiles;    // WEIGHT_PRODUCT: gpu/tiles.h, matrix after matrix
+    enum tensor_type tiles;    // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
     int64_t n_matrices;
 };
 
-// A block of device memory that steps need, as large as the largest step may want it.
+// Device memory for one purpose of a step, sized for the largest step.
 struct scratch {
     void *memory;
     size_t size_bytes;
 };
 
-// A sum that waits: a norm of the same matrix that follows at once takes it along.
+// A deferred residual sum, to be fused with the norm of the same matrix if that is the next operation.
 struct pending_add {
     struct matrix *x; // NULL: none
     const struct matrix *y;
@@ -47,17 +47,17 @@ struct pending_add {
     float scale;
 };
 
-// A step from its beginning until its results are taken; two at a time.
+// State of a step from begin until its results are collected; two at a time.
 struct flight {
     unsigned char *upload_host, *outcome_host; // pinned
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
-    bool drawn;                            // its outcome is wanted
+    bool drawn;                            // tokens were sampled
     enum step_way way;
-    struct graph_entry *entry;             // of a step that is captured or replayed
-    int events;                            // the graph's set of them: not that of the other step under way
-    struct phases phases, outcome_phases;  // of the upload and an eager step's operations; of the download
-    struct step_times times;               // once it is `timed`
+    struct graph_entry *entry;             // if the step is captured or replayed
+    int events;                            // event set of the graph, different from that of the other submitted step
+    struct phases phases, outcome_phases;  // upload and eager operations; download
+    struct step_times times;               // valid if `timed`
     bool timed;
 };
 
@@ -72,29 +72,30 @@ struct gpu_backend {
     struct kv_shape kv;
     struct scratch pages;
 
-    // The step's input and outcome on the device: of all steps the same, since they run one after the other.
+    // The step's input and outcome on the device; submitted steps share them because they run one after the
+    // other.
     struct scratch upload, outcome;
     struct flight flights[2];
-    struct flight *flight; // of the step that begins, began, or was submitted last
+    struct flight *flight; // of the current step, or the one submitted last
     int n_under_way;       // submitted and not collected
     struct scratch operand_items, operand_scales, attention;
     struct scratch given, counts, states; // sampling
     struct scratch pair_experts, pair_weights, pair_order, expert_first;
 
-    // The largest that was created: what the memory above must hold.
+    // Maxima of the created matrices and weights, which size the memory above.
     int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
     bool reserved;
 
     struct graphs graphs;
     const struct step *step; // between begin and end
-    bool decoding;           // a graph may do it
-    struct graph_kind kind;  // which one
+    bool decoding;           // the step may run as a graph
+    struct graph_kind kind;  // of the graph
     struct upload_counts padded;
     int32_t n_positions, n_positions_padded; // of the longest sequence
     int32_t n_rows_most;                     // of one sequence
     struct shared_prefix shared;
-    int32_t n_part_rows;       // rows of small sequences: the parts that the scratch holds are theirs
-    int32_t n_shared_segments; // that it has room for in this step
+    int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
+    int32_t n_shared_segments; // capacity of the scratch in this step
     struct upload_layout layout;
     struct pending_add pending;
     struct route_launch route; // the last one
@@ -115,9 +116,9 @@ static inline const void *uploaded(const struct gpu_backend *backend, size_t off
     return (const unsigned char *)backend->upload.memory + offset;
 }
 
-// Device memory by the plan; NULL: it would be more than the options allow or than there is.
+// Allocates device memory. NULL: beyond the limit of the options, or out of memory.
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
-// Why gpu_allocate gave none.
+// The error of a failed gpu_allocate.
 enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
 enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
                                 const char *what, struct error *error) WARN_UNUSED;
@@ -137,7 +138,7 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
 enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
-// What of a step's attention is shared: before the step is laid out, for `kind`.
+// Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -148,8 +149,8 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
                         float *values, struct error *error) WARN_UNUSED;
 
 // operations.c
-bool gpu_enqueues(struct gpu_backend *backend);   // false: an operation has nothing to do; else what waited is flushed
-int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // as padded in this step
+bool gpu_enqueues(struct gpu_backend *backend);   // false: the step has failed; else flushes the pending sum
+int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                const struct weight *positions_table);
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,

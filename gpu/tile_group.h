@@ -1,17 +1,17 @@
-// For kernels: one lane's part of a group of 128 inputs of 16 outputs (gpu/tiles.h), from memory to fragments
-// of binary16 (bfloat16 for BF16). What a fragment holds is the definition of the weights' values in
-// products:
+// For kernels: dequantizes one lane's part of a group of 128 inputs x 16 outputs (gpu/tiles.h) to mma
+// fragments of binary16 (bfloat16 for BF16). The weights' values in a GEMM are defined as:
 //   one scale a block  half(q) * d                       Q4_0 Q8_0
 //   minima             fma(q, half(d scale), -half(dmin minimum))   Q4_K Q5_K
 //   scales of 16       (q - 32) * half(d scale)          Q6_K
-// each operation rounded to binary16; d times a scale of at most 7 bits loses only what binary16 can't hold.
+// with each operation rounded to binary16; d times a scale of at most 7 bits is exact except for binary16's
+// range.
 #pragma once
 
 #include "gpu/kernel.h"
 #include "gpu/tiles.h"
 
-// A binary16 of 1024 + q is 0x6400 | q: quants become numbers by a mask and a sum. One of bits 4.. is 1024 +
-// 16 q.
+// The binary16 of 1024 + q is 0x6400 | q, so a quant is converted by a mask and a subtraction. Quants in bits
+// 4.. give 1024 + 16 q.
 enum : uint32_t {
     HALF2_1024 = 0x64006400u,
     HALF2_MINUS_1024 = 0xE400E400u,
@@ -19,8 +19,7 @@ enum : uint32_t {
     HALF2_SIXTEENTH = 0x2C002C00u,
 };
 
-// Memory that loads come from: weights in device memory are read once; in shared memory, as often as they are
-// wanted.
+// Source of loads: weights in device memory are read once (streaming), in shared memory any number of times.
 struct device_memory {
     static __device__ __forceinline__ uint4 load_16(const unsigned char *at)
     {
@@ -35,8 +34,8 @@ struct shared_memory {
     }
 };
 
-// Four registers' quants below 16 << shift from a word of nibbles, and the upper bits of each in place: as
-// 1024 + q (even registers) and 1024 + 16 q (odd ones), then less `above`.
+// Converts a word of nibbles to four registers of binary16 pairs, minus `above`. `high` holds the upper bits
+// of each quant in place: bit 4.. in even registers (1024 + q), bit 8.. in odd ones (1024 + 16 q).
 template <int above> static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
 {
     const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u; // steps of binary16 are 1 from 1024 on
@@ -48,26 +47,25 @@ template <int above> static __device__ __forceinline__ void nibbles_to_halves(ui
     q[3] = half2_fma((upper & 0x00F000F0u) | HALF2_1024 | high[3], HALF2_SIXTEENTH, minus_odd);
 }
 
-// Bits [n, n + width) of both halves of a word, moved to bit `to`: what is shifted is known when this is
-// compiled.
+// Bits [n, n + width) of both halves of a word, moved to bit `to`. All three are compile-time constants.
 static __device__ __forceinline__ uint32_t bits_moved(uint32_t word, int n, int width, int to)
 {
     uint32_t mask = ((1u << width) - 1) << to;
     return (n > to ? word >> (n - to) : word << (to - n)) & (mask | mask << 16);
 }
 
-static __device__ __forceinline__ uint32_t word_of(const uint4 &words, int index) // index known when compiled
+static __device__ __forceinline__ uint32_t word_of(const uint4 &words, int index) // compile-time index
 {
     return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }
 
-// One lane's registers. load: where the planes of its group and the tile's scales stand, which group of the
-// tile it is; prepare: once after loading; fragment: f = 0..7.
+// One lane's registers. load takes the addresses of the group's planes and the tile's scales, and the index
+// of the group in the tile; prepare is called once after loading; fragment computes fragment f = 0..7.
 template <enum tensor_type type> struct tile_group;
 
 template <> struct tile_group<TENSOR_Q4_0> {
     uint4 quants[2];
-    uint32_t d[2]; // of outputs g and g + 8, twice
+    uint32_t d[2]; // of outputs g and g + 8, duplicated in both halves
 
     template <class Memory>
     __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *, const unsigned char *scales, int, int lane)
@@ -121,7 +119,7 @@ template <> struct tile_group<TENSOR_Q8_0> {
     }
 };
 
-// Scales and minima of Q4_K and Q5_K: each of the lane's outputs' scale and minus its minimum, twice.
+// Scales and negated minima of Q4_K and Q5_K for the lane's two outputs, duplicated in both halves.
 struct k_scales {
     uint32_t low, upper, scale[2], minus_minimum[2];
     uint2 d;

@@ -1,13 +1,12 @@
-// Weights as products read them on the device: tiles of 16 outputs, in the order in which the 32 lanes of a
-// warp take them, with the file's bits and the file's size. Packed on the host, uploaded once.
+// The layout of GEMM weights on the device: tiles of 16 outputs in the order of a warp's 32 lanes, with the
+// bits and the size of the file's quantization. Packed on the host, uploaded once.
 //
-// A weight is panels of 16 outputs, one after another (the last filled up with zeros), a panel its tiles
-// along the inputs: 128 inputs, or 256 where the file's blocks are (filled up with zeros too). A group is 128
-// inputs. With g = lane / 4 and t = lane % 4, a lane holds of a group the inputs 32 t .. 32 t + 31 of outputs
-// g and g + 8: whole blocks of 32, so that it needs few scales. Fragment f (0..7) of a group is what one
-// product of fragments takes: inputs 32 t + 4 f + e, e 0..3, its registers a[0] output g, e 0 and 1; a[1]
-// output g + 8, the same; a[2] output g, e 2 and 3; a[3] output g + 8, the same; the smaller e in a
-// register's lower half.
+// A weight is a sequence of panels of 16 outputs (the last padded with zeros). A panel is a sequence of tiles
+// along the inputs, of 128 inputs, or 256 for types with blocks of 256 (padded with zeros). A group is 128
+// inputs. With g = lane / 4 and t = lane % 4, a lane holds inputs 32 t .. 32 t + 31 of a group for outputs g
+// and g + 8: whole blocks of 32, to need few scales. Fragment f (0..7) of a group is the operand of one mma:
+// inputs 32 t + 4 f + e, e 0..3; register a[0] is output g, e 0 and 1; a[1] output g + 8, e 0 and 1; a[2]
+// output g, e 2 and 3; a[3] output g + 8, e 2 and 3; the smaller e in the lower half.
 //
 // A tile, in bytes: planes of quants, group after group, then scales.
 //   nibbles [2][32 lanes][16]   word f: register i's lower half in bits 4i.., upper in 16 + 4i..      Q4_0 Q4_K Q5_K Q6_K
@@ -15,13 +14,13 @@
 //   pairs   [32 lanes][16]      word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..                 Q6_K
 //   bytes   [4][32 lanes][16]   words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])                          Q8_0
 //   halves  [8][32 lanes][16]   the registers themselves                                               F16 BF16
-// Quants stand as the file has them but Q8_0's, which stand 128 higher. Scales:
+// Quants are those of the file, Q8_0's plus 128. Scales:
 //   Q4_0 Q8_0  [32 lanes] h16 d of output g, of g + 8 (of the block that the lane has)
 //   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: 48 bits, 24 a group: scale of g, of g + 8, minimum of g, of g + 8, 6
 //              bits each; then [8 g] h16 d, dmin of g, d, dmin of g + 8
 //   Q6_K       [2 groups][32 lanes] u8 x 4, 128 higher: of g the first 16 inputs, the last 16, of g + 8 the same; then
 //              [8 g] h16 d of g, of g + 8
-// F32 stands in rows of its own, filled up to a multiple of 4 inputs.
+// F32 is stored in rows, padded to a multiple of 4 inputs.
 //
 // Thread: any; pieces of one weight may be packed by many threads at once.
 #pragma once
@@ -48,7 +47,7 @@ struct tile_format {
 #define TILE_CONSTANT static inline
 #endif
 
-// Types that tiles know: F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K.
+// Types with a tile format: F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K.
 TILE_CONSTANT struct tile_format tile_format(enum tensor_type type)
 {
     return type == TENSOR_Q4_0                          ? (struct tile_format){1, 1024, 0, 128}
@@ -69,16 +68,15 @@ TILE_CONSTANT int32_t tile_bytes(struct tile_format format)
 extern "C" {
 #endif
 
-// As what a tensor is packed: its own type where tiles know it; Q5_0, IQ4_NL and MXFP4 as Q8_0 and Q3_K as
-// Q6_K, which hold them exactly; else F16, or BF16 when an item is beyond binary16 (which also goes for
-// quantised types' products of scales). Looks at all scales. A type that can't be computed with:
-// TENSOR_TYPE_COUNT.
+// The type as which a tensor is packed: its own if it has a tile format; Q8_0 for Q5_0, IQ4_NL and MXFP4, and
+// Q6_K for Q3_K, which represent them exactly; else F16, or BF16 if an item or a product of scales exceeds
+// binary16. Reads all scales. Unsupported: TENSOR_TYPE_COUNT.
 enum tensor_type tiles_type(const struct tensor *tensor);
-// Of one [n_outputs, n_inputs] matrix: a multiple of 16.
+// Bytes of one [n_outputs, n_inputs] matrix, a multiple of 16.
 uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs);
 int64_t tiles_panels(int64_t n_outputs);
-// Packs panels [begin, end) of the tensor's matrix number `matrix` (of dims[2]) to `out`, where panel 0 is;
-// `type` is tiles_type's.
+// Packs panels [begin, end) of matrix `matrix` (of dims[2]) of the tensor. `out` is the address of panel 0,
+// `type` is from tiles_type.
 void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, int64_t matrix, int64_t begin,
                 int64_t end);
 

@@ -1,14 +1,14 @@
-// Everything a step's kernels read that the host prepared, in one piece of memory, copied by one upload:
+// The host inputs of a step in one block of memory, copied by one upload:
 //
 //   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables, shared prefixes' tiles and members |
 //   block tables, biases, histories
 //
-// The part before the bar has places that follow from the padded counts alone, so that a graph captured for
-// those counts finds them again; what varies stands behind it and is pointed at by index from the upload's
-// beginning. Padding is harmless: token 0, sequences without rows, outputs that nobody wants.
+// Offsets of the part before the bar depend on the padded counts only, so a graph captured for these counts
+// can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
+// the upload. Padding has no effect: token 0, sequences without rows, outputs without SAMPLE_WANTED.
 //
-// A token below 0, of a row or the last of a history, is output -1 - token of the step before: launch_resolve
-// puts it there.
+// A negative token, of a row or at the end of a history, is output -1 - token of the step before;
+// launch_resolve replaces it.
 //
 // Thread: engine.
 #pragma once
@@ -18,7 +18,7 @@
 #include "gpu/kernels_sample.h"
 #include "gpu/shared_prefix.h"
 
-// Counts the step's kernels are launched for: the step's own, or rounded up for a graph.
+// Sizes of the launches: the step's counts, padded for a graph.
 struct upload_counts {
     int32_t n_rows, n_sequences, n_outputs;
     int32_t n_shared_tiles;
@@ -32,10 +32,10 @@ struct upload_layout {
     size_t total;
 };
 
-// Where everything stands. `page_positions`: 0 without pages.
+// Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions);
-// Fills `bytes` [layout->total]; block tables' places are told as indices into it as int32_t. Ids in the
-// samples' lists are in range (asserted against n_vocab).
+// Fills `bytes` [layout->total]. Block tables are referenced by their index in it as int32_t. Token ids in
+// the samples must be below n_vocab (asserted).
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions, const struct shared_prefix *shared,
                  int32_t n_vocab);
