@@ -35,7 +35,7 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
     return attention_pages_bytes(&pages);
 }
 
-// Without the number of query heads nothing is shared or split.
+// Shared prefixes and split-KV need the number of query heads.
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
 {
     const struct kv_shape *kv = &backend->kv;
@@ -53,7 +53,7 @@ static int32_t count_small_rows(const struct kv_shape *kv, const struct step *st
     return n;
 }
 
-// A graph's launches are for as many segments as fit for its padded numbers, whatever a step shares.
+// A graph is launched for the maximum number of segments at its padded counts, so that it fits every step.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
 {
     const struct kv_shape *kv = &backend->kv;

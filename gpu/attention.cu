@@ -1,11 +1,13 @@
-// Which of attention's kernels (gpu/attention_type.cu) run for a step, and the one that merges segments which were dealt out.
+// Selects the attention kernels (gpu/attention_type.cu) of a step; the kernel that merges the partial results
+// of split-KV.
 #include "gpu/attention_kernels.h"
 
 #include <assert.h>
 
 enum { MERGE_THREADS = 128 };
 
-// Merges dealt-out segments in order: blocks are [sequences, heads], threads the dimensions.
+// Merges the partial results of split-KV in order of segments: blocks are [sequences, heads], threads are
+// dimensions.
 static __global__ void __launch_bounds__(MERGE_THREADS) merge_segments(const struct attention_arguments arguments)
 {
     const struct attention_launch &call = arguments.call;
@@ -30,12 +32,12 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_segments(const str
     }
 }
 
-// --- Sizes ---
+// ---- sizes ----
 
-enum { BLOCKS_WANTED = 2 }; // of small tiles for each multiprocessor; fewer: segments are dealt out
+enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; with fewer, segments are split over blocks
 
-// More is of use only where many sequences share prefixes of tens of thousands of positions; what does not fit is computed by
-// each sequence for itself.
+// More scratch would help only many sequences that share prefixes of tens of thousands of positions. Segments
+// that do not fit are computed per sequence.
 static const uint64_t scratch_bytes_max = 256ull << 20;
 
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows, int64_t n_positions_most)
@@ -46,7 +48,7 @@ uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_r
     return bytes < scratch_bytes_max ? bytes : scratch_bytes_max;
 }
 
-// Registers bound a tile's strips by the width, shared memory by the keys' dimensions.
+// The number of strips is limited by registers (value dimensions) and by shared memory (key dimensions).
 static struct tile_choice choose_tile(const struct attention_pages *pages, uint64_t shared_bytes_max, int n_strips_wanted)
 {
     static const int dims[N_TILE_WIDTHS] = {64, 128, 256, 512, 1024}, strips[N_TILE_WIDTHS] = {4, 4, 2, 2, 1};
@@ -60,7 +62,8 @@ static struct tile_choice choose_tile(const struct attention_pages *pages, uint6
     return choice;
 }
 
-// A tile of one strip leaves no room for the heads of a key-value head that has more; keys would be read again for each strip.
+// Two strips if a key-value head has more than STRIP query heads (grouped-query attention): one strip would
+// read the keys twice.
 static struct tile_choice choose_small(const struct attention_pages *pages, int32_t n_heads, uint64_t shared_bytes_max)
 {
     return choose_tile(pages, shared_bytes_max, n_heads / pages->n_kv_heads > STRIP ? 2 : 1);
@@ -76,7 +79,7 @@ int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_h
     return choose_small(pages, n_heads, shared_bytes_max).n_strips * STRIP;
 }
 
-// --- Launches ---
+// ---- launches ----
 
 static void launch_way(void *stream, const struct attention_arguments &arguments, enum tile_way way, struct tile_choice choice)
 {

@@ -1,4 +1,4 @@
-// Keys and values go to their pages (gpu/kernels_attention.h draws them): one block a row.
+// Stores keys and values in their pages (gpu/kernels_attention.h draws the layout): one block per row.
 #include "gpu/attention_page.h"
 
 enum { THREADS = 128, WARPS = THREADS / 32 };
@@ -12,7 +12,7 @@ struct store_arguments {
     int64_t k_stride, v_stride;
 };
 
-// Where a row's position stands: its page, and in it the block and the position there.
+// Page, block within the page and position within the block of a row.
 struct row_place {
     int64_t page; // negative: padding
     int32_t block, at;
@@ -29,7 +29,7 @@ static __device__ row_place find_row(const struct store_arguments &arguments, in
             position % ATTENTION_BLOCK};
 }
 
-// An item's place among a block's keys: as many items are before it, of either type.
+// Index of an item among a block's keys, the same for both types.
 static __device__ int32_t key_place(const page_shape &shape, int32_t at, int32_t d)
 {
     return ((at / 8 * shape.key_steps + d / 32) * 32 + at % 8 * 4 + d % 32 / 8) * 8 + d % 8;
@@ -71,7 +71,8 @@ static __global__ void __launch_bounds__(THREADS) store_halves(const struct stor
     }
 }
 
-// The scale of a group of 32 items, one a lane: of bits of absolute values the largest is the largest, NaN above all.
+// The scale of a group of 32 items, one per lane. Absolute values compare like their bits; NaN is the
+// largest.
 static __device__ uint16_t group_scale(float item)
 {
     uint32_t largest = __float_as_uint(item) & 0x7FFFFFFFu;
@@ -80,22 +81,22 @@ static __device__ uint16_t group_scale(float item)
         largest = other > largest ? other : largest;
     }
     if (largest >= 0x7F800000u)
-        return 0x7E00u; // makes all of them NaN
+        return 0x7E00u; // NaN for the whole group
     return (uint16_t)half2_make(__uint_as_float(largest) / 127.0f, 0.0f);
 }
 
-// 128 more than the nearest integer to item / scale.
+// 128 + item / scale, rounded to the nearest integer.
 static __device__ unsigned char quantised(float item, uint16_t scale)
 {
     float unit = half_float(scale);
-    if (!(unit > 0.0f)) // all are zero or as good as, or not numbers
+    if (!(unit > 0.0f)) // all items are zero or underflow, or one is NaN
         return 128;
     float integer = rintf(item / unit);
     integer = integer > 127.0f ? 127.0f : integer < -127.0f ? -127.0f : integer;
     return (unsigned char)((int)integer + 128);
 }
 
-// A warp takes groups of 32 dimensions: keys' of all heads, then values'.
+// A warp processes groups of 32 dimensions: keys of all heads, then values.
 static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store_arguments arguments)
 {
     const struct attention_pages &pages = arguments.pages;

@@ -1,17 +1,17 @@
-// Attention's kernels of one type of pages, KV_TYPE: compiled for each. Which tiles a launch has, and how large they are, is all
-// that differs; all compute the same (gpu/kernels_attention.h).
+// The attention kernels for one type of pages, KV_TYPE; compiled for each. They differ in their tiles; the
+// arithmetic is the same (gpu/kernels_attention.h).
 #include "gpu/attention_kernels.h"
 
 #include <assert.h>
 
-// Of a sequence's rows: the tile's first and last query's.
+// Positions of the first and the last query of the tile.
 static __device__ __forceinline__ void set_positions(tile_place &place)
 {
     place.position_least = place.sequence.position + place.first_query / place.group;
     place.position_most = place.sequence.position + (place.first_query + place.n_queries - 1) / place.group;
 }
 
-// Sequences of few rows: blocks are [sequences, key-value heads x tiles, segments or 1].
+// Decode (small sequences): blocks are [sequences, key-value heads x tiles, segments or 1].
 template <class shape>
 static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments, tile_place &place)
 {
@@ -28,7 +28,7 @@ static __device__ __forceinline__ bool find_small(const struct attention_argumen
     return !arguments.dealt || !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
 }
 
-// The other sequences: blocks are [tiles, key-value heads]. Tiles are counted through the sequences.
+// Prefill (other sequences): blocks are [tiles, key-value heads]. Tiles are numbered through the sequences.
 template <class shape>
 static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments, tile_place &place)
 {
@@ -38,7 +38,7 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
     for (int32_t base = 0; base < call.n_sequences; base += 32) {
         int32_t n = base + lane < call.n_sequences ? call.sequences[base + lane].n_rows * place.group : 0;
         int32_t n_tiles = n > arguments.n_strips_small * STRIP ? (n + shape::n_queries - 1) / shape::n_queries : 0;
-        int32_t sum = n_tiles; // of this lane's and the lower ones' sequences
+        int32_t sum = n_tiles; // inclusive prefix sum of tiles over the lanes
         for (int distance = 1; distance < 32; distance *= 2) {
             int32_t other = __shfl_sync(0xFFFFFFFFu, sum, lane >= distance ? lane - distance : lane);
             sum += lane >= distance ? other : 0;
@@ -60,7 +60,7 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
     return false;
 }
 
-// Shared segments: blocks are [tiles, key-value heads].
+// Shared prefixes: blocks are [tiles, key-value heads].
 static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments, tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
@@ -72,7 +72,8 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
     place.first_query = tile.first_query;
     place.n_queries = tile.n_queries;
     place.only_segment = tile.segment;
-    // Whoever does not see the segment whole computes it himself; it ends before all members' positions.
+    // A sequence with a window that cuts the segment computes it itself (is_shared). The segment ends before
+    // all members' positions.
     place.position_least = tile.position_least;
     place.position_most = (tile.segment + 1) * SEGMENT - 1;
     return tile.n_queries > 0 && first_seen(call, tile.position_least) <= tile.segment * SEGMENT;

@@ -12,8 +12,8 @@ static int32_t larger(int32_t a, int32_t b)
 
 // --- Memory ---
 
-// Of the rest the runtime itself, graphs, and what matrices and scratch are rounded up by take some: 2 MiB at most for each of some
-// fifty blocks. There are too many weights for that; gpu_weight_bytes has them as they are.
+// Reserve for the runtime, graphs and the rounding of matrices and scratch: at most 2 MiB for each of about
+// fifty blocks. Weights are not included; gpu_weight_bytes counts their rounding.
 static const uint64_t memory_unused_bytes = 256ull << 20;
 
 static uint64_t memory_available(struct backend *base)
@@ -42,7 +42,7 @@ enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, cons
 {
     uint64_t left = device_memory_free(backend->device);
     if (device_status(backend->device, error) != STATUS_OK)
-        return error->status; // why there was none
+        return error->status; // the error of device_open
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s: %.1f MB wanted, %.1f MB left", what,
                      (double)size_bytes / 1e6, (double)left / 1e6);
 }
@@ -75,7 +75,7 @@ static void scratch_finish(struct gpu_backend *backend, struct scratch *scratch)
 
 // --- Matrices ---
 
-enum { ROW_ALIGNMENT = 32 }; // floats: rows begin at 128 bytes
+enum { ROW_ALIGNMENT = 32 }; // floats: rows are aligned to 128 bytes
 
 static void matrix_destroy(struct backend *base, struct matrix *matrix)
 {
@@ -119,7 +119,8 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 // --- A step ---
 
-// Operands, attention's parts, sampling's notes, and a step's input and outcome; experts' besides are small.
+// Activation operand, attention scratch, sampling state, input and outcome of a step; the experts' arrays are
+// negligible.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
@@ -135,7 +136,7 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
            attention_scratch_bytes(shape->n_heads, shape->value_dim, n_outputs_max, shape->n_context);
 }
 
-// Takes what the largest step may need.
+// Allocates the scratch of the largest step.
 static enum status reserve(struct gpu_backend *backend, struct error *error)
 {
     if (backend->reserved)
@@ -179,7 +180,7 @@ static void add_times(struct flight *flight)
     flight->timed = true;
 }
 
-// Waits for what is under way, before memory or graphs that it uses go.
+// Waits for submitted steps, before memory or graphs that they use are freed.
 static enum status settle(struct gpu_backend *backend, struct error *error)
 {
     if (backend->n_under_way == 0)
@@ -191,7 +192,7 @@ static enum status settle(struct gpu_backend *backend, struct error *error)
     return status;
 }
 
-// Contents are lost.
+// The contents are not preserved.
 static enum status pin_again(struct gpu_backend *backend, unsigned char **memory, size_t size_bytes, const char *what,
                              struct error *error)
 {
@@ -204,7 +205,7 @@ static enum status pin_again(struct gpu_backend *backend, unsigned char **memory
     return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for %s: %zu bytes", what, size_bytes);
 }
 
-// The step's input: pinned memory, and its copy on the device, both with room to spare so that they seldom grow.
+// Grows the pinned memory of the step's input and its copy on the device, with slack so that growth is rare.
 static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes, struct error *error)
 {
     if (size_bytes <= backend->upload.size_bytes)
@@ -236,14 +237,14 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
                                : status;
 }
 
-// Decoding alone, with every row's token drawn.
+// A pure decode step: one token per sequence, each with an output.
 static bool is_decoding(const struct gpu_backend *backend, const struct step *step)
 {
     return !backend->options.eager && !step->stops && step->samples && step->n_outputs == step->n_rows &&
            step->n_sequences == step->n_rows && step->n_rows <= GRAPH_ROWS_MAX;
 }
 
-// What the step's launches are sized by, as they would be in a graph.
+// Sizes of the step's launches, padded as for a graph.
 static void measure(struct gpu_backend *backend, const struct step *step)
 {
     backend->n_positions = backend->n_rows_most = 0;
@@ -262,7 +263,7 @@ static void measure(struct gpu_backend *backend, const struct step *step)
     backend->kind.n_shared_tiles = graph_shared_tiles(backend->shared.n_tiles);
 }
 
-// A graph of some hundred launches takes megabytes of the device; one that finds none would end the worker.
+// A graph of some hundred launches needs megabytes of device memory; running out would end the worker.
 static const uint64_t graph_memory_least = 64ull << 20;
 
 static void choose_way(struct gpu_backend *backend, const struct step *step)
@@ -298,7 +299,7 @@ static enum status ready(struct backend *base, struct error *error)
 
 static enum status prepare(struct gpu_backend *backend, const struct step *step, struct error *error)
 {
-    enum status status = ready(&backend->base, error); // long ago, unless a test has no forward pass
+    enum status status = ready(&backend->base, error); // done already, except in tests without a forward pass
     if (status != STATUS_OK)
         return status;
     measure(backend, step);
@@ -306,7 +307,7 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
     int32_t page_positions = backend->kv.page_positions;
     backend->layout = upload_layout(step, &backend->padded, page_positions);
     if (backend->layout.total > backend->upload.size_bytes) {
-        status = upload_reserve(backend, backend->layout.total, error); // forgets the graphs
+        status = upload_reserve(backend, backend->layout.total, error); // destroys the graphs
         if (status != STATUS_OK)
             return status;
         choose_way(backend, step);
@@ -329,7 +330,7 @@ static void mark_end(struct gpu_backend *backend, struct phases *phases)
         phases_end(phases, backend->device);
 }
 
-// Where this step's operations are marked: a graph keeps its own, for its replays.
+// The phases of this step: a graph has its own, reused by its replays.
 static struct phases *phases_of(struct gpu_backend *backend)
 {
     struct flight *flight = backend->flight;
@@ -346,16 +347,16 @@ static void phase(struct backend *base, enum step_phase next)
 static void trace(struct backend *base, struct step_times *times)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct error ignored; // it shows when the step is collected
+    struct error ignored; // it is returned when the step is collected
     bool changes = !backend->times != !times;
     assert(!backend->step);
     backend->times = NULL;
     if (changes && settle(backend, &ignored) == STATUS_OK)
-        graphs_clear(&backend->graphs, backend->device); // the events are part of them, or are not
+        graphs_clear(&backend->graphs, backend->device); // graphs contain the events, or were captured without them
     backend->times = times;
 }
 
-// Tokens that the step before draws.
+// Replaces pending tokens by those that the step before drew.
 static bool has_pending(const struct step *step)
 {
     for (int32_t i = 0; i < step->n_rows; i++)
@@ -433,7 +434,7 @@ static enum status submit(struct backend *base, struct error *error)
     struct flight *flight = backend->flight;
     const struct step *step = backend->step;
     assert(step);
-    gpu_enqueues(backend); // what still waits
+    gpu_enqueues(backend); // flushes the pending sum
     backend->step = NULL;
     if (backend->failed) {
         backend->n_under_way = 0;
@@ -454,7 +455,7 @@ static enum status submit(struct backend *base, struct error *error)
     mark_end(backend, &flight->outcome_phases);
     device_event_record(backend->device, flight->ended);
     backend->n_under_way++;
-    enum status status = device_status(backend->device, error); // a launch that was refused is this step's
+    enum status status = device_status(backend->device, error); // an invalid launch is an error of this step
     if (status != STATUS_OK)
         backend->n_under_way = 0;
     return status;
@@ -504,7 +505,7 @@ static void destroy(struct backend *base)
     if (!base)
         return;
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct error ignored; // of a step that nobody waits for
+    struct error ignored; // of a step that is never collected
     device_use(backend->device);
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);

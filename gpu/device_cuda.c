@@ -1,5 +1,6 @@
-// gpu/device.h over the CUDA runtime. The runtime is linked statically and loads the driver when it is first called, so the
-// program starts on machines without one. Reference: CUDA Runtime API (docs.nvidia.com/cuda/cuda-runtime-api).
+// gpu/device.h over the CUDA runtime. The runtime is linked statically and loads the driver when it is first
+// called, so the program starts on machines without one. Reference: CUDA Runtime API
+// (docs.nvidia.com/cuda/cuda-runtime-api).
 #include "gpu/device.h"
 
 #include <assert.h>
@@ -56,7 +57,7 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     return STATUS_OK;
 }
 
-// Why there are no devices, in words that say what to do.
+// Error text when there is no device, with what to do.
 static enum status refuse_driver(cudaError_t code, struct error *error)
 {
     int driver = 0, wanted = 0;
@@ -129,7 +130,7 @@ void *device_allocate(struct device *device, size_t size_bytes)
     void *memory = NULL;
     cudaError_t code = cudaMalloc(&memory, size_bytes ? size_bytes : 1);
     if (code == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError(); // the caller's to tell; not the device's failure
+        (void)cudaGetLastError(); // clears it: reported by the caller, the device has not failed
         return NULL;
     }
     return check(device, code, "allocating memory") ? memory : NULL;
@@ -236,7 +237,8 @@ void device_event_record(struct device *device, struct device_event *event)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     check(device, cudaStreamIsCapturing(device->stream, &capture), "asking for a capture");
-    // In a capture a plain record is an edge between streams; an external one becomes a node that records at each replay.
+    // During capture a plain record is only a dependency; an external one becomes a node that records at each
+    // replay.
     unsigned flags = capture == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
     check(device, cudaEventRecordWithFlags(event->event, device->stream, flags), "recording an event");
 }
@@ -251,7 +253,7 @@ double device_event_between_us(const struct device_event *begin, const struct de
     float ms = 0.0f;
     if (cudaEventElapsedTime(&ms, begin->event, end->event) == cudaSuccess)
         return (double)ms * 1000.0;
-    (void)cudaGetLastError(); // one that was not recorded is not the device's failure
+    (void)cudaGetLastError(); // clears it: an event that was not recorded is no failure of the device
     return 0.0;
 }
 

@@ -1,8 +1,9 @@
-// gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on a device that
-// is slower than the host: what the host changes too early, comes out wrong here too. New memory is all ones, floats of it
-// NaN: what nobody wrote shows. What CUDA forbids is an assert here: calls from a thread that did not take the device, taking or
-// freeing memory and waiting in a graph's capture, copies in it (host memory that a replay would read again), and copies that
-// go on after the call from memory that is not pinned.
+// gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on
+// a device that is slower than the host: what the host changes too early, comes out wrong here too. New
+// memory is all ones, floats of it NaN: what nobody wrote shows. What CUDA forbids is an assert here: calls
+// from a thread that did not take the device, taking or freeing memory and waiting in a graph's capture,
+// copies in it (host memory that a replay would read again), and copies that go on after the call from memory
+// that is not pinned.
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"

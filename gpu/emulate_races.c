@@ -141,7 +141,8 @@ static void note(const void *memory, size_t size, enum emulate_access access)
     }
 }
 
-// --- What compilers call: the thread sanitizer's interface (LLVM, compiler-rt/lib/tsan/rtl/tsan_interface.h) ---
+// --- What compilers call: the thread sanitizer's interface (LLVM, compiler-rt/lib/tsan/rtl/tsan_interface.h)
+// ---
 
 void __tsan_init(void);
 void __tsan_func_entry(void *pc);

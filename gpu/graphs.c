@@ -1,6 +1,6 @@
 #include "gpu/graphs.h"
 
-// Up to 8 a power of 2, then four sizes to each doubling: less than a quarter more than needed.
+// Powers of 2 up to 8, then four sizes per doubling: padding is less than a quarter.
 int32_t graph_rows(int32_t n_rows)
 {
     int32_t unit = 1;
@@ -11,7 +11,8 @@ int32_t graph_rows(int32_t n_rows)
     return (n_rows + unit - 1) / unit * unit;
 }
 
-// Powers of 2 from one segment of attention up: a launch covers the longest sequence, shorter ones end early.
+// Powers of 2 from one attention segment up. The launch covers the longest sequence; blocks beyond a shorter
+// one exit at once.
 int32_t graph_positions(int32_t n_positions)
 {
     int32_t padded = 256;
@@ -20,7 +21,7 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-// None, or a power of 2: a block without a tile ends at once.
+// 0 or a power of 2: a block without a tile exits at once.
 int32_t graph_shared_tiles(int32_t n_tiles)
 {
     int32_t padded = 8;

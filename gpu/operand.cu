@@ -1,19 +1,19 @@
-// Rows become the operand of products (gpu/kernels.h): one block a row.
+// Converts rows to the activation operand of GEMMs (gpu/kernels.h): one block per row.
 #include "gpu/kernel.h"
 #include "gpu/kernels.h"
 
-// A piece is 8 inputs, what a lane of the products loads at once. A thread keeps so many in registers (rows of up to 16,384 inputs),
-// so that their loads are under way together and are made once.
+// A piece is 8 inputs, one load of a GEMM lane. A thread holds this many pieces in registers (rows of up to
+// 16,384 inputs), so that the row is loaded once, with all loads in flight.
 enum { THREADS = 256, WARPS = THREADS / 32, PIECE = 8, PIECES_HELD = 8 };
 
-// Number `index` of a row's pieces: neighbours are the four lanes of a step, so that they write 64 bytes together.
+// Offset of piece `index` of a row: four neighbouring threads write the 64 bytes of a step's four lanes.
 static __device__ __forceinline__ int32_t piece_first(int32_t index)
 {
     int32_t lane = index % 4, step = index / 4;
     return step / 4 * 128 + lane * 32 + step % 4 * 8;
 }
 
-// 0 beyond the end. A head's columns may begin anywhere.
+// 0 beyond the end. A head's columns need no alignment.
 static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index, int32_t n)
 {
     int32_t first = piece_first(index);
@@ -54,7 +54,7 @@ static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], flo
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Of all threads' values; of bits of absolute values it is the largest, NaN above all.
+// Maximum over the block. Absolute values compare like their bits; NaN is the largest.
 static __device__ uint32_t block_max(uint32_t value)
 {
     __shared__ uint32_t parts[WARPS];
@@ -70,11 +70,11 @@ static __device__ uint32_t block_max(uint32_t value)
     return value;
 }
 
-// Exponent of the scale from the bits of the row's largest absolute value, which is finite.
+// Exponent of the scale, from the bits of the row's largest absolute value (finite).
 static __device__ int scale_exponent(uint32_t largest)
 {
     int exponent = (int)(largest >> 23) - 127 - 14;
-    return largest == 0 ? 0 : exponent < -100 ? -100 : exponent; // 2^-exponent stays a normal number
+    return largest == 0 ? 0 : exponent < -100 ? -100 : exponent; // 2^-exponent must be a normal number
 }
 
 static __device__ float power_of_2(int exponent) // a normal number

@@ -19,7 +19,7 @@ bool gpu_enqueues(struct gpu_backend *backend)
     return true;
 }
 
-// Rows, or rows of pairs: as many times the step's rows as before.
+// Pads a number of rows, or of (row, expert) pairs, which are a multiple of the step's rows.
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
     if (backend->flight->way == STEP_EAGER)

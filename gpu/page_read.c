@@ -1,4 +1,4 @@
-// What the KV pages hold, for the host: the layout of gpu/kernels_attention.h read by the definition, not for speed.
+// Reads KV pages on the host, in the layout of gpu/kernels_attention.h; not optimized.
 #include "engine/file/dequantise.h"
 #include "engine/file/quantise.h"
 #include "gpu/state.h"
@@ -6,9 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-// The parts of one head's block.
+// Offsets within one head's block.
 struct block_parts {
-    bool bytes; // else binary16, without scales
+    bool bytes; // 8-bit integers with scales; else binary16
     const unsigned char *keys, *values;
     const uint16_t *key_scales, *value_scales;
 };
@@ -33,7 +33,7 @@ static float item_at(const struct block_parts *parts, const unsigned char *items
     return half_to_float(float_to_half((float)(items[place] - 128) * half_to_float(*scale)));
 }
 
-// One head's ATTENTION_BLOCK positions, which begin at `keys` and `values` and stand a row apart.
+// ATTENTION_BLOCK positions of one head; the rows of `keys` and `values` have all heads.
 static void read_block(const struct kv_shape *shape, const unsigned char *block, float *keys, float *values)
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;

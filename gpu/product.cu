@@ -1,4 +1,4 @@
-// Products by type (gpu/kernels.h).
+// Dispatch of GEMMs by weight type (gpu/kernels.h).
 #include "gpu/product.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
-// Products of F32 weights, on the CUDA cores: a warp computes one output of 8 rows. Lane l adds the inputs 128 i + 4 l .. + 3 in
-// order, by fused multiply-add; the lanes' sums are added in pairs 16 apart, 8, 4, 2, 1. For routers and small models: what
-// is big is not stored in F32.
+// GEMM with F32 weights, on the CUDA cores: a warp computes one output of 8 rows. Lane l adds inputs 128 i +
+// 4 l .. + 3 in order, by fused multiply-add; the partial sums of the lanes are added in pairs 16, 8, 4, 2, 1
+// apart. For routers and small models; large weights are not stored in F32.
 #include "gpu/product.h"
 
 enum { WARPS = 4, ROWS = 8 };
 
-// A head's columns may begin anywhere.
+// A head's columns need no alignment.
 static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
 {
     if (k + 3 < n && (uintptr_t)row % 16 == 0)

@@ -1,12 +1,12 @@
-// The product kernels of one type of weights: the build compiles this file for each TILE_TYPE. Which kernel a number of rows
-// gets never shows in the results.
+// The GEMM kernels of one weight type; the build compiles this file for each TILE_TYPE. Selects skinny or
+// tiled GEMM by the number of rows; the result does not depend on the selection.
 #include "gpu/product_many.h"
 
 enum {
-    FEW_ROWS_LEAST = 8,  // one column of fragments
-    FEW_ROWS_MOST = 16,  // two
-    SMALL_ROWS = 32,     // rectangles of 32 x 32: at most this many rows
-    MIDDLE_ROWS = 96,    // of 64 x 64: at most this many; more: 128 x 128; where shared memory is small 128 x 64
+    FEW_ROWS_LEAST = 8,  // one column of mma fragments
+    FEW_ROWS_MOST = 16,  // two columns; from here on the tiled GEMM
+    SMALL_ROWS = 32,     // tiles of 32 x 32 up to this many rows
+    MIDDLE_ROWS = 96,    // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
 };
 
 template <enum tensor_type type, int n_panels, int n_columns>
@@ -32,7 +32,7 @@ template <class shape> static void launch_many(void *stream, const struct produc
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan)
 {
     const struct product_launch &call = plan->call;
-    // Rows that go through one matrix, on the average.
+    // Average number of rows per matrix.
     int32_t n_rows = call.n_experts > 0 ? (call.x.n_rows + call.n_experts - 1) / call.n_experts : call.x.n_rows;
     if (n_rows <= FEW_ROWS_LEAST && call.gated)
         launch_few<type, 2, 1>(stream, plan);

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-// x as the products of one weight type read it; made anew only when the last one will not do.
+// The activation operand of x for a weight type; reused if the last one has the same x and form.
 static struct operand make_operand(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
                                    enum operand_form form, const int32_t *rows, int32_t rows_divisor)
 {
@@ -36,7 +36,7 @@ static void check(const struct product *product, const struct matrix *x, int32_t
     (void)weight;
 }
 
-// All products whose weights are of one type in one launch, type after type. `call` has what they share.
+// One launch per weight type, with all GEMMs of that type. `call` has their common arguments.
 static void run(struct gpu_backend *backend, const struct product *products, int n, const struct matrix *x,
                 struct product_launch call)
 {
@@ -137,7 +137,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
                         kind);
 }
 
-// Operands of as many heads at a time as the memory for operands holds: it is there for the widest product of all rows.
+// Launches as many heads at a time as the operand's memory holds; it is sized for the widest GEMM of all
+// rows.
 static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows, int32_t n_inputs)
 {
     uint64_t head_bytes = operand_items_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);

@@ -1,5 +1,4 @@
-// The kernels that work row by row (gpu/kernels_rows.h). Most are bound by memory: neighbouring threads take neighbouring
-// items.
+// The row-wise kernels (gpu/kernels_rows.h). Most are memory-bound; loads are coalesced.
 #include "gpu/kernels_rows.h"
 
 #include "engine/backend.h"
@@ -16,7 +15,7 @@ static __device__ float warp_sum(float x)
     return x;
 }
 
-// Blocks are [rows, runs of columns]: where a thread begins, and how far it goes on when columns are very many.
+// Blocks are [rows, runs of columns]: a thread's first column, and its stride for very wide rows.
 static __device__ int first_col(void)
 {
     return (int)(blockIdx.y * THREADS + threadIdx.x);
@@ -27,7 +26,7 @@ static __device__ int col_step(void)
     return (int)(gridDim.y * THREADS);
 }
 
-// --- Embedding ---
+// ---- embedding ----
 
 static __device__ float read_half(const unsigned char *bytes)
 {
@@ -46,7 +45,7 @@ static __device__ void read_k_scale(const unsigned char *packed, int index, floa
     }
 }
 
-// Item `i` of a row in the file's layout: engine/file/dequantise.c draws them.
+// Item `i` of a row in the file's layout (engine/file/dequantise.c).
 static __device__ float read_k_item(const unsigned char *block, int i, bool five_bits)
 {
     float scale, minimum;
@@ -91,7 +90,7 @@ static __device__ float read_item(struct device_table table, int64_t row, int co
         return read_k_item(bytes + col / 256 * 144, col % 256, false);
     case TENSOR_Q5_K:
         return read_k_item(bytes + col / 256 * 176, col % 256, true);
-    default: // TENSOR_Q6_K: launch_embed_knows
+    default: // TENSOR_Q6_K; launch_embed_knows excludes others
         return read_q6_k_item(bytes + col / 256 * 210, col % 256);
     }
 }
@@ -114,9 +113,9 @@ static __global__ void embed(struct device_matrix out, int n_cols, struct device
     }
 }
 
-// --- Norms ---
+// ---- norms ----
 
-// Of all threads that share a vector: a warp, or the block, whose warps' sums meet in `shared`.
+// Sum over the threads of a vector: a warp, or the block, by way of `shared`.
 static __device__ float sum_over(float *shared, float x, bool one_warp)
 {
     x = warp_sum(x);
@@ -132,11 +131,11 @@ static __device__ float sum_over(float *shared, float x, bool one_warp)
     return sum;
 }
 
-// Items of a vector that a thread keeps in registers, so that their loads are under way together: all of 512 with a warp, all of
-// 4,096 with a block.
+// Items of a vector that a thread holds in registers, so that all loads are in flight: vectors of 512 with a
+// warp, of 4,096 with a block.
 enum { NORM_HELD = 16 };
 
-// Of a thread's items those that it keeps, 0 beyond the end.
+// Loads the thread's items in registers; 0 beyond the end.
 static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n, int thread, int n_threads)
 {
 #pragma unroll
@@ -144,7 +143,8 @@ static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const f
         held[j] = thread + j * n_threads < n ? items[thread + j * n_threads] : 0.0f;
 }
 
-// One vector by a block, or by each warp of it where vectors are short (heads). A thread's items are n_threads apart.
+// One vector per block, or per warp if vectors are short (heads). A thread's items have a stride of
+// n_threads.
 static __global__ void __launch_bounds__(THREADS) norm(struct norm_launch a, bool one_warp)
 {
     __shared__ float shared[WARPS];
@@ -209,9 +209,9 @@ static __global__ void __launch_bounds__(THREADS) norm(struct norm_launch a, boo
     }
 }
 
-// --- Rotation ---
+// ---- rope ----
 
-// One thread a pair: (a, b) becomes (a cos - b sin, a sin + b cos).
+// One thread per pair: (a, b) becomes (a cos - b sin, a sin + b cos).
 static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim, int n_dims, bool halves,
                               const float *cos_sin)
 {
@@ -228,7 +228,7 @@ static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim,
     }
 }
 
-// --- Activations ---
+// ---- activations ----
 
 static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up, int n_cols,
                                 enum activation_kind kind)
@@ -241,7 +241,7 @@ static __global__ void activate(struct device_matrix out, struct device_matrix g
     }
 }
 
-// --- Sums and copies ---
+// ---- sums and copies ----
 
 static __global__ void add(struct device_matrix x, struct device_matrix y, int n_cols, float scale)
 {
@@ -282,11 +282,11 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
         x.items[row * x.stride + col] *= factor;
 }
 
-// --- Experts ---
+// ---- mixture of experts ----
 
-// What a row's warp shares.
+// Shared memory of a row's warp.
 struct routing {
-    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX]; // choice NaN: taken, or not to be had
+    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX]; // choice NaN: selected already, or not eligible
     float ranks[ROUTE_GROUPS_MAX];
     int picked[MODEL_EXPERTS_USED_MAX];
 };
@@ -317,7 +317,8 @@ static __device__ void make_probabilities(struct routing *shared, const struct r
     __syncwarp();
 }
 
-// One lane a group ranks it; the first lane, groups being few, strikes out those that are not among the best.
+// One lane per group computes its rank; the first lane marks the groups below the best n_groups_used as not
+// eligible.
 static __device__ void keep_groups(struct routing *shared, const struct route_launch &a)
 {
     int n = a.n_experts / a.n_groups;
@@ -347,7 +348,7 @@ static __device__ void keep_groups(struct routing *shared, const struct route_la
     __syncwarp();
 }
 
-// The expert with the largest choice value, the lowest of equal ones; -1: there is none left.
+// The expert with the largest choice value, the lowest index on ties; -1: none left.
 static __device__ int pick(const struct routing *shared, int n_experts)
 {
     int best = -1;
@@ -369,7 +370,7 @@ static __device__ int pick(const struct routing *shared, int n_experts)
     return best;
 }
 
-// With nothing left (the logits were NaNs): the first one not yet picked.
+// If none is left because the logits are NaN: the first expert not selected yet.
 static __device__ int first_unpicked(const struct routing *shared, int n)
 {
     for (int expert = 0;; expert++) {
@@ -381,7 +382,7 @@ static __device__ int first_unpicked(const struct routing *shared, int n)
     }
 }
 
-// One warp a row.
+// One warp per row.
 static __global__ void route_pick(struct route_launch a)
 {
     __shared__ struct routing shared;
@@ -389,7 +390,7 @@ static __global__ void route_pick(struct route_launch a)
     make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
     if (a.n_groups > 1)
         keep_groups(&shared, a);
-    float sum = 1e-20f; // of sigmoids that all vanish
+    float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int place = 0; place < a.n_used; place++) {
         int best = pick(&shared, a.n_experts);
         if (best < 0)
@@ -409,7 +410,7 @@ static __global__ void route_pick(struct route_launch a)
     }
 }
 
-// How many of the block's flags before this thread's are set; `total` gets all of them.
+// Exclusive prefix sum of the block's flags; `total` is set to their number.
 static __device__ int flags_before(int *shared, bool flag, int *total)
 {
     unsigned votes = __ballot_sync(0xFFFFFFFFu, flag);
@@ -427,7 +428,7 @@ static __device__ int flags_before(int *shared, bool flag, int *total)
     return before;
 }
 
-// One block an expert: its first place is the number of pairs of lower experts, its pairs follow in order.
+// One block per expert: its first index is the number of pairs of lower experts; its pairs follow in order.
 static __global__ void route_sort(struct route_launch a)
 {
     __shared__ int shared[WARPS];
@@ -467,7 +468,7 @@ static __global__ void expert_sum(struct device_matrix out, struct device_matrix
     }
 }
 
-// --- Launches ---
+// ---- launches ----
 
 static const int64_t column_blocks_max = 1024;
 
@@ -485,7 +486,8 @@ void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_
 
 void launch_norm(void *stream, const struct norm_launch *arguments)
 {
-    // Long enough to keep a block busy; the row's length alone decides, so the order of the sum is the row's own.
+    // Long rows use a block. The choice depends on the row's length only, so the order of summation does not
+    // vary with the batch.
     bool one_warp = arguments->n <= 512;
     int64_t n_vectors = (int64_t)arguments->n_rows * arguments->n_groups;
     int64_t blocks = one_warp ? (n_vectors + WARPS - 1) / WARPS : n_vectors;

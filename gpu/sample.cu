@@ -1,10 +1,11 @@
-// The sampling kernels (gpu/kernels_sample.h). engine/sampler.c defines what is drawn; here is how a block of threads draws
-// it: sums that it adds one by one are added one by one here too, in its 16 lanes or in order of rank, and everything else
-// (extremes, counts, weights) does not depend on an order.
+// The sampling kernels (gpu/kernels_sample.h), one block per output. engine/sampler.c defines the draw. Sums
+// are added in the same order as there, in its 16 lanes or in order of rank; maxima, counts and weights do
+// not depend on an order.
 //
-// Candidates are ranked by a 64-bit key, the logit above and the id's complement below, so that the largest key is the best
-// candidate. They are taken in chunks of at most RANK_CHUNK: those above a threshold that leaves no more than fit, found by
-// the band that the first ones nearly always lie in, else digit by digit, then sorted in shared memory.
+// Candidates are ranked by a 64-bit key: the logit in the upper half, the complement of the id in the lower,
+// so that the largest key is the best candidate. They are selected in chunks of at most RANK_CHUNK above a
+// threshold and sorted in shared memory. The threshold is a band below the largest logit that usually holds
+// the first chunk, otherwise found by radix select.
 #include "gpu/kernels_sample.h"
 
 #include "gpu/elementary_device.h"
@@ -15,21 +16,21 @@
 enum {
     THREADS = 1024,
     WARP = 32,
-    LANES = 16,        // engine/sampler.c's
+    LANES = 16,        // as in engine/sampler.c
     SUM_TILE = 2048,   // weights computed before the lanes add them
     RANK_CHUNK = 1024, // candidates sorted at a time
-    RANK_LEAST = 64,   // fewer than these make a chunk too small to stop refining for
-    COUNT_COPIES = 8,  // most logits have one of a few first digits: counted in several places, they wait less for each other
+    RANK_LEAST = 64,   // a smaller chunk: the threshold is refined further
+    COUNT_COPIES = 8,  // copies of the histogram: most logits share a few first digits, and their atomics would contend
 };
 
-// --- A block's extremes ---
+// ---- block reductions ----
 
 struct extremes {
     float largest[THREADS];
     int bad[THREADS];
 };
 
-// The largest logit; NaN when one is NaN or +infinity, -infinity when there is none else. The same in all threads.
+// The largest logit, in all threads; NaN if one is NaN or +infinity, -infinity if all are.
 static __device__ float find_largest(struct extremes *shared, const float *logits, int n)
 {
     float largest = -INFINITY;
@@ -60,7 +61,7 @@ static __device__ int find_first(struct extremes *shared, const float *logits, i
 {
     int first = n;
 #pragma unroll 8
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) // to the end: a loop that may stop waits for each load
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) // no early exit, which would wait for each load
         first = logits[i] == value && i < first ? i : first;
     __syncthreads();
     shared->bad[threadIdx.x] = first;
@@ -75,10 +76,10 @@ static __device__ int find_first(struct extremes *shared, const float *logits, i
     return shared->bad[0] < n ? shared->bad[0] : -1;
 }
 
-// --- The sum of all weights ---
+// ---- the sum of all weights ----
 
 struct summing {
-    float weights[2][SUM_TILE]; // tiles by turns: one is added while the next one is made
+    float weights[2][SUM_TILE]; // double-buffered: one tile is added while the next is computed
     double sums[LANES];
 };
 
@@ -87,7 +88,7 @@ static __device__ int tile_count(int n, int first)
     return n - first < SUM_TILE ? n - first : SUM_TILE;
 }
 
-// By the threads from `thread_first` on.
+// Computed by the threads from `thread_first` on.
 static __device__ void weigh_tile(struct summing *shared, const float *logits, int n, int first, float largest, float temperature,
                                   int thread_first)
 {
@@ -97,7 +98,7 @@ static __device__ void weigh_tile(struct summing *shared, const float *logits, i
         weights[i] = device_exp_negative((logits[first + i] - largest) / temperature);
 }
 
-// Item i goes to lane i mod LANES in order; what is left over beyond the last whole LANES, to lane 0.
+// Item i is added to lane i mod LANES, in order; the remainder after the last full LANES to lane 0.
 static __device__ double add_tile(const struct summing *shared, int n, int first, double sum)
 {
     const float *weights = shared->weights[first / SUM_TILE % 2];
@@ -113,7 +114,7 @@ static __device__ double add_tile(const struct summing *shared, int n, int first
     return sum;
 }
 
-// The first warp adds what the others weighed.
+// The first warp adds the weights that the other warps computed.
 static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest, float temperature)
 {
     int lane = (int)threadIdx.x;
@@ -139,21 +140,21 @@ static __device__ double sum_weights(struct summing *shared, const float *logits
     return shared->sums[0];
 }
 
-// --- Candidates in order ---
+// ---- candidates in order of rank ----
 
 struct ranking {
     uint64_t keys[RANK_CHUNK];
     float weights[RANK_CHUNK];
-    int histogram[256 * COUNT_COPIES]; // a digit's copies side by side; their sum in the first
+    int histogram[256 * COUNT_COPIES]; // the copies of a digit are adjacent; the first receives their sum
     int n, n_above, overflow;
     uint64_t threshold, prefix;
     int shift;
 };
 
-// Above 0 for what may be drawn; 0: minus infinity.
+// Sortable key; 0: minus infinity, never drawn.
 static __device__ uint64_t rank_key(float logit, int token)
 {
-    uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit); // minus zero ranks like zero
+    uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit); // -0 ranks like 0
     bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return logit > -INFINITY ? (uint64_t)bits << 32 | ~(uint32_t)token : 0;
 }
@@ -169,7 +170,7 @@ static __device__ int key_token(uint64_t key)
     return (int)~(uint32_t)key;
 }
 
-// Takes the keys in [threshold, below), unordered. More than fit are only counted.
+// Collects the keys in [threshold, below), unordered. Keys beyond the capacity are only counted.
 static __device__ void collect(struct ranking *ranking, const float *logits, int n, uint64_t threshold, uint64_t below)
 {
     __syncthreads();
@@ -199,7 +200,7 @@ static __device__ void sort(struct ranking *ranking)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
             for (int pair = (int)threadIdx.x; pair < size / 2; pair += THREADS) {
-                int i = 2 * pair - (pair & (step - 1)), other = i + step; // pairs `step` apart, none twice
+                int i = 2 * pair - (pair & (step - 1)), other = i + step; // each pair `step` apart once
                 uint64_t a = ranking->keys[i], b = ranking->keys[other];
                 if (i & run ? a > b : a < b) {
                     ranking->keys[i] = b;
@@ -210,7 +211,7 @@ static __device__ void sort(struct ranking *ranking)
     __syncthreads();
 }
 
-// One more digit of the threshold: how many keys below `below` begin with `prefix` and each next digit.
+// One step of the radix select: histogram of the next digit of keys below `below` that begin with `prefix`.
 static __device__ void count_digits(struct ranking *ranking, const float *logits, int n, uint64_t below)
 {
     for (int i = (int)threadIdx.x; i < 256 * COUNT_COPIES; i += THREADS)
@@ -231,7 +232,7 @@ static __device__ void count_digits(struct ranking *ranking, const float *logits
     __syncthreads();
 }
 
-// Thread 0 alone: goes down the digits as long as all of one fit; true when the threshold stands.
+// Thread 0: includes digits from the largest down while they fit; true when the threshold is final.
 static __device__ bool pick_digit(struct ranking *ranking)
 {
     int digit = 255;
@@ -239,7 +240,7 @@ static __device__ bool pick_digit(struct ranking *ranking)
         ranking->n_above += ranking->histogram[digit-- * COUNT_COPIES];
     uint64_t begin = ranking->shift == 56 ? 0 : ranking->prefix << 8;
     bool stands = digit < 0 || ranking->n_above >= RANK_LEAST || ranking->shift == 0;
-    // Digits from the one after `digit` on; at the last shift the chunk is then full.
+    // Includes the digits above `digit`; at the last shift the chunk is full.
     ranking->threshold = (begin + (uint64_t)(digit + 1)) << ranking->shift;
     if (digit < 0 && ranking->shift == 56)
         ranking->threshold = 0;
@@ -248,8 +249,8 @@ static __device__ bool pick_digit(struct ranking *ranking)
     return stands;
 }
 
-// The best candidates below `below` (all ones: from the first on), sorted, as many as fit or fewer; `width`: the band below
-// the largest logit to try first, 0: none. Returns how many; 0: there are none left.
+// The next chunk of the best candidates below `below` (all bits set: the first chunk), sorted. `width`: band
+// below the largest logit that is tried as a threshold first; 0: none. Returns their number; 0: none left.
 static __device__ int rank_chunk(struct ranking *ranking, const float *logits, int n, uint64_t below, float largest,
                                  float width)
 {
@@ -279,14 +280,14 @@ static __device__ int rank_chunk(struct ranking *ranking, const float *logits, i
     return ranking->n;
 }
 
-// --- Walks over the candidates in order ---
+// ---- passes over the candidates in order of rank ----
 
 enum walk_kind { WALK_COUNT, WALK_FILTER, WALK_DRAW };
 
 struct walk {
     enum walk_kind kind;
-    int n, n_most;        // candidates passed; at most so many
-    double sum, enough;   // WALK_FILTER: ends when sum reaches enough; WALK_DRAW: when it goes beyond
+    int n, n_most;        // candidates visited, and their maximum
+    double sum, enough;   // WALK_FILTER ends when sum >= enough, WALK_DRAW when sum > enough
     float min_p;
     int token;
     int over;
@@ -300,11 +301,11 @@ struct drawing {
     };
     struct walk walk;
     double total;
-    int n_chunk; // of the first chunk, 0: it is not in `ranking`
+    int n_chunk; // size of the first chunk if it is in `ranking`, else 0
     bool first;
 };
 
-// Thread 0 alone: one chunk, as engine/sampler.c's loops.
+// Thread 0: visits one chunk, like the loops in engine/sampler.c.
 static __device__ void walk_chunk(struct walk *walk, const struct ranking *ranking, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -364,7 +365,8 @@ static __device__ void start_walk(struct drawing *shared, enum walk_kind kind, i
     __syncthreads();
 }
 
-// Leaves how many candidates are kept in walk.n_kept, by the return value, and the sum of their weights in `total`.
+// Applies top-k, top-p and min-p. Returns the number of candidates left; sets `total` to the sum of their
+// weights.
 static __device__ int filter(struct drawing *shared, const float *logits, int n_vocab,
                              const struct sample_settings *settings, float largest, double *total)
 {
@@ -404,7 +406,7 @@ static __device__ int draw(struct drawing *shared, const float *logits, int n_vo
     return shared->walk.token;
 }
 
-// --- The kernels ---
+// ---- kernels ----
 
 static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct sample_arguments a)
 {
@@ -448,7 +450,7 @@ static __device__ float bounded(float logit)
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
 }
 
-// A token that stands in the list twice gets its biases in the list's order, by the thread of the first one.
+// A token listed twice: the thread of its first entry adds its biases in the order of the list.
 static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings, float *logits)
 {
     const struct sample_bias *biases = a->biases + settings->first_bias;
@@ -485,7 +487,7 @@ static __device__ void penalise(const struct sample_arguments *a, const struct s
         atomicAdd(&counts[tokens[i]], 1);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        // The first to come takes the note, and leaves none.
+        // The first thread takes the count and resets it.
         int token = tokens[i], noted = atomicAdd(&counts[token], 0);
         given[i] = -INFINITY;
         if (noted == 0 || atomicCAS(&counts[token], noted, 0) != noted)
@@ -517,7 +519,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample
     }
 }
 
-// The logit as the model gave it: where a list names the token, the first place in it that kept it.
+// The unmodified logit: saved at the first entry of the token if it is in a list.
 static __device__ float given_logit(struct extremes *shared, const struct sample_arguments *a,
                                     const struct sample_settings *settings, const float *logits, int token)
 {
@@ -532,7 +534,7 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
     for (int i = (int)threadIdx.x; i < settings->n_biases; i += THREADS) {
         int at = settings->first_bias + i;
         if (a->biases[at].token == token && a->given_biased[at] > -INFINITY)
-            shared->bad[0] = at; // one place at most keeps it
+            shared->bad[0] = at; // at most one entry has it
     }
     for (int i = (int)threadIdx.x; i < settings->n_prompt + settings->n_generated; i += THREADS) {
         int at = settings->first_token + i;
@@ -540,7 +542,7 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
             shared->bad[1] = at;
     }
     __syncthreads();
-    // A biased token's place in the history kept what it was after the bias.
+    // For a biased token the history entry has the logit after the bias.
     return shared->bad[0] >= 0   ? a->given_biased[shared->bad[0]]
            : shared->bad[1] >= 0 ? a->given_history[shared->bad[1]]
                                  : logits[token];
@@ -557,7 +559,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_draw(struct sample_a
     float largest = a.states[output].largest;
     int token = -1;
     float logprob = 0.0f;
-    if (largest > -INFINITY) { // the same for the whole block
+    if (largest > -INFINITY) { // uniform over the block
         if (settings->flags & SAMPLE_ADJUSTS)
             largest = find_largest(&shared.extremes, logits, a.n_vocab);
         token = settings->temperature > 0.0f ? draw(&shared, logits, a.n_vocab, settings, largest)
@@ -572,7 +574,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_draw(struct sample_a
     }
 }
 
-// --- Tokens of the step before ---
+// ---- pending tokens ----
 
 static __device__ void resolve_token(int32_t *token, const struct sample_outcome *outcomes)
 {

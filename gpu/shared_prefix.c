@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A small sequence, and what it has in common with the one before it.
+// A small sequence, and the number of segments it shares with the one before it in the order.
 struct shared_run {
     const struct step_sequence *sequence;
-    int32_t index;            // among the step's
+    int32_t index;            // in the step
     int32_t n_whole;          // segments that end before its first row
     int32_t segment_pages;
     int32_t n_common;         // segments with the same pages as the sequence before it in the order
@@ -58,7 +58,8 @@ static int32_t common_segments(const struct shared_run *a, const struct shared_r
     return common;
 }
 
-// Small sequences in the order of their pages; their rows become the members. Returns how many there are.
+// Sorts the small sequences by their block tables and fills `members` with their rows. Returns the number of
+// sequences.
 static int32_t sort_sequences(struct shared_prefix *shared, const struct step *step, const struct shared_rules *rules)
 {
     int32_t n = 0;
@@ -83,7 +84,8 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
     return n;
 }
 
-// One segment's tiles for the sequences [begin, end) of the order, where that reads less than each for itself.
+// Adds tiles of one segment for sequences [begin, end) of the order, if they read less than separate reads
+// would.
 static void add_company(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment, int32_t begin,
                         int32_t end)
 {
@@ -126,7 +128,8 @@ void shared_prefix_find(struct shared_prefix *shared, const struct step *step, c
         for (int32_t begin = 0, end; begin < n; begin = end) {
             for (end = begin + 1; end < n && shared->runs[end].n_common > segment;)
                 end++;
-            // Only who shares all before it: a sequence's shared segments are its first ones.
+            // Only sequences that share all earlier segments: a sequence's shared segments are its first
+            // n_shared.
             if (shared->runs[begin].n_whole > segment && shared->n_shared[shared->runs[begin].index] == segment)
                 add_company(shared, rules, segment, begin, end);
         }

@@ -9,11 +9,11 @@
 
 enum { LANES = 32, TILE_INPUTS_MAX = 256, HALF_LARGEST = 65504 };
 
-// Up to 256 inputs of one output, taken apart: what the file says, in the units of the tiles.
+// Up to 256 inputs of one output, unpacked from the file's blocks.
 struct row_piece {
     uint8_t quants[TILE_INPUTS_MAX];  // quantised types
     uint16_t items[TILE_INPUTS_MAX];  // F16, BF16: their bits
-    uint16_t d[TILE_INPUTS_MAX / 32]; // binary16: Q4_0, Q8_0 a block; else d[0] and d[1], the second dmin
+    uint16_t d[TILE_INPUTS_MAX / 32]; // binary16: Q4_0, Q8_0 one per block; K-quants d[0] = d, d[1] = dmin
     uint8_t scales[16], minima[8];    // K-quants
 };
 
@@ -27,15 +27,16 @@ static float load_half(const uint8_t *bytes)
     return half_to_float(load_u16(bytes));
 }
 
-// --- Which type ---
+// ---- type of the tiles ----
 
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// MXFP4's scale for doubled values is 2^(e - 128); from 2^-24 to 2^12 (times 12) it is a binary16 that overflows nothing.
+// MXFP4's scale for doubled values is 2^(e - 128); from 2^-24 to 2^12 it is a binary16, and times 12 does not
+// overflow.
 enum { E8M0_LEAST = 104, E8M0_MOST = 140 };
 
-// Largest absolute value that a block's items or scales can have, with every quant; infinite or NaN: not to be held.
+// Upper bound of the absolute values of a block's items and scales; infinite or NaN: not representable.
 static float block_bound(enum tensor_type type, const uint8_t *block)
 {
     switch (type) {
@@ -103,7 +104,7 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     const uint8_t *block = tensor->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes)
         if (!(block_bound(tensor->type, block) <= HALF_LARGEST))
-            return TENSOR_BF16; // which MXFP4's items always are
+            return TENSOR_BF16; // MXFP4's items are always representable
     return type;
 }
 
@@ -127,7 +128,7 @@ uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs)
     return (uint64_t)tiles_panels(n_outputs) * (uint64_t)panel_tiles(format, n_inputs) * (uint64_t)tile_bytes(format);
 }
 
-// --- Taking blocks apart: layouts in engine/file/dequantise.c ---
+// ---- unpacking blocks: layouts in engine/file/dequantise.c ----
 
 static void take_32(struct row_piece *piece, int index, enum tensor_type type, const uint8_t *block)
 {
@@ -144,7 +145,7 @@ static void take_32(struct row_piece *piece, int index, enum tensor_type type, c
         high = (uint32_t)load_u16(block + 2) | (uint32_t)load_u16(block + 4) << 16;
         nibbles = block + 6;
     } else if (type == TENSOR_MXFP4) {
-        int exponent = block[0] - 128; // of 2: a normal number from -14 on
+        int exponent = block[0] - 128; // of 2; from -14 on a normal number
         piece->d[index] = (uint16_t)(exponent >= -14 ? (exponent + 15) << 10 : 1 << (exponent + 24));
         nibbles = block + 1;
     }
@@ -197,14 +198,14 @@ static void take_q3_k(struct row_piece *piece, const uint8_t *block)
     }
 }
 
-// Types without tiles become floats first. 1,024 at most beyond the largest binary16 are refused by fits_half.
+// Types without a tile format are dequantized first. fits_half excludes values beyond the largest binary16.
 static uint16_t narrow_half(float item)
 {
     uint32_t bits;
     memcpy(&bits, &item, 4);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     float magnitude = fabsf(item);
-    if (magnitude < 0x1p-14f) // a subnormal's bits are its multiple of 2^-24; adding 2^23 rounds to nearest even
+    if (magnitude < 0x1p-14f) // the bits of a subnormal are its multiple of 2^-24; adding 2^23 rounds to nearest even
         return (uint16_t)(sign | (uint16_t)(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
     bits &= 0x7FFFFFFFu;
     bits += 0xFFFu + (bits >> 13 & 1);
@@ -220,7 +221,7 @@ static uint16_t narrow_bfloat(float item)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-// The items are `skipped` after the block's first: tiles of floats are shorter than some blocks.
+// `skipped`: index of the first item in the block, as float tiles are shorter than some blocks.
 static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, const uint8_t *at,
                        int skipped, int n)
 {
@@ -237,7 +238,7 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
         piece->items[i] = type == TENSOR_F16 ? narrow_half(items[skipped + i]) : narrow_bfloat(items[skipped + i]);
 }
 
-// Inputs [first, first + n) of one row, n at most a tile's; what is missing to a tile stays 0.
+// Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.
 static void take(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, uint64_t row, int64_t first,
                  int n)
 {
@@ -257,7 +258,7 @@ static void take(struct row_piece *piece, enum tensor_type type, const struct te
             take_32(piece, i, tensor->type, at + i * (int)traits->block_bytes);
 }
 
-// --- Putting tiles together ---
+// ---- packing tiles ----
 
 static void put_u16(uint8_t *at, uint16_t bits)
 {
@@ -265,7 +266,7 @@ static void put_u16(uint8_t *at, uint16_t bits)
     at[1] = (uint8_t)(bits >> 8);
 }
 
-static void or_u32(uint8_t *at, uint32_t bits) // words stand as GPUs and their hosts read them: the lowest byte first
+static void or_u32(uint8_t *at, uint32_t bits) // little-endian
 {
     uint32_t word;
     memcpy(&word, at, 4);
@@ -273,7 +274,7 @@ static void or_u32(uint8_t *at, uint32_t bits) // words stand as GPUs and their 
     memcpy(at, &word, 4);
 }
 
-// Where registers' halves stand: half e of fragment f's register for output `row` (0..15), in the planes of its group.
+// Writes half e of fragment f's register for output `row` (0..15) to the planes of its group.
 static void put_quant(uint8_t *quants, uint8_t *high, enum tensor_type type, int lane, int f, int i, int half,
                       unsigned quant)
 {

@@ -110,7 +110,7 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
     }
 }
 
-// Padding has no queries.
+// Padding tiles have no queries.
 static void fill_shared(unsigned char *bytes, const struct upload_layout *layout, const struct upload_counts *counts,
                         const struct shared_prefix *shared)
 {

@@ -1,5 +1,5 @@
-// Weights go to the device once, in the file's quantised form: products' as tiles (gpu/tiles.h), tables' as they are in the
-// file, vectors as float32. Types without tiles or table kernels are dequantised on the way.
+// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/tiles.h), tables unchanged,
+// vectors as float32. Types without a tile format or a table kernel are dequantised before the upload.
 #include "gpu/state.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ static enum status no_memory(struct gpu_backend *backend, const struct tensor *t
     return gpu_no_memory(backend, size_bytes, what, error);
 }
 
-// Whole blocks, as the plan has them.
+// Device memory of the weight, rounded as in the plan.
 static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes, struct error *error)
 {
     size_bytes = device_block_bytes(size_bytes);
@@ -27,11 +27,11 @@ static enum status allocate(struct gpu_backend *backend, struct weight *weight, 
     return STATUS_OK;
 }
 
-// --- Products ---
+// ---- GEMM weights ----
 
-// Panels being packed into a staging buffer, in runs of a few for each thread.
+// Panels to be packed into a staging buffer by the pool, a few per task.
 struct packing {
-    struct tensor rows; // the panels' rows of one matrix
+    struct tensor rows; // rows of one matrix
     enum tensor_type type;
     unsigned char *out;
     uint64_t panel_bytes;
@@ -48,7 +48,7 @@ static void pack_run(void *context, int index, int thread)
 
 enum { RUNS_A_BUFFER = 64 };
 
-// A matrix in pieces of as many panels as a staging buffer holds.
+// Packs and uploads a matrix, one staging buffer of panels at a time.
 static void send_matrix(struct gpu_backend *backend, struct weight *weight, int64_t matrix, uint64_t matrix_bytes)
 {
     const struct tensor *tensor = &weight->tensor;
@@ -107,9 +107,9 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
     return STATUS_OK;
 }
 
-// --- Tables and vectors ---
+// ---- tables and vectors ----
 
-// Dequantised on the way, a staging buffer at a time.
+// Dequantises and uploads, one staging buffer at a time.
 static void send_floats(struct gpu_backend *backend, void *to, const struct tensor *tensor, uint64_t n_items)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
@@ -156,14 +156,14 @@ static enum status vector_create(struct gpu_backend *backend, struct weight *wei
     return STATUS_OK;
 }
 
-// --- Life ---
+// ---- create, destroy ----
 
 enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
                               struct weight **out, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     *out = NULL;
-    assert(!backend->reserved); // the staging buffers are gone with the first step
+    assert(!backend->reserved); // the first step frees the staging buffers
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     if (!traits->dequantise)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
@@ -199,15 +199,15 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
         return n_items * sizeof(float);
     if (role == WEIGHT_TABLE)
         return launch_embed_knows((int32_t)tensor->type) ? tensor->size_bytes : n_items * sizeof(float);
-    struct tensor unseen = *tensor; // without blocks to look at, the type decides alone
+    struct tensor unseen = *tensor; // without data: the type alone decides
     unseen.size_bytes = 0;
     enum tensor_type type = tiles_type(&unseen);
     if (type == TENSOR_TYPE_COUNT)
-        return tensor->size_bytes; // refused when it is loaded, by its name
+        return tensor->size_bytes; // loading will refuse it by name
     return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] * tensor->dims[3];
 }
 
-// Of a tensor whose data need not be there yet; each weight is a block of its own.
+// The tensor's data need not be loaded. Each weight is one allocation.
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role)
 {
     (void)base;
