@@ -44,6 +44,8 @@ struct worker {
     size_t n_steps;
     struct prefix_report prefixes;
     bool has_prefixes, paused, engine_ended, out_of_memory;
+    int32_t n_suspects;  // of them jobs that may have killed a worker
+    bool told_suspects;
     bool is_isolating;   // the last commit's broker refused some of many records: the next one finds which
     bool has_room_again; // jobs were settled in this turn: look for new ones before sleeping
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
@@ -170,6 +172,7 @@ static void receive(void *context, const struct record *record)
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
     count_record(worker, job);
+    worker->n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
     struct job_list one = {0};
     job_list_append(&one, job);
@@ -190,6 +193,18 @@ static enum status check_share(const struct worker *worker, struct error *error)
                      "%d of the last %d records are no jobs, more than %d %%: is this the right topic? %lld were published as dead "
                      "letters before that showed; --dead-share 100 would answer them all so",
                      worker->n_recent_dead, worker->n_recent, most, (long long)worker->n_dead_published);
+}
+
+// Reports reduced batches and their end.
+static void tell_of_suspects(struct worker *worker)
+{
+    if (worker->n_suspects > 0 && !worker->told_suspects)
+        log_write(LOG_INFO, "%d jobs, of which more may follow, may have been running when a worker died (killed or crashed):"
+                            " until they are answered at most %d of them are computed at a time, after two deaths one",
+                  worker->n_suspects, GATE_FEW);
+    if (worker->n_suspects == 0 && worker->told_suspects)
+        log_write(LOG_INFO, "the jobs that may have been running when a worker died are answered: full batches again");
+    worker->told_suspects = worker->n_suspects > 0;
 }
 
 static void send_order(struct worker *worker, struct order *order)
@@ -432,6 +447,7 @@ static enum status commit(struct worker *worker, struct error *error)
         struct job *job = job_list_take(&worker->finished);
         assert(job == worker->group[i]);
         gate_settled(&worker->gate, job);
+        worker->n_suspects -= job->source.crashes > 0;
         metrics_settled(config->metrics, job, worker->committed[i]);
         worker->n_dead_published += worker->committed[i] && job->source.record.data;
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
@@ -479,6 +495,7 @@ static enum status give_back(struct worker *worker, struct error *error)
             return status;
         for (size_t i = 0; i < n; i++) {
             struct job *job = job_list_take(&worker->released);
+            worker->n_suspects -= job->source.crashes > 0;
             metrics_settled(worker->config->metrics, job, false);
             job_reserve_give(&worker->reserve, job);
         }
@@ -516,6 +533,7 @@ static enum status take_records(struct worker *worker, struct error *error)
         set_paused(worker, false);
     struct transport_events events = {worker, receive, cancel, let_go};
     enum status status = transport->impl->poll(transport, 0, worker->paused ? 0 : room, &events, error);
+    tell_of_suspects(worker);
     if (status == STATUS_OK)
         status = check_share(worker, error);
     if (status == STATUS_OK)

@@ -102,6 +102,22 @@ def jobs_of_a_killed_worker_are_taken_by_one_that_is_running(test):
 
 
 @case
+def a_worker_says_that_it_computes_the_jobs_of_a_dead_one_a_few_at_a_time(test):
+    test.write("in.jsonl", [dict(job, max_tokens=200) for job in varied_jobs(100)])
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    arguments = ["work", "--model", test.model, "--dataset", "d", "--max-batch", "4"]
+    for deaths in (1, 2):
+        worker = test.start(*arguments, "--engine-test", "fixed:50")
+        test.wait_until("it computes", lambda: test.query(f"SELECT 1 FROM queue WHERE worker = {deaths}") != [])
+        kill(test, worker)
+    last = test.run(*arguments, "--engine-test", "instant", "--exit-when-idle", "0")
+    (suspects,), = test.query("SELECT count(*) FROM jobs WHERE attempts > 1")
+    lines = [line for line in last.err.splitlines() if "when a worker died" in line]
+    assert len(lines) >= 2 and "until they are answered at most 64" in lines[0] and "full batches again" in lines[-1], last
+    assert 0 < int(lines[0].split()[1]) <= suspects, (lines, suspects)
+
+
+@case
 def a_submit_killed_halfway_and_repeated_queues_every_line_once(test):
     rng = random.Random(SEED + 2)
     test.write("in.jsonl", varied_jobs(5000))
