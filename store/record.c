@@ -2,6 +2,8 @@
 #include "store/fold.h"
 #include "store/projection.h"
 
+#include <stdio.h>
+
 static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
@@ -93,19 +95,103 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
     return status;
 }
 
-static enum status add_jobs(struct store *store, const struct store_record *record, int64_t now,
+// ---- datasets' names ----
+
+// Two job topics, or a topic and the embedded queue, may hold datasets of one name; the rows of both would share their keys. The
+// first in the store has the name, the other is called NAME@TOPIC.
+struct dataset_name {
+    struct dataset_name *next;
+    struct text dataset, topic; // a job's
+    struct text name;
+};
+
+struct dataset_names {
+    struct arena arena;
+    struct dataset_name *first;
+};
+
+static enum status name_is_free(struct store *store, const struct job *job, bool *is_free, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(&store->database, "SELECT topic IS NOT ? FROM jobs WHERE dataset = ? LIMIT 1", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, job->source.topic);
+    bind_text(select, 2, job->dataset);
+    int code = sqlite3_step(select);
+    *is_free = code == SQLITE_DONE || (code == SQLITE_ROW && sqlite3_column_int(select, 0) == 0);
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
+                                                     : database_error(&store->database, "looking for a dataset's topic", error);
+}
+
+static enum status add_name(struct store *store, struct dataset_names *names, const struct job *job, struct text *name,
+                            struct error *error)
+{
+    bool is_free = false;
+    struct text topic = job->source.topic;
+    size_t size = job->dataset.size + 1 + topic.size;
+    enum status status = name_is_free(store, job, &is_free, error);
+    if (status != STATUS_OK)
+        return status;
+    struct dataset_name *item = arena_allocate(&names->arena, sizeof *item);
+    char *other = is_free ? NULL : arena_allocate(&names->arena, size + 1);
+    if (!item || (!is_free && !other))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a dataset's name: out of memory");
+    if (other)
+        snprintf(other, size + 1, "%.*s@%.*s", (int)job->dataset.size, job->dataset.data, (int)topic.size, topic.data);
+    *name = other ? (struct text){other, size} : job->dataset;
+    *item = (struct dataset_name){names->first, job->dataset, topic, *name};
+    names->first = item;
+    return STATUS_OK;
+}
+
+static enum status name_dataset(struct store *store, struct dataset_names *names, const struct job *job, struct text *name,
+                                struct error *error)
+{
+    *name = job->dataset;
+    if (job->source.topic.size == 0)
+        return STATUS_OK;
+    for (const struct dataset_name *item = names->first; item; item = item->next)
+        if (text_equal(item->dataset, job->dataset) && text_equal(item->topic, job->source.topic)) {
+            *name = item->name;
+            return STATUS_OK;
+        }
+    return add_name(store, names, job, name, error);
+}
+
+// ---- jobs ----
+
+static enum status add_group(struct store *store, const struct job *const *jobs, size_t n_jobs, int64_t now,
+                             struct dataset_names *names, struct dataset_totals *totals, struct error *error)
+{
+    struct published_job published[PROJECTION_ROWS];
+    struct job renamed[PROJECTION_ROWS]; // the rest of such a job is the other's
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
+        struct text name;
+        published[i] = (struct published_job){jobs[i], {0}, now};
+        status = name_dataset(store, names, jobs[i], &name, error);
+        if (status != STATUS_OK || text_equal(name, jobs[i]->dataset))
+            continue;
+        renamed[i] = *jobs[i];
+        renamed[i].dataset = name;
+        published[i].job = &renamed[i];
+    }
+    if (status == STATUS_OK && n_jobs == PROJECTION_ROWS)
+        return projection_add_jobs(store, published, totals, error);
+    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++)
+        status = projection_add_job(store, &published[i], totals, error);
+    return status;
+}
+
+static enum status add_jobs(struct store *store, const struct store_record *record, int64_t now, struct dataset_names *names,
                             struct dataset_totals *totals, struct error *error)
 {
     enum status status = STATUS_OK;
-    size_t i = 0;
-    for (; status == STATUS_OK && record->n_jobs - i >= PROJECTION_ROWS; i += PROJECTION_ROWS) {
-        struct published_job published[PROJECTION_ROWS];
-        for (size_t j = 0; j < PROJECTION_ROWS; j++)
-            published[j] = (struct published_job){record->jobs[i + j], {0}, now};
-        status = projection_add_jobs(store, published, totals, error);
+    for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i += PROJECTION_ROWS) {
+        size_t n = record->n_jobs - i < PROJECTION_ROWS ? record->n_jobs - i : PROJECTION_ROWS;
+        status = add_group(store, record->jobs + i, n, now, names, totals, error);
     }
-    for (; status == STATUS_OK && i < record->n_jobs; i++)
-        status = projection_add_job(store, &(struct published_job){record->jobs[i], {0}, now}, totals, error);
     return status;
 }
 
@@ -115,8 +201,9 @@ enum status store_record(struct store *store, const struct store_record *record,
     if (status != STATUS_OK)
         return status;
     struct dataset_totals totals = {0};
+    struct dataset_names names = {0};
     int64_t now = store_now_us();
-    status = add_jobs(store, record, now, &totals, error);
+    status = add_jobs(store, record, now, &names, &totals, error);
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);
     if (status == STATUS_OK)
@@ -126,5 +213,6 @@ enum status store_record(struct store *store, const struct store_record *record,
     for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
         status = projection_set_partition(store, &record->partitions[i], now, error);
     totals_finish(&totals);
+    arena_finish(&names.arena);
     return database_end(&store->database, status, error);
 }

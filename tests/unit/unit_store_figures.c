@@ -69,6 +69,45 @@ static void a_recorded_job_was_submitted_when_it_was_created(void **state)
     store_close(store);
 }
 
+static void record_of_topic(struct store *store, const char *topic, int n_jobs)
+{
+    struct job *jobs[40];
+    for (int i = 0; i < n_jobs; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "d-%d", i);
+        jobs[i] = finished_job(id, 0);
+        assert_true(job_set_text(jobs[i], &jobs[i]->source.topic, text_from_string(topic)));
+        jobs[i]->source.offset = i;
+    }
+    struct store_record record = {.jobs = (const struct job *const *)jobs, .n_jobs = (size_t)n_jobs};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    for (int i = 0; i < n_jobs; i++)
+        job_destroy(jobs[i]);
+}
+
+static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    for (int i = 0; i < 2; i++) { // again: what is there already is counted once
+        record_of_topic(store, "ja", 40);
+        record_of_topic(store, "jb", 20);
+    }
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd' AND topic = 'ja'"), 40);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'd@jb' AND topic = 'jb'"), 20);
+    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'd'"), 40);
+    assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'd@jb'"), 20);
+    submit(store, "e", 0, 3);
+    struct job *job = finished_job("e-1", 0);
+    assert_true(job_set_text(job, &job->dataset, TEXT("e")) && job_set_text(job, &job->source.topic, TEXT("ja")));
+    struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND status = 'done'"), 1);
+    job_destroy(job);
+    store_close(store);
+}
+
 static void write_totals(struct store *store, const struct job *job, const int64_t *times, size_t n)
 {
     struct dataset_totals totals = {0};
@@ -104,6 +143,7 @@ int main(void)
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
+        cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart, fresh_path),
         cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
