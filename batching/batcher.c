@@ -1,9 +1,9 @@
 #include "batching/batcher_state.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 void job_list_append(struct job_list *list, struct job *job)
 {
@@ -68,13 +68,6 @@ static void free_steps(struct batcher *b)
     }
 }
 
-static int64_t machine_clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
 {
     const struct batch_limits *limits = &config->limits;
@@ -85,7 +78,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
     b->config = *config;
     if (!b->config.wall_clock_us)
-        b->config.wall_clock_us = machine_clock_us;
+        b->config.wall_clock_us = clock_wall_us;
     int64_t n_positions = (int64_t)limits->n_pages * limits->page_positions;
     b->config.environment.limits.n_positions_max = n_positions > INT32_MAX ? INT32_MAX : (int32_t)n_positions;
     b->config.environment.limits.page_positions = limits->page_positions;
@@ -195,7 +188,7 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     if (is_host_fault(b, prompt))
         return;
     struct job_figures *figures = &prompt->job->figures;
-    int64_t now = scheduler_now_us();
+    int64_t now = clock_us();
     if (prompt->admitted_us) {
         int64_t first = prompt->first_token_us ? prompt->first_token_us : now;
         figures->queued_us = prompt->admitted_us - prompt->taken_us;
@@ -259,7 +252,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             job_list_append(&b->arrived, job);
             break;
         }
-        prompt->taken_us = scheduler_now_us();
+        prompt->taken_us = clock_us();
         link_prompt(b, prompt);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
@@ -301,7 +294,7 @@ static void take_results(struct batcher *b, const struct scheduled_step *done, s
             continue;
         figures->n_generated++;
         if (!sequence->prompt->first_token_us)
-            sequence->prompt->first_token_us = scheduler_now_us();
+            sequence->prompt->first_token_us = clock_us();
         sequence_accept(sequence, &b->results[i], b->config.environment.tokenizer);
         if (sequence->finish_reason != FINISH_NONE)
             finish_sequence(b, sequence, finished);
@@ -412,15 +405,15 @@ static enum status end_round(const struct batcher *b, struct error *error)
 enum status batcher_round(struct batcher *b, struct job_list *finished, struct step_figures *figures,
                           struct error *error)
 {
-    int64_t start = scheduler_now_us();
+    int64_t start = clock_us();
     int64_t now_s = b->config.wall_clock_us() / 1000000;
     finish_dead_arrivals(b, now_s, finished);
     prepare_arrived(b, finished);
     expire(b, now_s);
     finish_failed(b, finished);
-    int64_t prepared = scheduler_now_us();
+    int64_t prepared = clock_us();
     scheduler_build_step(b);
-    int64_t planned = scheduler_now_us();
+    int64_t planned = clock_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
     const struct scheduled_step *done;
     enum status status = compute(b, &done, error);
@@ -430,7 +423,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
         finish_failed(b, finished); // the only sequence exceeds the KV pages
         return end_round(b, error);
     }
-    int64_t computed = scheduler_now_us();
+    int64_t computed = clock_us();
     take_results(b, done, finished, figures);
     figures->n_sequences = done->step.n_sequences;
     figures->n_rows = done->step.n_rows;
@@ -441,7 +434,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     figures->pages_total = b->pages.n_pages;
     figures->pages_used = b->pages.n_pages - prefix_available(&b->tree);
     figures->compute_us = computed - planned;
-    figures->finish_us = scheduler_now_us() - computed;
+    figures->finish_us = clock_us() - computed;
     figures->finished_us = b->config.wall_clock_us();
     return end_round(b, error);
 }

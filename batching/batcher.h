@@ -49,7 +49,7 @@ struct batcher_config {
     struct pool *pool;              // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
-    int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: CLOCK_REALTIME
+    int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us
 };
 
 // Jobs linked by `next`, oldest first.

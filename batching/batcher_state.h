@@ -44,4 +44,3 @@ void scheduler_build_step(struct batcher *b);
 void scheduler_remove(struct batcher *b, struct sequence *sequence);
 // Sets b->host_fault unless it is set already. batcher.c.
 void batcher_note_fault(struct batcher *b, const char *doing);
-int64_t scheduler_now_us(void); // monotonic, used for figures only

@@ -1,11 +1,12 @@
 #include "batching/engine_thread.h"
 
+#include "schemas/clock.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct engine_thread {
     struct batcher *batcher;
@@ -56,13 +57,6 @@ void round_destroy(struct round *round)
     free(round);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 // When malloc fails the engine stops, and the spare round returns the jobs.
 static struct round *round_create(struct engine_thread *thread)
 {
@@ -110,12 +104,12 @@ static void take_orders(struct engine_thread *thread)
 static void add_prefixes(struct engine_thread *thread, struct round *round)
 {
     bool last = batcher_is_empty(thread->batcher);
-    if (!last && now_ms() - thread->prefixes_reported_ms < PREFIX_REPORT_INTERVAL_MS)
+    if (!last && clock_ms() - thread->prefixes_reported_ms < PREFIX_REPORT_INTERVAL_MS)
         return;
     round->prefixes = malloc(sizeof *round->prefixes);
     if (round->prefixes)
         batcher_report_prefixes(thread->batcher, round->prefixes);
-    thread->prefixes_reported_ms = now_ms();
+    thread->prefixes_reported_ms = clock_ms();
 }
 
 // Closes the inbox and releases the jobs of orders that were not handled.

@@ -2,21 +2,14 @@
 // decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token budget and
 // KV pages last.
 #include "batching/batcher_state.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // Expected answer length until the first answers have finished, and its lower bound.
 enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
-
-int64_t scheduler_now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 static void leave_pages(struct batcher *b, struct sequence *sequence)
 {
@@ -121,7 +114,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     sequence->admission = b->n_admissions++;
     prompt->job->figures.cached_tokens += sequence->n_shared;
     if (!prompt->admitted_us)
-        prompt->admitted_us = scheduler_now_us();
+        prompt->admitted_us = clock_us();
     b->running[b->n_running++] = sequence;
 }
 

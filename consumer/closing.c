@@ -1,7 +1,7 @@
 #include "consumer/closing.h"
 
-#include "consumer/clock.h"
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void *watch(void *context)
 {
     struct closing *closing = context;
     while (!atomic_load(&closing->is_over)) {
-        int64_t left_ms = closing->deadline_ms - clock_now_ms();
+        int64_t left_ms = closing->deadline_ms - clock_ms();
         if (left_ms <= 0)
             end_process(closing, closing->limit_ms);
         struct http *http = atomic_load(&closing->http);
@@ -52,7 +52,7 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
         return;
     if (!closing->limit_ms)
         closing->limit_ms = CLOSING_LIMIT_MS;
-    closing->deadline_ms = clock_now_ms() + closing->limit_ms;
+    closing->deadline_ms = clock_ms() + closing->limit_ms;
     atomic_store(&closing->part, part);
     snprintf(closing->reason, sizeof closing->reason, "%s", reason);
     closing->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -1,11 +1,11 @@
 #include "consumer/exporter.h"
 
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static void look_at_transport(struct exporter *exporter)
 {
@@ -64,9 +64,7 @@ enum status exporter_open(struct exporter **exporter, const char *address, struc
         exporter_close(e);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "keeping figures: out of memory");
     }
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    e->metrics.started_us = (int64_t)now.tv_sec * 1000000;
+    e->metrics.started_us = clock_wall_us();
     enum status status = address ? http_open(&e->http, address, handle, e, error) : STATUS_OK;
     if (status != STATUS_OK) {
         exporter_close(e);

@@ -1,6 +1,6 @@
 #include "consumer/http.h"
 
-#include "consumer/clock.h"
+#include "schemas/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
         shut(slow);
     for (int i = 0; i < PLACES && !*socket_context; i++)
         if (!http->places[i].connection) {
-            http->places[i] = (struct place){connection, clock_now_ms(), false};
+            http->places[i] = (struct place){connection, clock_ms(), false};
             *socket_context = &http->places[i];
         }
 }
@@ -83,14 +83,14 @@ static void note_answer(void *context, struct MHD_Connection *connection, void *
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct place *place = info ? info->socket_context : NULL;
     if (place)
-        place->since_ms = clock_now_ms();
+        place->since_ms = clock_ms();
 }
 
 static void shut_late(struct http *http)
 {
     for (int i = 0; i < PLACES; i++) {
         struct place *place = &http->places[i];
-        if (place->connection && !place->is_shut && clock_now_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
+        if (place->connection && !place->is_shut && clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
             shut(place);
     }
 }

@@ -1,23 +1,16 @@
 #include "consumer/late_store.h"
 
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
-#include <time.h>
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void wait_longer(struct late_store *late)
 {
     late->delay_ms = late->delay_ms ? 2 * late->delay_ms : LATE_STORE_RETRY_MS;
     if (late->delay_ms > LATE_STORE_RETRY_MS_MAX)
         late->delay_ms = LATE_STORE_RETRY_MS_MAX;
-    late->retry_at_ms = now_ms() + late->delay_ms;
+    late->retry_at_ms = clock_ms() + late->delay_ms;
 }
 
 static void give_up(struct late_store *late, const struct error *error)
@@ -52,7 +45,7 @@ struct store *late_store_find(struct late_store *late)
 {
     struct error error;
     int64_t worker;
-    if (late->store || now_ms() < late->retry_at_ms)
+    if (late->store || clock_ms() < late->retry_at_ms)
         return late->store;
     if (store_open(&late->store, late->path, STORE_CREATE, &error) != STATUS_OK ||
         store_worker_start(late->store, &late->description, &worker, &error) != STATUS_OK)

@@ -1,6 +1,7 @@
 #include "consumer/local.h"
 
 #include "consumer/fault.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <time.h>
 #include <unistd.h>
 
 struct local {
@@ -59,13 +59,6 @@ static void hear_cancelled(void *context, struct text dataset)
 // A dead worker's jobs come back without a write to the store: look again after this time.
 enum { LOOK_AGAIN_MS = 500, CHECK_FILES_MS = 500 };
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 // Reads what inotify has; true when the write-ahead log was among it.
 static bool store_has_changed(struct local *local)
 {
@@ -85,13 +78,13 @@ static bool store_has_changed(struct local *local)
 
 static enum status check_files(struct local *local, struct error *error)
 {
-    if (local->files_checked_ms && now_ms() - local->files_checked_ms < CHECK_FILES_MS)
+    if (local->files_checked_ms && clock_ms() - local->files_checked_ms < CHECK_FILES_MS)
         return STATUS_OK;
     enum status status = store_check_files(local->store, error);
     if (status == STATUS_OK)
         status = store_keep_lock(local->store, error);
     if (status == STATUS_OK)
-        local->files_checked_ms = now_ms();
+        local->files_checked_ms = clock_ms();
     return status;
 }
 
@@ -101,7 +94,7 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
     (void)timeout_ms; // the worker waits on fd
     struct local *local = (struct local *)transport;
     local->events = events;
-    if (store_has_changed(local) || now_ms() - local->looked_ms >= LOOK_AGAIN_MS)
+    if (store_has_changed(local) || clock_ms() - local->looked_ms >= LOOK_AGAIN_MS)
         local->empty = false;
     enum status status = check_files(local, error);
     if (status == STATUS_OK)
@@ -113,7 +106,7 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
     if (n_claimed > 0)
         fault_point(FAULT_CLAIMED);
     local->empty = status == STATUS_OK && n_claimed == 0;
-    local->looked_ms = now_ms();
+    local->looked_ms = clock_ms();
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "consumer/log.h"
 
+#include "schemas/clock.h"
 #include "schemas/value.h"
 
 #include <ctype.h>
@@ -81,11 +82,11 @@ static FILE *sink(void)
 // ISO 8601 in UTC, with milliseconds.
 static void write_time(char stamp[40])
 {
-    struct timespec now;
+    int64_t now_ms = clock_wall_us() / 1000;
+    time_t now_s = now_ms / 1000;
     struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    size_t length = strftime(stamp, 32, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
-    snprintf(stamp + length, 40 - length, ".%03ldZ", now.tv_nsec / 1000000);
+    size_t length = strftime(stamp, 32, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now_s, &utc));
+    snprintf(stamp + length, 40 - length, ".%03dZ", (int)(now_ms % 1000));
 }
 
 static void add_json(enum log_level level, const char *text, struct buffer *line)

@@ -1,12 +1,13 @@
 #include "consumer/metrics.h"
 
+#include "schemas/clock.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 // Upper bounds. Steps take from a fraction of a millisecond (a test's model) to many seconds (a long prefill).
@@ -28,9 +29,7 @@ static void observe(struct histogram *histogram, const double *bounds, double va
 
 int64_t metrics_second(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec;
+    return clock_ms() / 1000;
 }
 
 static int32_t *age_of(struct metrics *metrics, const struct job *job)
@@ -344,9 +343,7 @@ static void add_process(const struct metrics *metrics, const struct metrics_view
     buffer_add_string(out, "} 1\n");
     add_one(out, START_TIME, (double)metrics->started_us / 1e6);
     add_one(out, MEMORY, resident_bytes());
-    struct timespec used;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    add_one(out, CPU, (double)used.tv_sec + (double)used.tv_nsec / 1e9);
+    add_one(out, CPU, (double)clock_cpu_ns() / 1e9);
 }
 
 bool metrics_is_ready(const struct metrics *metrics)

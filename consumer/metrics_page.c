@@ -1,8 +1,8 @@
 // The page for people: what `sheaf status` tells and what this worker does, as HTML without scripts.
 #include "consumer/metrics.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 static void add_escaped(struct buffer *out, struct text text)
 {
@@ -80,9 +80,7 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out)
 
 static void add_worker(const struct metrics *metrics, struct buffer *out)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    double seconds = (double)now.tv_sec - (double)metrics->started_us / 1e6;
+    double seconds = (double)(clock_wall_us() - metrics->started_us) / 1e6;
     double generated = (double)metrics->generated_tokens, steps = (double)metrics->n_steps;
     const struct prefix_report *prefixes = &metrics->prefixes;
     buffer_add_string(out, "<h2>This worker</h2>\n<table>\n");

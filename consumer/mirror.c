@@ -1,16 +1,15 @@
 #include "consumer/mirror.h"
 
-#include "consumer/clock.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/intake.h"
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/log.h"
 #include "consumer/kafka/offset_map.h"
+#include "schemas/clock.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     GROUP_RECORDS_MAX = 2000, // of one transaction
@@ -134,7 +133,7 @@ static enum status look_at_group(struct mirror *mirror, struct error *error)
         log_write(LOG_DEBUG, "%s", away.text);
         mirror->n_standings = 0;
     }
-    mirror->looked_ms = clock_now_ms();
+    mirror->looked_ms = clock_ms();
     return STATUS_OK;
 }
 
@@ -230,14 +229,14 @@ static enum status store_group(struct mirror *mirror, struct error *error)
 // Old rows become sums, a bounded number a turn; what can't be folded now is folded later.
 static void fold(struct mirror *mirror)
 {
-    if (mirror->config->retain_s == 0 || clock_now_ms() < mirror->fold_at_ms)
+    if (mirror->config->retain_s == 0 || clock_ms() < mirror->fold_at_ms)
         return;
     bool more = false;
     struct error error;
-    int64_t before_us = ((int64_t)time(NULL) - mirror->config->retain_s) * 1000000;
+    int64_t before_us = clock_wall_us() - (int64_t)mirror->config->retain_s * 1000000;
     if (store_fold(mirror->config->store, before_us, &more, &error) != STATUS_OK)
         log_write(LOG_WARNING, "%s; old rows stay for now", error.text);
-    mirror->fold_at_ms = clock_now_ms() + (more ? 0 : FOLD_INTERVAL_MS);
+    mirror->fold_at_ms = clock_ms() + (more ? 0 : FOLD_INTERVAL_MS);
 }
 
 // ---- the loop ----
@@ -255,13 +254,13 @@ static int64_t start_at(void *context, const char *topic, int32_t partition)
 // Until a group is full, its time is up, or nothing comes any more.
 static enum status read_group(struct mirror *mirror, struct error *error)
 {
-    int64_t deadline = clock_now_ms() + GROUP_MS;
+    int64_t deadline = clock_ms() + GROUP_MS;
     enum status status = STATUS_OK;
     int64_t left = GROUP_MS;
     while (status == STATUS_OK && left > 0 && mirror->group_bytes < GROUP_BYTES_MAX &&
            mirror->n_group + CHUNK_RECORDS <= GROUP_RECORDS_MAX) {
         status = kafka_follow_poll(mirror->follow, (int)left, CHUNK_RECORDS, receive, mirror, error);
-        left = deadline - clock_now_ms();
+        left = deadline - clock_ms();
     }
     return status;
 }
@@ -270,7 +269,7 @@ static enum status turn(struct mirror *mirror, struct error *error)
 {
     enum status status = read_group(mirror, error);
     bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)
-                                         : clock_now_ms() - mirror->looked_ms >= STANDINGS_INTERVAL_MS;
+                                         : clock_ms() - mirror->looked_ms >= STANDINGS_INTERVAL_MS;
     if (status == STATUS_OK && due)
         status = look_at_group(mirror, error);
     if (status == STATUS_OK)

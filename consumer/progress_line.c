@@ -1,7 +1,7 @@
 #include "consumer/progress_line.h"
 
-#include "consumer/clock.h"
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { BAR_WIDTH = 24 };
 
 static void measure(struct progress_line *line, const struct worker_progress *progress)
 {
-    int64_t now = clock_now_ms();
+    int64_t now = clock_ms();
     if (!line->started_ms)
         line->started_ms = line->shown_ms = now;
     if (now - line->shown_ms < 500)
@@ -25,7 +25,7 @@ static void measure(struct progress_line *line, const struct worker_progress *pr
 static void format_left(const struct progress_line *line, int64_t here, char left[32])
 {
     int64_t finished = line->n_before + here;
-    double seconds = (double)(clock_now_ms() - line->started_ms) / 1000;
+    double seconds = (double)(clock_ms() - line->started_ms) / 1000;
     left[0] = '\0';
     if (here > 0 && finished < line->n_total)
         snprintf(left, 32, ", %.0f s left", seconds * (double)(line->n_total - finished) / (double)here);
@@ -34,7 +34,7 @@ static void format_left(const struct progress_line *line, int64_t here, char lef
 // Nothing while nothing happens: an idle worker's log stays short.
 static void write_message(struct progress_line *line, const struct worker_progress *progress)
 {
-    int64_t now = clock_now_ms(), here = progress->n_done + progress->n_failed;
+    int64_t now = clock_ms(), here = progress->n_done + progress->n_failed;
     if (!line->started_ms)
         line->started_ms = line->shown_ms = now;
     if (!line->message_ms || now - line->shown_ms < line->message_ms)

@@ -1,12 +1,12 @@
 #include "consumer/trace.h"
 
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct trace {
     FILE *file;
@@ -15,13 +15,6 @@ struct trace {
     int64_t n_steps;
     double opened_us, step_ended_us;
 };
-
-static double clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 enum status trace_open(struct trace **out, const char *path, struct backend *backend, struct error *error)
 {
@@ -35,7 +28,7 @@ enum status trace_open(struct trace **out, const char *path, struct backend *bac
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "--trace-steps %s: %s", path, strerror(errno));
     }
     trace->backend = backend;
-    trace->opened_us = trace->step_ended_us = clock_us();
+    trace->opened_us = trace->step_ended_us = 1e-3 * (double)clock_ns();
     backend->impl->trace(backend, &trace->times);
     *out = trace;
     return STATUS_OK;
@@ -49,7 +42,7 @@ void trace_write(struct trace *trace, const struct step *step)
     int32_t n_first = 0;
     for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
         n_first += step->samples[i].index == 0;
-    double now = clock_us();
+    double now = 1e-3 * (double)clock_ns();
     fprintf(trace->file, "{\"step\":%lld,\"ended_us\":%.0f,\"since_last_us\":%.0f,\"sequences\":%d,\"rows\":%d,"
                          "\"outputs\":%d,\"first_tokens\":%d",
             (long long)trace->n_steps++, now - trace->opened_us, now - trace->step_ended_us, step->n_sequences,

@@ -8,13 +8,13 @@
 #include "consumer/log.h"
 #include "consumer/stop.h"
 #include "consumer/trial.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { STEPS_KEPT_MAX = 8192, PARTITIONS_MAX = 256, BEAT_MS = 100, TURN_MS = 1, RECORD_INTERVAL_MS = 250, PROGRESS_INTERVAL_MS = 200,
@@ -61,21 +61,14 @@ struct worker {
     struct order *abort; // made at start: the engine can be stopped also when memory has run out
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 // ---- faults that pass ----
 
 // Once as long as the text stays the same, and again after WORKER_WARN_AGAIN_MS: nothing waits in silence.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
-    if (strcmp(worker->last_warning, error->text) != 0 || now_ms() - worker->warned_ms >= WORKER_WARN_AGAIN_MS) {
+    if (strcmp(worker->last_warning, error->text) != 0 || clock_ms() - worker->warned_ms >= WORKER_WARN_AGAIN_MS) {
         log_write(LOG_WARNING, "%s; %s", error->text, then);
-        worker->warned_ms = now_ms();
+        worker->warned_ms = clock_ms();
     }
     memcpy(worker->last_warning, error->text, sizeof worker->last_warning);
 }
@@ -92,7 +85,7 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
     retry->delay_ms = retry->delay_ms ? retry->delay_ms * 2 : 50;
     if (retry->delay_ms > most)
         retry->delay_ms = most;
-    retry->at_ms = now_ms() + retry->delay_ms;
+    retry->at_ms = clock_ms() + retry->delay_ms;
     return STATUS_OK;
 }
 
@@ -135,16 +128,16 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
 static void add_finished(struct worker *worker, struct job_list *list)
 {
     if (worker->finished.n_jobs == 0)
-        worker->finished_since_ms = now_ms();
-    trial_add(&worker->trial, list, &worker->finished, now_ms());
+        worker->finished_since_ms = clock_ms();
+    trial_add(&worker->trial, list, &worker->finished, clock_ms());
 }
 
 // Jobs that failed for the model's reasons may be held back: none is published before the model is known to work.
 static enum status check_model(struct worker *worker, struct error *error)
 {
     if (worker->finished.n_jobs == 0)
-        worker->finished_since_ms = now_ms();
-    trial_let_go(&worker->trial, worker->gate.n_engine == 0, &worker->finished, now_ms());
+        worker->finished_since_ms = clock_ms();
+    trial_let_go(&worker->trial, worker->gate.n_engine == 0, &worker->finished, clock_ms());
     return trial_check(&worker->trial, error);
 }
 
@@ -343,7 +336,7 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
                                 .prefixes = worker->has_prefixes ? &worker->prefixes : NULL,
                                 .partitions = rows,
                                 .n_partitions = n};
-    worker->recorded_ms = now_ms();
+    worker->recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
     if (status == STATUS_OK) {
         worker->n_steps = 0;
@@ -357,18 +350,16 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
 static void fold_old_rows(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (config->retain_s == 0 || now_ms() < worker->fold_at_ms)
+    if (config->retain_s == 0 || clock_ms() < worker->fold_at_ms)
         return;
     struct store *store = find_store(worker);
     if (!store)
         return;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     bool more = false;
     struct error error;
-    if (store_fold(store, ((int64_t)now.tv_sec - config->retain_s) * 1000000, &more, &error) != STATUS_OK)
+    if (store_fold(store, clock_wall_us() - (int64_t)config->retain_s * 1000000, &more, &error) != STATUS_OK)
         log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
-    worker->fold_at_ms = now_ms() + (more ? RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
+    worker->fold_at_ms = clock_ms() + (more ? RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
 }
 
 // A group that exceeds its time is retried in halves. A job that failed by itself waits behind the others.
@@ -428,8 +419,7 @@ static enum status commit(struct worker *worker, struct error *error)
     memset(worker->committed, 0, n * sizeof *worker->committed);
     if (config->check_model && config->check_model(config->check_model_context, error) != STATUS_OK)
         return error->status;
-    struct timespec before, after;
-    clock_gettime(CLOCK_MONOTONIC, &before);
+    int64_t began_us = clock_us();
     enum status status =
         config->transport->impl->commit(config->transport, worker->group, n, worker->committed, error);
     if (is_refusal(status, error))
@@ -440,8 +430,7 @@ static enum status commit(struct worker *worker, struct error *error)
     if (status != STATUS_OK)
         return status;
     commit_more(worker);
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    metrics_commit(config->metrics, (after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000);
+    metrics_commit(config->metrics, clock_us() - began_us);
     size_t n_committed = 0;
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->finished);
@@ -459,9 +448,9 @@ static enum status commit(struct worker *worker, struct error *error)
             job_reserve_give(&worker->reserve, job);
         worker->n_in_flight--;
     }
-    ahead_settled(&worker->ahead, (int64_t)n, now_ms());
+    ahead_settled(&worker->ahead, (int64_t)n, clock_ms());
     worker->has_room_again = true;
-    worker->finished_since_ms = now_ms();
+    worker->finished_since_ms = clock_ms();
     fault_point(FAULT_PUBLISHED);
     struct error projection;
     if (record(worker, worker->group, n_committed, &projection) != STATUS_OK)
@@ -474,13 +463,13 @@ static enum status commit(struct worker *worker, struct error *error)
 static bool commit_is_due(const struct worker *worker)
 {
     size_t n = worker->finished.n_jobs;
-    if (n == 0 || now_ms() < worker->committing.at_ms)
+    if (n == 0 || clock_ms() < worker->committing.at_ms)
         return false;
     // The other half keeps the engine busy meanwhile.
     size_t half = (size_t)worker->ahead.limit / 2;
     return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine_ended || (size_t)worker->n_in_flight == n ||
            (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
-           now_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
+           clock_ms() - worker->finished_since_ms >= WORKER_COMMIT_LINGER_MS;
 }
 
 static enum status give_back(struct worker *worker, struct error *error)
@@ -511,7 +500,7 @@ static void let_go(void *context)
     struct error error = {.text = "there was no more time"};
     take_rounds(worker);
     enum status status = STATUS_OK;
-    for (int64_t until = now_ms() + WORKER_REVOKE_MS; worker->finished.n_jobs && status == STATUS_OK && now_ms() < until;) {
+    for (int64_t until = clock_ms() + WORKER_REVOKE_MS; worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until;) {
         status = commit(worker, &error);
         if (worker->is_isolating)
             status = STATUS_OK;
@@ -549,9 +538,9 @@ static void wait_for_news(struct worker *worker)
 {
     int64_t timeout = BEAT_MS;
     if (worker->finished.n_jobs) {
-        int64_t due = worker->finished_since_ms + WORKER_COMMIT_LINGER_MS - now_ms();
-        if (worker->committing.at_ms > now_ms())
-            due = worker->committing.at_ms - now_ms();
+        int64_t due = worker->finished_since_ms + WORKER_COMMIT_LINGER_MS - clock_ms();
+        if (worker->committing.at_ms > clock_ms())
+            due = worker->committing.at_ms - clock_ms();
         timeout = due < 0 ? 0 : due < timeout ? due : timeout;
     }
     // A paused transport may have news that it is not asked for: only time wakes us then.
@@ -570,10 +559,10 @@ static void wait_for_news(struct worker *worker)
 // When something came, and now and then, for connections that are silent too long.
 static void serve(struct worker *worker)
 {
-    if (!worker->config->http || now_ms() - worker->served_ms < BEAT_MS)
+    if (!worker->config->http || clock_ms() - worker->served_ms < BEAT_MS)
         return;
     http_serve(worker->config->http);
-    worker->served_ms = now_ms();
+    worker->served_ms = clock_ms();
 }
 
 // SIGHUP is for the log's file; on a terminal without one it says that the terminal went away.
@@ -588,10 +577,10 @@ static void hear_signals(struct worker *worker)
         log_write(LOG_INFO, second ? "stopping now: running jobs are given back"
                                    : "stopping: waiting jobs are given back, running ones are finished");
         worker->mode = second ? ABORTING : LEAVING;
-        worker->leaving_since_ms = now_ms();
+        worker->leaving_since_ms = clock_ms();
         send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
     }
-    if (worker->mode == LEAVING && now_ms() - worker->leaving_since_ms > WORKER_GRACE_MS) {
+    if (worker->mode == LEAVING && clock_ms() - worker->leaving_since_ms > WORKER_GRACE_MS) {
         log_write(LOG_INFO, "running jobs take longer than %d s: they are given back", WORKER_GRACE_MS / 1000);
         worker->mode = ABORTING;
         send_order(worker, order_create(ORDER_ABORT));
@@ -608,8 +597,8 @@ static void leave_when_idle(struct worker *worker)
         return;
     }
     if (!worker->idle_since_ms)
-        worker->idle_since_ms = now_ms();
-    if (now_ms() - worker->idle_since_ms < (int64_t)config->exit_when_idle_s * 1000)
+        worker->idle_since_ms = clock_ms();
+    if (clock_ms() - worker->idle_since_ms < (int64_t)config->exit_when_idle_s * 1000)
         return;
     worker->mode = DRAINING;
     queue_close(engine_thread_inbox(worker->engine));
@@ -618,9 +607,9 @@ static void leave_when_idle(struct worker *worker)
 static void show_progress(struct worker *worker, bool last)
 {
     worker->totals->n_in_flight = worker->n_in_flight;
-    if (!worker->config->progress || (!last && now_ms() - worker->progress_ms < PROGRESS_INTERVAL_MS))
+    if (!worker->config->progress || (!last && clock_ms() - worker->progress_ms < PROGRESS_INTERVAL_MS))
         return;
-    worker->progress_ms = now_ms();
+    worker->progress_ms = clock_ms();
     worker->config->progress(worker->config->progress_context, worker->totals);
 }
 
@@ -631,7 +620,7 @@ static enum status turn(struct worker *worker, struct error *error)
     take_rounds(worker);
     struct retry *retry = &worker->polling;
     enum status status = check_model(worker, error);
-    if (status == STATUS_OK && now_ms() >= retry->at_ms) {
+    if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
         status = take_records(worker, error);
         if (worker->config->transport->impl->waiting)
             worker->config->metrics->waiting = worker->config->transport->impl->waiting(worker->config->transport);
@@ -654,8 +643,8 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);
     struct error projection;
-    if (status == STATUS_OK && worker->n_steps && now_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
-        now_ms() >= worker->recording.at_ms && record(worker, NULL, 0, &projection) != STATUS_OK)
+    if (status == STATUS_OK && worker->n_steps && clock_ms() - worker->recorded_ms > RECORD_INTERVAL_MS &&
+        clock_ms() >= worker->recording.at_ms && record(worker, NULL, 0, &projection) != STATUS_OK)
         (void)back_off(worker, &worker->recording, &projection); // figures: no reason to end
     fold_old_rows(worker);
     serve(worker);
@@ -681,7 +670,7 @@ static enum status loop(struct worker *worker, struct error *error)
         worker->has_room_again = false;
         // A store or broker that stays away must not keep a worker that was told to go.
         if (worker->mode >= LEAVING && worker->engine_ended &&
-            now_ms() - worker->leaving_since_ms > 3 * WORKER_GRACE_MS)
+            clock_ms() - worker->leaving_since_ms > 3 * WORKER_GRACE_MS)
             return error_set(error, STATUS_RESTART, ERROR_STORE,
                              "leaving with %zu finished jobs that could not be committed (%s); they will run again",
                              worker->finished.n_jobs, worker->last_warning);
@@ -732,7 +721,7 @@ static void abandon(struct worker *worker)
 
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
 {
-    struct worker worker = {.config = config, .totals = progress, .recorded_ms = now_ms()};
+    struct worker worker = {.config = config, .totals = progress, .recorded_ms = clock_ms()};
     worker.commit_max = most_at_once(&worker);
     worker.trial.limit = config->model_failures_max;
     ahead_init(&worker.ahead, config->n_batch, config->n_jobs_max);

@@ -10,6 +10,7 @@
 #include "engine/pool.h"
 
 #include "engine/machine.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -69,13 +69,6 @@ static uint32_t range_begin(uint64_t range)
 static uint32_t range_end(uint64_t range)
 {
     return (uint32_t)(range >> 32);
-}
-
-static int64_t now_nanoseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static bool take_front(struct pool_thread *thread, uint32_t *index)
@@ -142,14 +135,14 @@ static void work(struct pool *pool, struct pool_thread *thread)
 // Waits until `runs` is no longer `seen`.
 static void wait_for_run(struct pool *pool, uint64_t seen)
 {
-    int64_t deadline = now_nanoseconds() + SPIN_NANOSECONDS;
+    int64_t deadline = clock_ns() + SPIN_NANOSECONDS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->runs, memory_order_acquire) != seen)
                 return;
             SPIN_PAUSE();
         }
-    } while (now_nanoseconds() < deadline);
+    } while (clock_ns() < deadline);
 
     // The sleeper counts itself, then looks at `runs`; the caller changes `runs`, then looks at the count:
     // one of them sees the other (both sequentially consistent).
@@ -163,14 +156,14 @@ static void wait_for_run(struct pool *pool, uint64_t seen)
 
 static void wait_for_done(struct pool *pool)
 {
-    int64_t deadline = now_nanoseconds() + SPIN_NANOSECONDS;
+    int64_t deadline = clock_ns() + SPIN_NANOSECONDS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)
                 return;
             SPIN_PAUSE();
         }
-    } while (now_nanoseconds() < deadline);
+    } while (clock_ns() < deadline);
 
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeping, true);

@@ -7,13 +7,13 @@
 #include "gpu/device.h"
 #include "gpu/emulate.h"
 #include "gpu/emulated_stream.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const uint64_t memory_bytes_default = 4ull << 30;
 static const uint64_t graph_bytes = 4 << 20; // some 10 KB for each of some hundred launches, as people report of real ones
@@ -43,7 +43,7 @@ struct device {
 };
 
 struct device_event {
-    struct timespec time;
+    int64_t time_ns;
     bool ran;
 };
 
@@ -333,7 +333,7 @@ struct recording {
 static void run_recording(struct emulated_work *work)
 {
     struct device_event *event = ((struct recording *)(void *)work)->event;
-    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    event->time_ns = clock_ns();
     event->ran = true;
 }
 
@@ -368,8 +368,7 @@ double device_event_between_us(const struct device_event *begin, const struct de
 {
     if (!begin->ran || !end->ran)
         return 0.0;
-    return (double)(end->time.tv_sec - begin->time.tv_sec) * 1e6 +
-           (double)(end->time.tv_nsec - begin->time.tv_nsec) / 1e3;
+    return (double)(end->time_ns - begin->time_ns) / 1e3;
 }
 
 // --- Graphs: a list that is run again and again ---

@@ -10,15 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-int64_t store_now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 // SQLite reports a failed mmap() of its index as an I/O error. Unlike the disk's faults it does not pass while the process lives.
 static bool is_out_of_memory(int code)

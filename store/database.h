@@ -62,4 +62,3 @@ void bind_text(sqlite3_stmt *statement, int index, struct text text);  // data N
 void bind_blob(sqlite3_stmt *statement, int index, struct text bytes);
 struct text column_text(sqlite3_stmt *statement, int column);          // valid until the next step
 struct text column_blob(sqlite3_stmt *statement, int column);
-int64_t store_now_us(void); // since 1970 UTC

@@ -1,5 +1,7 @@
 #include "store/finish.h"
 
+#include "schemas/clock.h"
+
 #include <stdlib.h>
 
 // ---- totals ----
@@ -161,7 +163,7 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
     if (status != STATUS_OK)
         return status;
     struct dataset_totals totals = {0};
-    int64_t now = store_now_us();
+    int64_t now = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const struct job *job = jobs[i].job;
         status = take_from_queue(store, job->source.offset, &committed[i], error);
@@ -234,7 +236,7 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
                                     struct error *error)
 {
     struct dataset_totals totals = {0};
-    int64_t now = store_now_us(), last = 0;
+    int64_t now = clock_wall_us(), last = 0;
     enum status status = STATUS_OK;
     for (bool more = true; more && status == STATUS_OK;) {
         sqlite3_stmt *select = database_statement(
@@ -305,7 +307,7 @@ static enum status mark_cancelled(struct store *store, struct text dataset, stru
         error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, store_now_us());
+    sqlite3_bind_int64(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
 }

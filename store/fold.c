@@ -2,6 +2,8 @@
 // counted twice and none is lost, whenever the process dies.
 #include "store/fold.h"
 
+#include "schemas/clock.h"
+
 enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer are not worth the statements
 
 // Runs a statement with up to two integers bound.
@@ -115,7 +117,7 @@ static enum status fold_chosen_jobs(struct store *store, struct error *error)
     if (status == STATUS_OK)
         status = database_execute(database, failures, error);
     if (status == STATUS_OK)
-        status = run(store, database_statement(database, marks, error), store_now_us(), 0, error);
+        status = run(store, database_statement(database, marks, error), clock_wall_us(), 0, error);
     for (int i = 0; i < 3 && status == STATUS_OK; i++)
         status = database_execute(database, deletions[i], error);
     return status;

@@ -1,4 +1,5 @@
 // A mirror's side of the store: what the topics hold, as the rows a worker would have written.
+#include "schemas/clock.h"
 #include "store/projection.h"
 
 static enum status add_submitted(struct store *store, const struct mirrored_job *job, struct dataset_totals *totals,
@@ -99,7 +100,7 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
         status = totals_write(store, &totals, error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_positions; i++)
         status = set_position(store, &record->positions[i], error);
-    int64_t now = store_now_us();
+    int64_t now = clock_wall_us();
     for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
         status = projection_set_partition(store, &record->partitions[i], now, error);
     totals_finish(&totals);

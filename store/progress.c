@@ -1,4 +1,5 @@
 // Questions people ask: how far each dataset is, what the workers did.
+#include "schemas/clock.h"
 #include "store/workers.h"
 
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
@@ -89,7 +90,7 @@ enum status store_waiting(struct store *store, struct text dataset,
         return error->status;
     if (dataset.size)
         bind_text(select, 1, dataset);
-    sqlite3_bind_int64(select, 2, store_now_us());
+    sqlite3_bind_int64(select, 2, clock_wall_us());
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
         receive(context, &(struct waiting_jobs){.dataset = column_text(select, 0),

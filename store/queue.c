@@ -1,4 +1,5 @@
 // The embedded queue: submit, claim, finish, cancel, collect.
+#include "schemas/clock.h"
 #include "store/arithmetic.h"
 #include "store/finish.h"
 #include "store/share.h"
@@ -15,7 +16,7 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
-    sqlite3_bind_int64(insert, 2, store_now_us());
+    sqlite3_bind_int64(insert, 2, clock_wall_us());
     enum status status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;
@@ -95,7 +96,7 @@ static enum status submit_one(struct store *store, struct text dataset, const st
 static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
                               size_t *n_added, struct error *error)
 {
-    int64_t now = store_now_us(), first = 0;
+    int64_t now = clock_wall_us(), first = 0;
     enum status status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
         status = first_id(store, &first, error);
@@ -556,7 +557,7 @@ enum status store_collected(struct store *store, struct text dataset, struct err
         "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, store_now_us());
+    sqlite3_bind_int64(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
 }

@@ -1,4 +1,5 @@
 // The projection: what a commit brought, written after it. Losing a record loses figures, never a job.
+#include "schemas/clock.h"
 #include "store/fold.h"
 #include "store/projection.h"
 
@@ -54,7 +55,7 @@ static enum status add_steps(struct store *store, const struct store_record *rec
             : NULL;
     if (!update)
         return error->status;
-    const int64_t values[] = {store_now_us(), (int64_t)record->n_steps, n_sequences, n_rows,       prefill,
+    const int64_t values[] = {clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_rows,       prefill,
                               decode,         generated,                busy_us,     store->worker};
     for (int i = 0; i < 9; i++)
         sqlite3_bind_int64(update, i + 1, values[i]);
@@ -202,7 +203,7 @@ enum status store_record(struct store *store, const struct store_record *record,
         return status;
     struct dataset_totals totals = {0};
     struct dataset_names names = {0};
-    int64_t now = store_now_us();
+    int64_t now = clock_wall_us();
     status = add_jobs(store, record, now, &names, &totals, error);
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);

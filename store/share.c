@@ -1,11 +1,12 @@
 #include "store/share.h"
 
+#include "schemas/clock.h"
 #include "store/workers.h"
 
 // Living workers that take the same jobs, this one included. Looked up now and then: each is a system call.
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
-    int64_t now = store_now_us();
+    int64_t now = clock_wall_us();
     if (store->n_sharing && now - store->shared_looked_us < STORE_SHARING_LOOK_US && now >= store->shared_looked_us)
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(

@@ -1,5 +1,6 @@
 #include "store/workers.h"
 
+#include "schemas/clock.h"
 #include "store/files.h"
 
 #include <errno.h>
@@ -112,7 +113,7 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     bind_text(insert, 3, text_from_string(description->transport));
     bind_text(insert, 4, text_from_string(description->model));
     bind_text(insert, 5, text_from_string(description->backend));
-    sqlite3_bind_int64(insert, 6, store_now_us());
+    sqlite3_bind_int64(insert, 6, clock_wall_us());
     sqlite3_bind_int(insert, 7, description->n_sequences_max);
     sqlite3_bind_int(insert, 8, description->n_rows_max);
     sqlite3_bind_int(insert, 9, description->n_pages);
@@ -219,7 +220,7 @@ enum status store_worker_stop(struct store *store, struct error *error)
         &store->database, "UPDATE workers SET stopped_at = ?1, seen_at = ?1 WHERE id = ?2", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, store_now_us());
+    sqlite3_bind_int64(update, 1, clock_wall_us());
     sqlite3_bind_int64(update, 2, store->worker);
     return database_run(&store->database, update, error);
 }

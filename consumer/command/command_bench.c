@@ -4,12 +4,12 @@
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
+#include "schemas/clock.h"
 #include "schemas/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct measurement {
     int32_t batch;
@@ -29,13 +29,6 @@ struct bench {
     struct sampling sampling;
     int32_t n_pages_each;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCHES_MAX], int *n, struct error *error)
 {
@@ -210,16 +203,16 @@ static enum status measure(struct bench *bench, struct measurement *measurement,
     int n_prefills = 0;
     for (int run = 0; run < n_runs; run++) {
         enum status status = STATUS_OK;
-        double start = now_s(), prefilled = start;
+        double start = clock_s(), prefilled = start;
         if (run == 0 || prefill_s < PREFILL_S_MAX) {
             status = prefill(bench, batch, error);
-            prefilled = now_s();
+            prefilled = clock_s();
             prefill_s += prefilled - start;
             prefills[n_prefills++] = (double)batch * bench->n_prompt / (prefilled - start);
         }
         if (status == STATUS_OK)
             status = decode(bench, batch, error);
-        double decoded = now_s();
+        double decoded = clock_s();
         if (status != STATUS_OK)
             return status;
         decodes[run] = (double)batch * bench->n_generate / (decoded - prefilled);
@@ -317,7 +310,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_kv_type(&runtime, settings, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place(&bench, &runtime, settings, error);
-    double start = now_s();
+    double start = clock_s();
     if (status == STATUS_OK)
         status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);
     bench.runtime = &runtime;
@@ -325,7 +318,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = runtime_open_check(&runtime, settings, &bench.limits, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->impl->name,
-                  pool_n_threads(runtime.pool), now_s() - start);
+                  pool_n_threads(runtime.pool), clock_s() - start);
         status = measure_all(&bench, settings, batches, n, error);
     }
     free(bench.tokens);

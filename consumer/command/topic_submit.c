@@ -1,10 +1,10 @@
 #include "consumer/command/topic_submit.h"
 
-#include "consumer/clock.h"
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/log.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -53,7 +53,7 @@ static enum status send_job(struct topic_submit *submit, const struct submission
     if (status != STATUS_OK)
         return error_prefix(error, "job %.*s", (int)submission->job_id.size, submission->job_id.data);
     if (submit->n_pending++ == 0)
-        submit->began_ms = clock_now_ms();
+        submit->began_ms = clock_ms();
     submit->pending_bytes += record.value.size;
     return STATUS_OK;
 }
@@ -84,7 +84,7 @@ static enum status commit(struct topic_submit *submit, bool complete, struct err
     submit->marker = marker;
     submit->is_marked = true;
     submit->n_pending = submit->pending_bytes = 0;
-    submit->committed_ms = clock_now_ms();
+    submit->committed_ms = clock_ms();
     return STATUS_OK;
 }
 
@@ -97,7 +97,7 @@ static enum status send_group(void *context, const struct submission *submission
             return status;
     }
     bool is_due = submit->n_pending >= CHUNK_JOBS || submit->pending_bytes >= CHUNK_BYTES ||
-                  clock_now_ms() - submit->began_ms >= CHUNK_MS;
+                  clock_ms() - submit->began_ms >= CHUNK_MS;
     return is_due ? commit(submit, false, error) : STATUS_OK;
 }
 
@@ -236,12 +236,12 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                    .created = time(NULL),
                    .partition = -1,
                    .offset = -1},
-        .committed_ms = clock_now_ms(),
+        .committed_ms = clock_ms(),
         .n_before = -1};
     enum status status = open_producer(&submit, error);
     if (status == STATUS_OK)
         status = run(&submit, error);
-    while (status == STATUS_RETRY && clock_now_ms() - submit.committed_ms < PATIENCE_MS) {
+    while (status == STATUS_RETRY && clock_ms() - submit.committed_ms < PATIENCE_MS) {
         log_write(LOG_WARNING, "%s; going on behind line %lld", error->text, (long long)submit.marker.n_lines);
         status = start_again(&submit, error);
         if (status == STATUS_OK)

@@ -2,6 +2,7 @@
 
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -87,7 +88,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
         return 0;
-    partition->moved_ms = kafka_now_ms();
+    partition->moved_ms = clock_ms();
     partition->at_end = partition->was_rewound = false;
     if (partition->paused || partition->rewind) {
         partition->rewind = true; // it slipped through: it will be fetched again
@@ -143,7 +144,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     partition->at_end = true;
     partition->end = message->offset;
     partition->was_rewound = false;
-    partition->moved_ms = kafka_now_ms();
+    partition->moved_ms = clock_ms();
     return STATUS_OK;
 }
 
@@ -245,7 +246,7 @@ static bool is_idle(const struct partition *partition)
 // nobody would commit that, and the group's lag would never be 0.
 static void commit_idle_positions(struct kafka_transport *kafka)
 {
-    int64_t now = kafka_now_ms();
+    int64_t now = clock_ms();
     if (now - kafka->idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
         return;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
@@ -270,7 +271,7 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
         kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_END, WATCH_TIMEOUT_MS);
     for (int i = 0; i < list->cnt; i++) {
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
-        partition->moved_ms = kafka_now_ms();
+        partition->moved_ms = clock_ms();
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
             continue;
         kafka->is_stuck = kafka->is_stuck || partition->was_rewound;
@@ -282,7 +283,7 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
 // are compared with the log itself, fetched again and, if that does not help, fetched by a new consumer.
 static void watch(struct kafka_transport *kafka)
 {
-    int64_t now = kafka_now_ms();
+    int64_t now = clock_ms();
     if (now - kafka->watched_ms < kafka->watch_quiet_ms / 6 || kafka_is_down(kafka))
         return;
     if (kafka->watched_ms)
@@ -308,13 +309,13 @@ static enum status probe(struct kafka_transport *kafka, struct error *error)
 {
     if (!kafka_is_down(kafka))
         return STATUS_OK;
-    if (kafka_now_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
+    if (clock_ms() - kafka->probed_ms >= PROBE_INTERVAL_MS) {
         int32_t n_partitions;
         struct error absent;
         if (kafka_topic_find(&kafka->producer, kafka->config->jobs, PROBE_TIMEOUT_MS, &n_partitions,
                              &absent) == STATUS_OK)
             kafka->consumer.is_down = kafka->producer.is_down = false;
-        kafka->probed_ms = kafka_now_ms();
+        kafka->probed_ms = clock_ms();
     }
     if (!kafka_is_down(kafka))
         return STATUS_OK;
@@ -336,7 +337,7 @@ static enum status prepare(struct kafka_transport *kafka, int timeout_ms, struct
         return STATUS_OK;
     if (kafka_is_down(kafka)) // each try would only take its time; probe() says when it is over
         return STATUS_OK;
-    return kafka_transaction_resolve(kafka, kafka_now_ms() + BEGIN_TIMEOUT_MS, error);
+    return kafka_transaction_resolve(kafka, clock_ms() + BEGIN_TIMEOUT_MS, error);
 }
 
 // ---- the seam ----
@@ -465,7 +466,7 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
-    int64_t deadline = kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    int64_t deadline = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     struct error error;
     kafka->events = NULL;
     if (kafka->transaction.phase == TRANSACTION_COMMITTING ||
@@ -568,7 +569,7 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     if (status == STATUS_OK && config->control)
         status =
             kafka_topic_find(&admin, config->control, CHECK_TIMEOUT_MS, &kafka->control.n_partitions, error);
-    kafka_handle_close(&admin, kafka_now_ms() + KAFKA_CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&admin, clock_ms() + KAFKA_CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -629,7 +630,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->config = config;
     kafka->slot.file = kafka->wake_file = -1;
     kafka->watch_quiet_ms = WATCH_QUIET_MS;
-    kafka->looked_ms = kafka_now_ms();
+    kafka->looked_ms = clock_ms();
     enum status status = start(kafka, error);
     if (status != STATUS_OK) {
         kafka_close(&kafka->base);

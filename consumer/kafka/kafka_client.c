@@ -3,6 +3,7 @@
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_topic.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static enum status require_topic(const struct kafka_config *config, const struct
         status = kafka_topics_require(&admin, topic, 1, error);
     if (status == STATUS_OK)
         status = kafka_topic_find(&admin, topic->name, KAFKA_START_TIMEOUT_MS, n_partitions, error);
-    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -60,7 +61,7 @@ enum status kafka_create_topics(const struct kafka_config *config, struct error 
     enum status status = open_handle(&admin, config, KAFKA_ADMIN, NULL, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topics, n_topics, error);
-    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -114,7 +115,7 @@ static enum status find_written_ends(const struct kafka_config *config, rd_kafka
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
             status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
     }
-    kafka_handle_close(&handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&handle, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -179,7 +180,7 @@ static enum status take_message(struct reading *reading, const rd_kafka_message_
 
 static enum status read_to_end(struct reading *reading, struct error *error)
 {
-    int64_t heard_ms = kafka_now_ms();
+    int64_t heard_ms = clock_ms();
     enum status status = STATUS_OK;
     while (reading->n_unread > 0 && status == STATUS_OK) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->handle.rk, READ_POLL_MS);
@@ -187,10 +188,10 @@ static enum status read_to_end(struct reading *reading, struct error *error)
             status = take_message(reading, message, error);
             if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
                 message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
-                heard_ms = kafka_now_ms();
+                heard_ms = clock_ms();
             rd_kafka_message_destroy(message);
         }
-        if (status == STATUS_OK && kafka_now_ms() - heard_ms > READ_SILENCE_MS)
+        if (status == STATUS_OK && clock_ms() - heard_ms > READ_SILENCE_MS)
             status = kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic,
                                      RD_KAFKA_RESP_ERR__TIMED_OUT);
     }
@@ -223,7 +224,7 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
         status = begin_reading(reading, end, error);
     if (status == STATUS_OK)
         status = read_to_end(reading, error);
-    kafka_handle_close(&reading->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&reading->handle, clock_ms() + CLOSE_TIMEOUT_MS);
     free(reading->ends);
     free(reading);
     return status;
@@ -237,7 +238,7 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
     if (status == STATUS_OK)
         status = kafka_topic_find(&admin, topic, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
     *exists = n_partitions > 0;
-    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -260,7 +261,7 @@ enum status kafka_topic_reaches(const struct kafka_config *config, const char *t
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
                          struct error *error)
 {
-    struct cancel cancel = {dataset, job_id, kafka_time_us() / 1000000};
+    struct cancel cancel = {dataset, job_id, clock_wall_us() / 1000000};
     struct buffer key = {0}, value = {0};
     struct kafka_producer *producer = NULL;
     cancel_encode(&cancel, &key, &value);

@@ -3,6 +3,7 @@
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/marker.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -118,7 +119,7 @@ static enum status hear(struct kafka_control *control, const rd_kafka_message_t 
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     enum status status = STATUS_OK;
     for (int i = 0; i < CONTROL_RECORDS_MAX && status == STATUS_OK; i++) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(

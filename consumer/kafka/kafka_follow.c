@@ -3,6 +3,7 @@
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static enum status assign(struct kafka_follow *follow, struct error *error)
 
 static enum status take_up_added(struct kafka_follow *follow, struct error *error)
 {
-    if (kafka_now_ms() - follow->looked_ms < LOOK_INTERVAL_MS)
+    if (clock_ms() - follow->looked_ms < LOOK_INTERVAL_MS)
         return STATUS_OK;
     bool added = false;
     for (size_t t = 0; t < follow->n_topics; t++) {
@@ -94,7 +95,7 @@ static enum status take_up_added(struct kafka_follow *follow, struct error *erro
             break; // asked again later
         added = added || follow->topics[t].n_partitions > before;
     }
-    follow->looked_ms = kafka_now_ms();
+    follow->looked_ms = clock_ms();
     return added ? assign(follow, error) : STATUS_OK;
 }
 
@@ -137,7 +138,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
         status = open_handle(&opened->reader, config, KAFKA_READER, error);
     if (status == STATUS_OK)
         status = assign(opened, error);
-    opened->looked_ms = kafka_now_ms();
+    opened->looked_ms = clock_ms();
     if (status != STATUS_OK) {
         kafka_follow_close(opened);
         *follow = NULL;
@@ -149,7 +150,7 @@ void kafka_follow_close(struct kafka_follow *follow)
 {
     if (!follow)
         return;
-    int64_t deadline = kafka_now_ms() + CLOSE_TIMEOUT_MS;
+    int64_t deadline = clock_ms() + CLOSE_TIMEOUT_MS;
     kafka_handle_close(&follow->reader, deadline);
     kafka_handle_close(&follow->admin, deadline);
     for (size_t t = 0; t < follow->n_topics; t++)
@@ -198,7 +199,7 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
                               void *context, struct error *error)
 {
     enum status status = take_up_added(follow, error);
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     for (int n = 0; n < n_max && status == STATUS_OK;) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(follow->reader.rk, kafka_remaining_ms(deadline));
         if (!message)

@@ -4,6 +4,7 @@
 // LOOK_INTERVAL_MS for a partition: a topic that is written in transactions has a gap for each.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static enum status look_at_log_start(struct kafka_transport *kafka, struct parti
     rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
     int64_t log_start = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
-    partition->gap.looked_ms = kafka_now_ms();
+    partition->gap.looked_ms = clock_ms();
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) // again after the interval
         return STATUS_OK;
     enum status status = count_deleted(kafka, partition, log_start, error);
@@ -64,7 +65,7 @@ static enum status look_at_log_start(struct kafka_transport *kafka, struct parti
 
 static bool is_due(const struct partition *partition)
 {
-    return partition->gap.to > 0 && kafka_now_ms() - partition->gap.looked_ms >= LOOK_INTERVAL_MS;
+    return partition->gap.to > 0 && clock_ms() - partition->gap.looked_ms >= LOOK_INTERVAL_MS;
 }
 
 enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next, struct error *error)

@@ -5,6 +5,7 @@
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static void set_paused(struct kafka_transport *kafka, struct partition *partitio
         rd_kafka_resume_partitions(kafka->consumer.rk, list);
     *(paused ? &kafka->figures.n_pauses : &kafka->figures.n_resumes) += 1;
     partition->paused = paused;
-    partition->moved_ms = kafka_now_ms(); // a paused partition is not a quiet one
+    partition->moved_ms = clock_ms(); // a paused partition is not a quiet one
     rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -183,7 +184,7 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
 
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     int32_t n_partitions;
     enum status status =
         kafka_topic_find(&kafka->producer, kafka->config->jobs, timeout_ms, &n_partitions, error);
@@ -235,7 +236,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     partition->unsaved = partition->leaving = false;
     if (!is_committed)
         partition->suspects = (struct suspects){0};
-    partition->moved_ms = kafka_now_ms();
+    partition->moved_ms = clock_ms();
     return status;
 }
 
@@ -272,7 +273,7 @@ static enum status assign(struct kafka_transport *kafka, struct error *error)
 
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     rd_kafka_topic_partition_list_t *list = kafka->assigned;
     // The offsets of a transaction in doubt are ours to clear up: nobody could read them meanwhile.
     enum status status = kafka_transaction_resolve(kafka, deadline, error);
@@ -354,7 +355,7 @@ static void drop_listed(struct kafka_transport *kafka, const rd_kafka_topic_part
 static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     bool lost = rd_kafka_assignment_lost(kafka->consumer.rk);
-    int64_t deadline = kafka_now_ms() + REVOKE_TIMEOUT_MS;
+    int64_t deadline = clock_ms() + REVOKE_TIMEOUT_MS;
     bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
     if (cooperative)
@@ -511,7 +512,7 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
     kafka->is_stuck = false;
     forget_group(kafka);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->consumer, kafka_now_ms() + LOCAL_TIMEOUT_MS);
+    kafka_handle_close(&kafka->consumer, clock_ms() + LOCAL_TIMEOUT_MS);
     kafka->subscribed = false;
     kafka->figures.n_rejoins++;
     enum status status = kafka_group_open(kafka, error);
@@ -523,7 +524,7 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
 // lives: it would be expelled again soon.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
 {
-    int64_t now = kafka_now_ms();
+    int64_t now = clock_ms();
     kafka->is_expelled = false;
     if (kafka->rejoined_ms && now - kafka->rejoined_ms < NAMESAKE_MS) {
         error->status = STATUS_RESTART;

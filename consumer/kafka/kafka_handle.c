@@ -1,6 +1,7 @@
 #include "consumer/kafka/kafka_handle.h"
 
 #include "consumer/kafka/headers.h"
+#include "schemas/clock.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -136,23 +137,9 @@ static const char *const locked[] = {
     "group.protocol",
 };
 
-int64_t kafka_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-int64_t kafka_time_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int kafka_remaining_ms(int64_t deadline_ms)
 {
-    int64_t remaining = deadline_ms - kafka_now_ms();
+    int64_t remaining = deadline_ms - clock_ms();
     return remaining > 0 ? (int)remaining : 0;
 }
 
@@ -358,7 +345,7 @@ void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
         return;
     pthread_t thread;
     if (pthread_create(&thread, NULL, destroy, handle->rk) == 0) {
-        int64_t time_ms = kafka_time_us() / 1000 + kafka_remaining_ms(deadline_ms) + 1;
+        int64_t time_ms = clock_wall_us() / 1000 + kafka_remaining_ms(deadline_ms) + 1;
         struct timespec until = {.tv_sec = time_ms / 1000, .tv_nsec = time_ms % 1000 * 1000000};
         if (pthread_timedjoin_np(thread, NULL, &until) != 0)
             pthread_detach(thread);

@@ -28,8 +28,6 @@ struct kafka_handle {
     char last_error[ERROR_TEXT_BYTES]; // newest one that librdkafka reported
 };
 
-int64_t kafka_now_ms(void);                  // monotonic
-int64_t kafka_time_us(void);                 // since 1970 UTC
 int kafka_remaining_ms(int64_t deadline_ms); // at least 0
 
 // Our settings for the role, then the user's. `id` names the client, and the transaction or the group's

@@ -3,6 +3,7 @@
 // that lasted for the membership timeout while the coordinator answered. A member without partitions is a member.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -260,7 +261,7 @@ static enum status end_outside(struct kafka_transport *kafka, struct error *erro
 
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why, struct error *error)
 {
-    int64_t now = kafka_now_ms(), step = now - kafka->looked_ms;
+    int64_t now = clock_ms(), step = now - kafka->looked_ms;
     kafka->looked_ms = now;
     kafka->figures.is_member = is_member(kafka, now);
     if (kafka->figures.is_member || kafka_is_down(kafka)) { // poll says that no broker is up

@@ -2,6 +2,7 @@
 
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_topic.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static enum status require_topics(const struct kafka_config *config, const struc
         kafka_topic_read_settings(&admin, topics[0].name, LIMIT_TIMEOUT_MS, &settings);
         *bytes_max = settings.bytes_max;
     }
-    kafka_handle_close(&admin, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
 
@@ -139,7 +140,7 @@ static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *faul
         return STATUS_OK;
     rd_kafka_resp_err_t code = rd_kafka_error_code(fault);
     bool is_fenced = code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED;
-    bool is_young = kafka_now_ms() - producer->began_ms < KAFKA_SUBMIT_TRANSACTION_MS / 2;
+    bool is_young = clock_ms() - producer->began_ms < KAFKA_SUBMIT_TRANSACTION_MS / 2;
     const char *brokers = producer->handle.config->brokers;
     if (is_fenced && is_young)
         error_set(error, STATUS_REFUSE, ERROR_BROKER,
@@ -155,7 +156,7 @@ static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *faul
 static enum status call(struct kafka_producer *producer, rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms),
                         int timeout_ms, const char *what, struct error *error)
 {
-    int64_t deadline_ms = kafka_now_ms() + timeout_ms;
+    int64_t deadline_ms = clock_ms() + timeout_ms;
     rd_kafka_error_t *fault;
     while ((fault = function(producer->handle.rk, CALL_TIMEOUT_MS)) && rd_kafka_error_is_retriable(fault) &&
            kafka_remaining_ms(deadline_ms) > 0 && !producer->handle.denied) {
@@ -193,7 +194,7 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer, 
 
 static enum status begin(struct kafka_producer *producer, struct error *error)
 {
-    producer->began_ms = kafka_now_ms();
+    producer->began_ms = clock_ms();
     enum status status =
         judge(producer, rd_kafka_begin_transaction(producer->handle.rk), "beginning a transaction", error);
     producer->is_open = status == STATUS_OK;
@@ -340,6 +341,6 @@ void kafka_producer_close(struct kafka_producer *producer)
         rd_kafka_topic_destroy(producer->topic);
     if (producer->control)
         rd_kafka_topic_destroy(producer->control);
-    kafka_handle_close(&producer->handle, kafka_now_ms() + CLOSE_TIMEOUT_MS);
+    kafka_handle_close(&producer->handle, clock_ms() + CLOSE_TIMEOUT_MS);
     free(producer);
 }

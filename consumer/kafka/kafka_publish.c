@@ -2,6 +2,7 @@
 // the topic does not take them whole.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,7 +93,7 @@ enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms, st
     enum status status = STATUS_OK;
     // One without topics is the new one, which did not reach its coordinator at the last try.
     if (kafka->results)
-        kafka_publish_close(kafka, kafka_now_ms() + REPLACE_TIMEOUT_MS);
+        kafka_publish_close(kafka, clock_ms() + REPLACE_TIMEOUT_MS);
     if (!kafka->producer.rk)
         status = open_producer(kafka, error);
     if (status == STATUS_OK)
@@ -181,7 +182,7 @@ static enum status encode_result(struct kafka_transport *kafka, const struct job
 {
     buffer_clear(&kafka->value);
     result_encode(job, encoding, &kafka->value);
-    headers_of_result(&kafka->headers, job, encoding, kafka->config->group, kafka->config->worker, kafka_time_us());
+    headers_of_result(&kafka->headers, job, encoding, kafka->config->group, kafka->config->worker, clock_wall_us());
     record->value = (struct text){kafka->value.data, kafka->value.size};
     if (!kafka->value.failed)
         return STATUS_OK;
@@ -263,7 +264,7 @@ static enum status publish_dead_letter(struct kafka_transport *kafka, struct job
     const struct job_source *source = &job->source;
     struct outgoing record = {kafka->dead,    kafka->config->dead, kafka->dead_bytes_max, source->key,
                               source->record, source->headers,     source->n_headers,     &kafka->headers, index};
-    int64_t now_us = kafka_time_us();
+    int64_t now_us = clock_wall_us();
     char name[DEAD_KEY_BYTES];
     bool cut = source->has_more_headers;
     headers_of_dead_letter(&kafka->headers, job, cut ? HEADERS_BEYOND : NULL, now_us);

@@ -1,5 +1,7 @@
 #include "consumer/kafka/kafka_topic.h"
 
+#include "schemas/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,7 @@ static bool is_final(rd_kafka_resp_err_t code)
 enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                              int32_t *n_partitions, struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     rd_kafka_resp_err_t code;
     // Many short look-ups: between them the callbacks tell whether it is worth while to go on.
     do {
@@ -148,7 +150,7 @@ static enum status create_topics(struct kafka_handle *handle, const struct kafka
 // A new topic is known to a broker a moment after the controller made it.
 static enum status wait_for_topic(struct kafka_handle *handle, const char *topic, struct error *error)
 {
-    int64_t deadline = kafka_now_ms() + CREATE_TIMEOUT_MS;
+    int64_t deadline = clock_ms() + CREATE_TIMEOUT_MS;
     while (kafka_remaining_ms(deadline) > 0) {
         int32_t n_partitions;
         enum status status =
@@ -252,7 +254,7 @@ static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_to
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms)
 {
-    int64_t deadline = kafka_now_ms() + timeout_ms;
+    int64_t deadline = clock_ms() + timeout_ms;
     for (;;) {
         rd_kafka_resp_err_t code = look_up_ends(handle, list, which, kafka_remaining_ms(deadline));
         bool settling = code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION ||

@@ -14,6 +14,7 @@
 // Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static bool try_again(struct kafka_transport *kafka, enum outcome outcome, int64
 // slot.
 static bool is_namesake(const struct kafka_transport *kafka, const rd_kafka_error_t *fault)
 {
-    int64_t open_ms = kafka_now_ms() - kafka->transaction.began_ms;
+    int64_t open_ms = clock_ms() - kafka->transaction.began_ms;
     return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR__FENCED &&
            open_ms < kafka->transaction_timeout_ms / 2;
 }
@@ -360,7 +361,7 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
 static enum status abort_because(struct kafka_transport *kafka, struct error *error)
 {
     struct error abort_error;
-    if (abort_it(kafka, kafka_now_ms() + ABORT_TIMEOUT_MS, &abort_error) == STATUS_RESTART)
+    if (abort_it(kafka, clock_ms() + ABORT_TIMEOUT_MS, &abort_error) == STATUS_RESTART)
         *error = abort_error;
     return error->status;
 }
@@ -493,7 +494,7 @@ static enum status run(struct kafka_transport *kafka, struct job *const *jobs, s
         clear(&kafka->transaction);
         return status;
     }
-    kafka->transaction.began_ms = kafka_now_ms();
+    kafka->transaction.began_ms = clock_ms();
     enum outcome outcome =
         judge(kafka, rd_kafka_begin_transaction(kafka->producer.rk), "beginning a transaction", error);
     if (outcome == OUTCOME_BROKEN)
@@ -522,7 +523,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
                          struct error *error)
 {
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
-    int64_t began_us = kafka_time_us(), deadline = kafka_now_ms() + KAFKA_COMMIT_TIMEOUT_MS;
+    int64_t began_us = clock_wall_us(), deadline = clock_ms() + KAFKA_COMMIT_TIMEOUT_MS;
     for (size_t i = 0; i < n_jobs; i++)
         committed[i] = false;
     if (kafka->stopped.status != STATUS_OK) {
@@ -550,6 +551,6 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
         tell(kafka, jobs, n_jobs, fates, committed);
     kafka_refusals_end(&kafka->refusals);
     free(fates);
-    kafka->figures.commit_us = kafka_time_us() - began_us;
+    kafka->figures.commit_us = clock_wall_us() - began_us;
     return status;
 }

@@ -4,12 +4,12 @@
 #include "engine/cpu/state.h"
 #include "engine/machine.h"
 #include "engine/sampler.h"
+#include "schemas/clock.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // --- Weights ---
 
@@ -262,13 +262,6 @@ static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struc
     return STATUS_OK;
 }
 
-static double clock_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 static void trace(struct backend *base, struct step_times *times)
 {
     cpu_backend_of(base)->times = times;
@@ -280,7 +273,7 @@ static void phase(struct backend *base, enum step_phase next)
     struct cpu_backend *backend = cpu_backend_of(base);
     if (!backend->times)
         return;
-    double now = clock_us();
+    double now = 1e-3 * (double)clock_ns();
     backend->times->us[backend->phase] += now - backend->phase_began_us;
     backend->phase_began_us = now;
     backend->phase = next;
@@ -292,7 +285,7 @@ static void begin(struct backend *base, const struct step *step)
     if (backend->times) {
         *backend->times = (struct step_times){0};
         backend->phase = PHASE_UPLOAD;
-        backend->phase_began_us = clock_us();
+        backend->phase_began_us = 1e-3 * (double)clock_ns();
     }
     assert(!backend->step && step->n_rows <= backend->n_rows_max);
     backend->step = step;

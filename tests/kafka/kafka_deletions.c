@@ -1,6 +1,7 @@
 // Records that a worker never gets to read, or that are no jobs: deleted by retention, gaps in the log, tombstones, offsets that
 // others committed, a group with more members than partitions.
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -12,20 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 enum { PATIENCE_MS = 30000 };
 
 static const char *brokers;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static const struct kafka_figures *figures_of(const struct member *member)
 {
@@ -42,9 +35,9 @@ static struct partition_figures only_partition(const struct member *member)
 static void poll_until_logged(struct member *member, const char *part)
 {
     struct error error = {0};
-    for (int64_t until = now_ms() + PATIENCE_MS; !strstr(member->warnings, part);) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !strstr(member->warnings, part);) {
         enum status status = member_poll(member, 100, &error);
-        if ((status != STATUS_OK && status != STATUS_RETRY) || now_ms() > until)
+        if ((status != STATUS_OK && status != STATUS_RETRY) || clock_ms() > until)
             fail_msg("expected \"%s\" in: %s (%s)", part, member->warnings, error.text);
     }
 }
@@ -103,8 +96,8 @@ static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
     member.config.refuse_deleted = true;
     for (int starts = 0; starts < 2; starts++) { // nothing was committed beyond them
         member_open(&member);
-        for (int64_t until = now_ms() + PATIENCE_MS; (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
-            assert_true((status == STATUS_OK || status == STATUS_RETRY) && now_ms() < until);
+        for (int64_t until = clock_ms() + PATIENCE_MS; (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
+            assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until);
         assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
         assert_int_equal(member.n_jobs, 0);
         member_close(&member);
@@ -182,12 +175,12 @@ static void a_worker_without_a_partition_says_so(void **state)
     member_open(&second);
     ((struct kafka_transport *)second.transport)->watch_quiet_ms = 600;
     ((struct kafka_transport *)first.transport)->watch_quiet_ms = 600;
-    for (int64_t until = now_ms() + PATIENCE_MS;
+    for (int64_t until = clock_ms() + PATIENCE_MS;
          !strstr(first.warnings, "no partition for this worker") && !strstr(second.warnings, "no partition for this worker");) {
         struct error error;
         (void)!member_poll(&first, 100, &error);
         (void)!member_poll(&second, 100, &error);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     member_close(&second);
     member_finish(&first);

@@ -1,5 +1,7 @@
 #include "tests/kafka/kafka_member.h"
 
+#include "schemas/clock.h"
+
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,19 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 enum { PATIENCE_MS = 30000, WAIT_MS = 100 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void keep_log(void *context, int level, const char *line)
 {
@@ -196,26 +190,26 @@ enum status member_poll(struct member *member, int n_max, struct error *error)
 
 void member_receive(struct member *member, size_t n_jobs)
 {
-    int64_t until = now_ms() + PATIENCE_MS;
+    int64_t until = clock_ms() + PATIENCE_MS;
     while (member->n_jobs < n_jobs) {
         struct error error = {0};
         enum status status = member_poll(member, (int)(n_jobs - member->n_jobs), &error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             fail_msg("%s", error.text);
-        if (now_ms() > until)
+        if (clock_ms() > until)
             fail_msg("%zu of %zu jobs after %d ms: %s", member->n_jobs, n_jobs, PATIENCE_MS, error.text);
     }
 }
 
 void member_drain(struct member *member)
 {
-    int64_t until = now_ms() + PATIENCE_MS;
+    int64_t until = clock_ms() + PATIENCE_MS;
     while (!member->transport->impl->is_drained(member->transport)) {
         struct error error = {0};
         enum status status = member_poll(member, 500, &error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             fail_msg("%s", error.text);
-        if (now_ms() > until)
+        if (clock_ms() > until)
             fail_msg("not drained after %d ms: %s", PATIENCE_MS, error.text);
     }
 }
@@ -289,13 +283,13 @@ enum status member_commit_first(struct member *member, struct error *error)
 
 void member_commit(struct member *member, bool (*choose)(const struct job *job))
 {
-    int64_t until = now_ms() + PATIENCE_MS;
+    int64_t until = clock_ms() + PATIENCE_MS;
     struct error error;
     for (;;) {
         enum status status = member_commit_once(member, choose, &error);
         if (status == STATUS_OK)
             return;
-        if (status != STATUS_RETRY || now_ms() > until)
+        if (status != STATUS_RETRY || clock_ms() > until)
             fail_msg("%s", error.text);
         status = member_poll(member, 0, &error);
     }

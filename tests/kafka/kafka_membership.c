@@ -2,6 +2,7 @@
 // partitions, and the group's protocols.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -34,13 +34,6 @@ bool fault_redelivers(void)
 // ---- members ----
 
 static struct member first, second;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static const struct kafka_transport *inside(const struct member *member)
 {
@@ -77,12 +70,12 @@ static const struct kafka_property short_session[] = {{"session.timeout.ms", "15
 
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
-    for (int64_t until = now_ms() + PATIENCE_MS;
+    for (int64_t until = clock_ms() + PATIENCE_MS;
          n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
         poll_well(&first, N_JOBS);
         if (second.transport)
             poll_well(&second, 0);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
 }
 
@@ -103,17 +96,17 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     first.config.protocol = protocol;
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 2);
     member_open(&first);
-    for (int64_t until = now_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 2);) {
         poll_well(&first, N_JOBS);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     member_join(&second, &first);
     second.config.protocol = protocol;
     member_open(&second);
-    for (int64_t until = now_ms() + PATIENCE_MS; !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
         poll_well(&first, N_JOBS);
         poll_well(&second, N_JOBS);
-        if (now_ms() > until)
+        if (clock_ms() > until)
             fail_msg("the group was not rebalanced in %d ms while offsets are in doubt", PATIENCE_MS);
     }
     assert_int_equal(first.n_received + second.n_received, 0);
@@ -167,10 +160,10 @@ static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
         member_join(&second, &first);
         second.config.protocol = GROUP_PROTOCOL_CONSUMER;
         member_open(&second);
-        for (int64_t until = now_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
+        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member;) {
             poll_well(&first, 0);
             poll_well(&second, 0);
-            assert_true(now_ms() < until);
+            assert_true(clock_ms() < until);
         }
         member_receive(&first, 10);
         member_commit(&first, NULL);
@@ -190,10 +183,10 @@ static void poll_until_outside(struct member *member, const char *part)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = now_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(member, N_JOBS, &error);
         assert_string_not_equal(kafka_waiting(member->transport), "");
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     assert_int_equal(status, STATUS_RESTART);
     assert_non_null(strstr(error.text, "no confirmed member of group"));
@@ -207,9 +200,9 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     begin("outside", 1, 10);
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
     member_open(&first);
-    for (int64_t until = now_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
         poll_well(&first, N_JOBS);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     ((struct kafka_transport *)first.transport)->membership_timeout_ms = inside(&first)->outside_ms + 500;
     poll_until_outside(&first, "held by a transaction of some producer that is not decided");
@@ -251,10 +244,10 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_join(&second, &first);
     second.config.membership_timeout_ms = 15000;
     member_open(&second);
-    for (int64_t until = now_ms() + PATIENCE_MS; !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
         poll_well(&first, 0);
         poll_well(&second, N_JOBS);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     assert_int_equal(n_partitions_of(&first) + n_partitions_of(&second), 1);
     assert_string_equal(kafka_waiting(first.transport), "");
@@ -272,10 +265,10 @@ static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
     begin("unread", 1, 10);
     for (int i = 0; i < 4; i++) {
         member_open(&first);
-        for (int64_t until = now_ms() + PATIENCE_MS; !inside(&first)->subscribed; assert_true(now_ms() < until))
+        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&first)->subscribed; assert_true(clock_ms() < until))
             poll_well(&first, 0);
         rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
-        for (int64_t until = now_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0; assert_true(now_ms() < until))
+        for (int64_t until = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0; assert_true(clock_ms() < until))
             usleep(1000);
         rd_kafka_queue_destroy(queue);
         member_close(&first);
@@ -295,9 +288,9 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     member_open(&first);
     member_receive(&first, 10);
     broker_kill();
-    for (int64_t until = now_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !kafka_is_down(inside(&first));) {
         poll_well(&first, N_JOBS);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     ((struct kafka_transport *)first.transport)->outside_ms = 1000000;
     assert_int_equal(member_poll(&first, N_JOBS, &error), STATUS_RETRY);

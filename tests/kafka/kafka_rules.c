@@ -2,6 +2,7 @@
 // delivered again, a pause and a rebalance, a partition that is not fetched any more, what a broker forbids.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -46,13 +46,6 @@ bool fault_redelivers(void)
 // ---- members ----
 
 static struct member first, second;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static const struct kafka_transport *inside(const struct member *member)
 {
@@ -130,9 +123,9 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     second.config.properties = first.config.properties;
     second.config.n_properties = first.config.n_properties;
     member_open(&second);
-    for (int64_t until = now_ms() + PATIENCE_MS; !inside(&second)->assigned;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->assigned;) {
         poll_well(&second, N_JOBS);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     for (int i = 0; i < 3; i++) // each asks for a second; the transaction has thirty
         poll_well(&second, N_JOBS);
@@ -154,12 +147,12 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
 
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
-    for (int64_t until = now_ms() + PATIENCE_MS;
+    for (int64_t until = clock_ms() + PATIENCE_MS;
          n_partitions_of(&first) != n_first || (second.transport && n_partitions_of(&second) != n_second);) {
         poll_well(&first, N_JOBS);
         if (second.transport)
             poll_well(&second, 0);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
 }
 
@@ -338,9 +331,9 @@ static void closing_keeps_to_its_time_without_a_broker(void **state)
     member_open(&first);
     member_receive(&first, N_JOBS);
     broker_kill();
-    int64_t began = now_ms();
+    int64_t began = clock_ms();
     member_close(&first);
-    assert_in_range(now_ms() - began, 0, KAFKA_CLOSE_TIMEOUT_MS + 3000);
+    assert_in_range(clock_ms() - began, 0, KAFKA_CLOSE_TIMEOUT_MS + 3000);
     broker_restart();
     member_finish(&first);
 }
@@ -365,9 +358,9 @@ static void poll_until_outdated(const char *how)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = now_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&first, N_JOBS, &error);
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     }
     assert_int_equal(status, STATUS_RESTART);
     assert_non_null(strstr(error.text, "was deleted or made anew"));
@@ -385,9 +378,9 @@ static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_ne
     probe_delete_topic(brokers, first.config.jobs);
     poll_until_outdated("nknown topic");
     member_close(&first);
-    for (int64_t until = now_ms() + PATIENCE_MS; // the coordinator forgets the group's offsets in its own time
+    for (int64_t until = clock_ms() + PATIENCE_MS; // the coordinator forgets the group's offsets in its own time
          probe_committed(brokers, first.config.group, first.config.jobs, 0, NULL) >= 0;)
-        assert_true(now_ms() < until);
+        assert_true(clock_ms() < until);
     probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);
     probe_produce_jobs(brokers, first.config.jobs, 0, 10, N_JOBS);
     member_open(&first);
@@ -419,11 +412,11 @@ static void assert_refused(const char *part)
 {
     struct error error = {0};
     enum status status = STATUS_OK;
-    for (int64_t until = now_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
         status = member_poll(&first, N_JOBS, &error);
         if (status == STATUS_OK && first.n_jobs > 0)
             status = member_commit_once(&first, NULL, &error);
-        if (now_ms() > until)
+        if (clock_ms() > until)
             fail_msg("still trying: %s", error.text);
     }
     assert_int_equal(status, STATUS_REFUSE);

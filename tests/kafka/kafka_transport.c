@@ -1,5 +1,6 @@
 // The Kafka transport against a real broker: what is published, where it goes on, what it refuses.
 #include "consumer/kafka/offset_map.h"
+#include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
@@ -81,21 +82,14 @@ static void a_missing_topic_is_named_unless_it_may_be_created(void **state)
     member_finish(&member);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void a_broker_that_does_not_answer_is_named_in_time(void **state)
 {
     struct member member;
     member_init(&member, "127.0.0.1:1", "unreachable");
     member.config.start_timeout_ms = 1500;
-    int64_t began = now_ms();
+    int64_t began = clock_ms();
     refuse(&member.config, "127.0.0.1:1");
-    assert_in_range(now_ms() - began, 1000, 6000);
+    assert_in_range(clock_ms() - began, 1000, 6000);
     refuse(&member.config, "refused");
     member_finish(&member);
 }
@@ -315,9 +309,9 @@ static void the_end_of_a_partition_is_committed_when_nothing_is_in_flight(void *
     member_commit(&member, NULL);
     assert_int_equal(only_partition(&member).committed, 18);
     probe_produce_transaction(brokers, member.config.jobs, 99, 5, false); // nothing to do but to move on
-    int64_t until = now_ms() + 20000;
+    int64_t until = clock_ms() + 20000;
     struct error error;
-    while (only_partition(&member).committed < 24 && now_ms() < until)
+    while (only_partition(&member).committed < 24 && clock_ms() < until)
         (void)!member_poll(&member, 10, &error);
     assert_int_equal(probe_committed(brokers, member.config.group, member.config.jobs, 0, NULL), 24);
     assert_one_result_each(&member, 10);
@@ -480,9 +474,9 @@ static void an_offset_beyond_the_end_of_a_topic_is_refused(void **state)
     probe_produce_jobs(brokers, member.config.jobs, 0, 0, 10);
     probe_commit(brokers, member.config.group, member.config.jobs, 0, 11, "");
     member_open(&member);
-    int64_t until = now_ms() + 20000;
+    int64_t until = clock_ms() + 20000;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && now_ms() < until)
+    while (status == STATUS_OK && clock_ms() < until)
         status = member_poll(&member, 10, &error);
     assert_int_equal(status, STATUS_REFUSE);
     assert_part(error.text, "offset 11");
@@ -513,9 +507,9 @@ static void cancellations_are_known_before_the_first_job_and_heard_live(void **s
     assert_true(job_set_id(job, TEXT("job-1")));
     assert_false(impl->is_cancelled(member.transport, job));
 
-    int64_t began = now_ms();
+    int64_t began = clock_ms();
     assert_int_equal(kafka_cancel(&member.config, TEXT("default"), (struct text){0}, &error), STATUS_OK);
-    while (member.n_cancels < 2 && now_ms() < began + 20000)
+    while (member.n_cancels < 2 && clock_ms() < began + 20000)
         assert_int_equal(member_poll(&member, 1, &error), STATUS_OK);
     assert_string_equal(member.last_cancel, "default/");
     assert_in_range(member.last_cancel_until, job->source.written, time(NULL));

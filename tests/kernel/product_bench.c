@@ -2,11 +2,11 @@
 
 #include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
+#include "schemas/clock.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -15,13 +15,6 @@ enum { N_INPUTS = 2048, REPETITIONS = 5, ROWS_MAX = 512 };
 // Few rows wait for memory, as they do in a model: twice a large L3. Many rows take a usual matrix, so that
 // one run is short enough not to be interrupted.
 enum { WEIGHT_BYTES = 64 << 20, SMALL_WEIGHT_BYTES = 4 << 20, FEW_ROWS = 16 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // What the machine can do at most, of all threads together; 0: not measured.
 struct limits {
@@ -99,9 +92,9 @@ static double best_s(struct pool *pool, int n_tasks, void (*task)(void *, int, i
 {
     double best = 1e9;
     for (int i = 0; i < 2 * REPETITIONS; i++) {
-        double begin = now_s();
+        double begin = clock_s();
         pool_run(pool, n_tasks, task, context);
-        double s = now_s() - begin;
+        double s = clock_s() - begin;
         best = s < best ? s : best;
     }
     return best;
@@ -143,12 +136,12 @@ static double product_s(const struct product_level *level, struct pool *pool, co
     double best = 1e9;
     struct packed_shape shape = packed_shape(packed);
     for (int i = 0; i < repetitions; i++) {
-        double begin = now_s();
+        double begin = clock_s();
         prepared_set(prepared, &level->kernels, pool, x, shape.n_inputs, n_rows, shape.n_inputs,
                      packed_form(packed));
         struct product_task task = {packed, NULL, y, shape.n_outputs};
         product_run(&level->kernels, pool, &task, 1, prepared);
-        double s = now_s() - begin;
+        double s = clock_s() - begin;
         best = s < best ? s : best;
     }
     return best;
@@ -164,12 +157,12 @@ static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struc
     struct tensor tensor = product_tensor(type, n_outputs, N_INPUTS, FILL_RANDOM, &state);
     struct packed *packed = NULL;
     struct error error;
-    double begin = now_s();
+    double begin = clock_s();
     if (packed_create(&packed, &tensor, memory, pool, &error) != STATUS_OK)
         fprintf(stderr, "%s\n", error.text);
     else if (bytes == WEIGHT_BYTES)
         printf("%s: packed at %.2f GB/s\n", tensor_traits(type)->name,
-               1e-9 * (double)tensor.size_bytes / (now_s() - begin));
+               1e-9 * (double)tensor.size_bytes / (clock_s() - begin));
     free((void *)tensor.data);
     return packed;
 }

@@ -1,4 +1,5 @@
 // Datasets in the store: one arithmetic for all answers of one, shares of its workers, what retention keeps.
+#include "schemas/clock.h"
 #include "tests/store_jobs.h"
 
 static struct store *open_worker_of(const char *arithmetic, const char *dataset)
@@ -171,7 +172,7 @@ static void finish_all(struct store *store)
 static void fold_everything(struct store *store)
 {
     for (bool more = true; more;)
-        assert_int_equal(store_fold(store, store_now_us() + 3600000000, &more, &error), STATUS_OK);
+        assert_int_equal(store_fold(store, clock_wall_us() + 3600000000, &more, &error), STATUS_OK);
 }
 
 static void answers_that_come_after_an_incomplete_collection_are_kept(void **state)

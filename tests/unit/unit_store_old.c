@@ -1,4 +1,5 @@
 // Stores and rows that are old: version 1 is migrated, and what is older than it is worth becomes sums that still add up.
+#include "schemas/clock.h"
 #include "store/database.h"
 #include "tests/golden/golden.h"
 
@@ -288,9 +289,9 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
     assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK); // some are missing: nothing is said
     struct buffer before = ask(store->database.sqlite, sums);
-    fold_all(store, store_now_us() - hour_us); // collected a moment ago
+    fold_all(store, clock_wall_us() - hour_us); // collected a moment ago
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "collected|12000\nuncollected|20\nunfinished|21\n");
-    fold_all(store, store_now_us() + hour_us);
+    fold_all(store, clock_wall_us() + hour_us);
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "uncollected|20\nunfinished|21\n");
     assert_answer(store, "SELECT count(*) FROM results UNION ALL SELECT count(*) FROM queue", "40\n1\n");
     assert_answer(store, sums, before.data);
@@ -345,7 +346,7 @@ static void one_fold_takes_many_small_datasets(void **state)
         assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
     }
     bool more = true;
-    assert_int_equal(store_fold(store, store_now_us() + hour_us, &more, &error), STATUS_OK);
+    assert_int_equal(store_fold(store, clock_wall_us() + hour_us, &more, &error), STATUS_OK);
     assert_false(more);
     assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
     store_close(store);

@@ -1,0 +1,13 @@
+// The clocks. Any thread.
+#pragma once
+
+#include <stdint.h>
+
+// Monotonic, from an arbitrary start.
+int64_t clock_ns(void);
+int64_t clock_us(void);
+int64_t clock_ms(void);
+double clock_s(void);
+
+int64_t clock_wall_us(void); // since 1970 UTC; may be set back
+int64_t clock_cpu_ns(void);  // processor time of all threads of the process
