@@ -15,7 +15,7 @@ enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
 enum kv_type limits_kv_type(const struct model *model)
 {
-    return model->layers[0].attn_k.type == TENSOR_F32 ? KV_F32 : KV_F16;
+    return model->layers[0].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
 
 static int32_t at_least(int32_t value, int32_t least)

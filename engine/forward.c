@@ -16,24 +16,37 @@ static void normalise(struct pass *pass, struct matrix *out, const struct matrix
     pass->impl->norm(pass->backend, out, in, pass->n_rows, &parameters);
 }
 
-// In place, head by head, or over the full width: the norm weight's shape tells.
-static void normalise_heads(struct pass *pass, struct matrix *x, const struct tensor *tensor,
-                            const struct weight *weight, const struct weight *bias, int32_t n_heads)
+static void normalise_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
+                           const struct forward_layer *layer, enum layer_slot slot)
 {
+    normalise(pass, out, in, layer->weights[slot], layer->biases[slot]);
+}
+
+// In place, head by head, or over the full width: the shape of the norm's weight decides.
+static void normalise_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot, int32_t n_heads)
+{
+    const struct forward_layer *weights = &pass->forward->layers[layer];
+    const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
+    if (!weights->weights[slot])
+        return;
     bool full = tensor->dims[0] != (uint64_t)pass->shape->key_dim;
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
-                                         .weight = weight,
-                                         .bias = bias,
+                                         .weight = weights->weights[slot],
+                                         .bias = weights->biases[slot],
                                          .epsilon = pass->shape->norm_epsilon,
                                          .n_groups = full ? 1 : n_heads,
                                          .own_weights = tensor->dims[1] > 1};
     pass->impl->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-static void multiply(struct pass *pass, struct matrix *y, const struct weight *weight,
-                     const struct weight *bias, const struct matrix *x)
+// y = x * the slot's weight + its bias.
+static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
 {
-    struct product product = {.y = y, .weight = weight, .bias = bias};
+    return (struct product){.y = y, .weight = layer->weights[slot], .bias = layer->biases[slot]};
+}
+
+static void multiply(struct pass *pass, struct product product, const struct matrix *x)
+{
     pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
 }
 
@@ -74,20 +87,14 @@ static void embed(struct pass *pass)
 static void project(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    struct product products[] = {{m->q, layer->attn_q, layer->attn_q_bias},
-                                 {m->k, layer->attn_k, layer->attn_k_bias},
-                                 {m->v, layer->attn_v, layer->attn_v_bias}};
+    struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q), slot_product(m->k, layer, SLOT_ATTN_K),
+                                 slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
     enter(pass, PHASE_ATTENTION);
-    if (layer->attn_q_norm)
-        normalise_heads(pass, m->q, &tensors->attn_q_norm, layer->attn_q_norm, layer->attn_q_norm_bias,
-                        shape->n_heads);
-    if (layer->attn_k_norm)
-        normalise_heads(pass, m->k, &tensors->attn_k_norm, layer->attn_k_norm, layer->attn_k_norm_bias,
-                        shape->n_kv_heads);
+    normalise_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->n_heads);
+    normalise_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
 }
 
 // Puts positions into queries and keys.
@@ -116,7 +123,7 @@ static void attend(struct pass *pass, int32_t index)
                                               .softcap = shape->attention_softcap,
                                               .window = tensors->windowed ? shape->sliding_window : 0,
                                               .alibi_bias_max = shape->alibi_bias_max,
-                                              .sinks = pass->forward->layers[index].attn_sinks};
+                                              .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->impl->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
 
@@ -140,16 +147,16 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
 static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    struct product up = {m->up, layer->ffn_up, layer->ffn_up_bias};
-    struct product gate = {m->gate, layer->ffn_gate, layer->ffn_gate_bias};
-    struct matrix *hidden = layer->ffn_gate ? m->gate : m->up;
-    if (layer->ffn_gate) {
-        multiply_gated(pass, gate, up, input, false);
+    bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
+    struct matrix *hidden = gated ? m->gate : m->up;
+    struct product up = slot_product(m->up, layer, SLOT_FFN_UP);
+    if (gated) {
+        multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
-        pass->impl->products(pass->backend, &up, 1, input, pass->n_rows);
+        multiply(pass, up, input);
         pass->impl->activate(pass->backend, hidden, hidden, NULL, pass->n_rows, pass->forward->model->family->activation);
     }
-    multiply(pass, m->branch, layer->ffn_down, layer->ffn_down_bias, hidden);
+    multiply(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
 // shared = the expert that sees every row, by its own gate where it has one.
@@ -157,11 +164,11 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    struct product gate = {m->shared_gate, layer->shared_gate, NULL}, up = {m->shared_up, layer->shared_up, NULL};
-    multiply_gated(pass, gate, up, input, false);
-    multiply(pass, m->shared, layer->shared_down, NULL, m->shared_gate);
-    if (layer->shared_router) {
-        multiply(pass, m->shared_router, layer->shared_router, NULL, input);
+    multiply_gated(pass, slot_product(m->shared_gate, layer, SLOT_SHARED_GATE),
+                   slot_product(m->shared_up, layer, SLOT_SHARED_UP), input, false);
+    multiply(pass, slot_product(m->shared, layer, SLOT_SHARED_DOWN), m->shared_gate);
+    if (layer->weights[SLOT_SHARED_ROUTER]) {
+        multiply(pass, slot_product(m->shared_router, layer, SLOT_SHARED_ROUTER), input);
         pass->impl->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
     }
 }
@@ -171,33 +178,32 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    multiply(pass, m->router, layer->router, layer->router_bias, input);
+    multiply(pass, slot_product(m->router, layer, SLOT_ROUTER), input);
     struct route_parameters parameters = {.kind = shape->route_kind,
                                           .n_used = shape->n_experts_used,
                                           .normalised = shape->experts_normalised,
                                           .scale = shape->experts_scale,
-                                          .pick_bias = layer->router_pick_bias,
+                                          .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->n_expert_groups,
                                           .n_groups_used = shape->n_expert_groups_used};
     pass->impl->route(pass->backend, m->router, pass->n_rows, &parameters);
-    struct product gate = {m->pair_gate, layer->gate_experts, layer->gate_experts_bias};
-    struct product up = {m->pair_up, layer->up_experts, layer->up_experts_bias};
-    multiply_gated(pass, gate, up, input, true);
-    struct product down = {m->pair_down, layer->down_experts, layer->down_experts_bias};
+    multiply_gated(pass, slot_product(m->pair_gate, layer, SLOT_GATE_EXPERTS),
+                   slot_product(m->pair_up, layer, SLOT_UP_EXPERTS), input, true);
+    struct product down = slot_product(m->pair_down, layer, SLOT_DOWN_EXPERTS);
     pass->impl->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
     pass->impl->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
-    if (layer->shared_up) {
+    if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
         pass->impl->add(pass->backend, m->branch, m->shared, pass->n_rows, 1.0f);
     }
 }
 
 // x += branch, after the branch's own norm where the family has one.
-static void add_branch(struct pass *pass, const struct weight *post_norm)
+static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
     struct matrix *branch = pass->forward->matrices.branch;
-    if (post_norm)
-        normalise(pass, branch, branch, post_norm, NULL);
+    if (layer->weights[post_norm])
+        normalise_slot(pass, branch, branch, layer, post_norm);
     pass->impl->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
 }
 
@@ -206,10 +212,11 @@ static void run_layer(struct pass *pass, int32_t index)
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool parallel = pass->shape->parallel_residual;
+    bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL, ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
     enter(pass, PHASE_PRODUCTS);
-    if (layer->attn_norm)
-        normalise(pass, pass->normed, pass->x, layer->attn_norm, layer->attn_norm_bias);
-    const struct matrix *seen = layer->attn_norm ? pass->normed : pass->x;
+    if (attn_normed)
+        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
+    const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->latent_dim)
         latent_project(pass, layer, seen);
     else
@@ -222,22 +229,22 @@ static void run_layer(struct pass *pass, int32_t index)
     attend(pass, index);
     enter(pass, PHASE_PRODUCTS);
     if (last)
-        keep_outputs(pass, parallel && !layer->ffn_norm);
-    multiply(pass, m->branch, layer->attn_out, layer->attn_out_bias,
+        keep_outputs(pass, parallel && !ffn_normed);
+    multiply(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
              pass->shape->latent_dim ? latent_values(pass, layer) : pass->heads);
     // In parallel the MLP reads the input that attention read, so its norm comes before the sum; without a
     // norm of its own it shares attention's.
-    if (parallel && layer->ffn_norm)
-        normalise(pass, pass->normed, pass->x, layer->ffn_norm, layer->ffn_norm_bias);
-    add_branch(pass, layer->attn_post_norm);
-    if (!parallel && layer->ffn_norm)
-        normalise(pass, pass->normed, pass->x, layer->ffn_norm, layer->ffn_norm_bias);
-    const struct matrix *input = parallel || layer->ffn_norm ? pass->normed : pass->x;
-    if (layer->router)
+    if (parallel && ffn_normed)
+        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+    add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (!parallel && ffn_normed)
+        normalise_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
+    const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
+    if (layer->weights[SLOT_ROUTER])
         run_experts(pass, layer, input);
     else
         run_mlp(pass, layer, input);
-    add_branch(pass, layer->ffn_post_norm);
+    add_branch(pass, layer, SLOT_FFN_POST_NORM);
 }
 
 static void compute_logits(struct pass *pass)
@@ -245,7 +252,8 @@ static void compute_logits(struct pass *pass)
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     normalise(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias);
-    multiply(pass, forward->matrices.logits, forward->output, forward->output_bias, pass->normed);
+    struct product product = {forward->matrices.logits, forward->output, forward->output_bias};
+    multiply(pass, product, pass->normed);
     if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
         pass->impl->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
                           shape->logit_softcap);

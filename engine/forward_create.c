@@ -7,43 +7,6 @@
 
 // --- Weights ---
 
-// Where a layer's tensor goes and what for.
-static const struct {
-    size_t tensor, weight;
-    enum weight_role role;
-} layer_weights[] = {
-#define LAYER_WEIGHT(field, role)                                                                            \
-    {                                                                                                        \
-        offsetof(struct model_layer, field), offsetof(struct forward_layer, field), role                     \
-    }
-    LAYER_WEIGHT(attn_norm, WEIGHT_VECTOR),        LAYER_WEIGHT(attn_norm_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_q, WEIGHT_PRODUCT),          LAYER_WEIGHT(attn_k, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(attn_v, WEIGHT_PRODUCT),          LAYER_WEIGHT(attn_q_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_k_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(attn_v_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_q_norm, WEIGHT_VECTOR),      LAYER_WEIGHT(attn_k_norm, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_q_norm_bias, WEIGHT_VECTOR), LAYER_WEIGHT(attn_k_norm_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_out, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_out_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_post_norm, WEIGHT_VECTOR),   LAYER_WEIGHT(attn_sinks, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_q_a, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_q_a_norm, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_q_b, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_kv_a_latent, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(attn_kv_a_rope, WEIGHT_PRODUCT),  LAYER_WEIGHT(attn_kv_a_norm, WEIGHT_VECTOR),
-    LAYER_WEIGHT(attn_k_b, WEIGHT_PRODUCT),        LAYER_WEIGHT(attn_v_b, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(ffn_norm, WEIGHT_VECTOR),         LAYER_WEIGHT(ffn_norm_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(ffn_gate, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_up, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(ffn_down, WEIGHT_PRODUCT),        LAYER_WEIGHT(ffn_gate_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(ffn_up_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(ffn_down_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(ffn_post_norm, WEIGHT_VECTOR),    LAYER_WEIGHT(router, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(router_pick_bias, WEIGHT_VECTOR), LAYER_WEIGHT(gate_experts_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(up_experts_bias, WEIGHT_VECTOR),  LAYER_WEIGHT(down_experts_bias, WEIGHT_VECTOR),
-    LAYER_WEIGHT(router_bias, WEIGHT_VECTOR),      LAYER_WEIGHT(gate_experts, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(up_experts, WEIGHT_PRODUCT),      LAYER_WEIGHT(down_experts, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(shared_router, WEIGHT_PRODUCT),   LAYER_WEIGHT(shared_gate, WEIGHT_PRODUCT),
-    LAYER_WEIGHT(shared_up, WEIGHT_PRODUCT),       LAYER_WEIGHT(shared_down, WEIGHT_PRODUCT),
-#undef LAYER_WEIGHT
-};
-
-enum { N_LAYER_WEIGHTS = sizeof layer_weights / sizeof *layer_weights };
-
 struct loading {
     struct forward *forward;
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
@@ -110,6 +73,11 @@ static void enter_layer(struct forward *forward, int32_t layer)
         forward->backend->impl->layer(forward->backend, layer);
 }
 
+static struct weight **global_weight(struct forward *forward, int i)
+{
+    return (struct weight **)(void *)((char *)forward + global_weights[i].weight);
+}
+
 static enum status load_globals(struct loading *loading)
 {
     struct forward *forward = loading->forward;
@@ -117,7 +85,7 @@ static enum status load_globals(struct loading *loading)
     for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
         enter_layer(forward, global_weights[i].layer);
         status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor), global_weights[i].role,
-                             (struct weight **)(void *)((char *)forward + global_weights[i].weight));
+                             global_weight(forward, i));
     }
     return status;
 }
@@ -131,17 +99,32 @@ static uint64_t weight_bytes(const struct tensor *tensor, struct backend *backen
     return tensor_held_bytes(tensor);
 }
 
+static enum weight_role slot_role(enum layer_slot slot)
+{
+    return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
+}
+
+// All but the one that latent_split cuts in two.
+static bool slot_is_loaded(enum layer_slot slot)
+{
+    return slot != SLOT_ATTN_KV_B;
+}
+
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
 {
     uint64_t sum = 0;
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         if (global_weights[i].layer == layer)
             sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
-    for (int i = 0; layer >= 0 && layer < model->shape.n_layers && i < N_LAYER_WEIGHTS; i++)
-        sum += weight_bytes(tensor_at(&model->layers[layer], layer_weights[i].tensor), backend, layer_weights[i].role);
-    if (layer >= 0 && layer < model->shape.n_layers)
-        sum += latent_split_bytes(model, backend, layer);
-    return sum;
+    if (layer < 0 || layer >= model->shape.n_layers)
+        return sum;
+    const struct model_layer *tensors = &model->layers[layer];
+    for (int slot = 0; slot < SLOT_COUNT; slot++) {
+        if (slot_is_loaded(slot))
+            sum += weight_bytes(&tensors->tensors[slot], backend, slot_role(slot));
+        sum += weight_bytes(&tensors->biases[slot], backend, WEIGHT_VECTOR);
+    }
+    return sum + latent_split_bytes(model, backend, layer);
 }
 
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
@@ -154,9 +137,19 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-static struct weight **layer_weight(struct forward_layer *layer, int i)
+static enum status load_layer(struct loading *loading, int32_t index)
 {
-    return (struct weight **)((char *)layer + layer_weights[i].weight);
+    const struct model_layer *tensors = &loading->forward->model->layers[index];
+    struct forward_layer *layer = &loading->forward->layers[index];
+    enum status status = STATUS_OK;
+    enter_layer(loading->forward, index);
+    for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++) {
+        if (slot_is_loaded(slot))
+            status = load_weight(loading, &tensors->tensors[slot], slot_role(slot), &layer->weights[slot]);
+        if (status == STATUS_OK)
+            status = load_weight(loading, &tensors->biases[slot], WEIGHT_VECTOR, &layer->biases[slot]);
+    }
+    return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 
 static enum status load_weights(struct loading *loading)
@@ -168,15 +161,8 @@ static enum status load_weights(struct loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          model->shape.n_layers);
     enum status status = load_globals(loading);
-    for (int32_t layer = 0; layer < model->shape.n_layers; layer++) {
-        enter_layer(forward, layer);
-        for (int i = 0; i < N_LAYER_WEIGHTS && status == STATUS_OK; i++) {
-            status = load_weight(loading, tensor_at(&model->layers[layer], layer_weights[i].tensor),
-                                 layer_weights[i].role, layer_weight(&forward->layers[layer], i));
-        }
-        if (status == STATUS_OK)
-            status = latent_split(forward, layer, loading->error);
-    }
+    for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
+        status = load_layer(loading, layer);
     return status;
 }
 
@@ -198,8 +184,8 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_embd = shape->n_embd, heads_out = (int64_t)shape->n_heads * shape->value_dim;
     int64_t n_ff = shape->n_experts && shape->n_layers_dense == 0 ? 0 : shape->n_ff;
     int64_t latent = shape->latent_dim, queries = latent ? shape->latent_key_dim + shape->n_rope_dims : 0;
-    bool gated = model->layers[0].ffn_gate.data, shared = shape->n_ff_shared;
-    bool has_router = model->layers[shape->n_layers - 1].shared_router.data;
+    bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->n_ff_shared;
+    bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
     int i = 0;
 #define PLAN(field, n_rows, n_cols)                                                                          \
     plans[i++] = (struct matrix_plan){offsetof(struct forward_matrices, field), n_rows, n_cols}
@@ -351,20 +337,20 @@ enum status forward_create(struct forward **forward, const struct model *model, 
     return STATUS_OK;
 }
 
+static void destroy_weight(struct backend *backend, struct weight *weight)
+{
+    if (weight)
+        backend->impl->weight_destroy(backend, weight);
+}
+
 static void destroy_weights(struct forward *forward)
 {
-    struct backend *backend = forward->backend;
-    struct weight *globals[] = {forward->token_embd,     forward->position_embd, forward->embd_norm,
-                                forward->embd_norm_bias, forward->output_norm,   forward->output_norm_bias,
-                                forward->output,         forward->output_bias};
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (globals[i])
-            backend->impl->weight_destroy(backend, globals[i]);
+    for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
+        destroy_weight(forward->backend, *global_weight(forward, i));
     for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)
-        for (int i = 0; i < N_LAYER_WEIGHTS; i++) {
-            struct weight *weight = *layer_weight(&forward->layers[layer], i);
-            if (weight)
-                backend->impl->weight_destroy(backend, weight);
+        for (int slot = 0; slot < SLOT_COUNT; slot++) {
+            destroy_weight(forward->backend, forward->layers[layer].weights[slot]);
+            destroy_weight(forward->backend, forward->layers[layer].biases[slot]);
         }
     free(forward->layers);
 }

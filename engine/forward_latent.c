@@ -69,7 +69,7 @@ static enum tensor_type key_type_of(const struct tensor *whole)
 uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index)
 {
     const struct model_shape *shape = &model->shape;
-    const struct tensor *whole = &model->layers[index].attn_kv_b;
+    const struct tensor *whole = &model->layers[index].tensors[SLOT_ATTN_KV_B];
     if (!whole->data)
         return 0;
     int64_t keys[3] = {shape->latent_key_dim, shape->latent_dim, shape->n_heads};
@@ -96,7 +96,7 @@ static enum status create_part(struct forward *forward, const struct tensor *who
 enum status latent_split(struct forward *forward, int32_t index, struct error *error)
 {
     const struct model_shape *shape = &forward->model->shape;
-    const struct tensor *whole = &forward->model->layers[index].attn_kv_b;
+    const struct tensor *whole = &forward->model->layers[index].tensors[SLOT_ATTN_KV_B];
     struct forward_layer *layer = &forward->layers[index];
     if (!whole->data)
         return STATUS_OK;
@@ -119,12 +119,12 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
         put_values(&split, values);
         gguf_release(forward->model->gguf, whole);
         status = create_part(forward, whole, key_type, (int64_t[3]){split.key, split.latent, split.n_heads},
-                             keys, &layer->attn_k_b, error);
+                             keys, &layer->weights[SLOT_ATTN_K_B], error);
     }
     if (status == STATUS_OK)
         status =
             create_part(forward, whole, whole->type, (int64_t[3]){split.latent, split.value, split.n_heads},
-                        values, &layer->attn_v_b, error);
+                        values, &layer->weights[SLOT_ATTN_V_B], error);
     free(keys);
     free(values);
     free(row);
@@ -144,26 +144,27 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
+    struct weight *const *weights = layer->weights;
     int32_t n_rope = shape->n_rope_dims, key = shape->latent_key_dim, n_heads = shape->n_heads;
-    bool compressed = layer->attn_q_a != NULL;
+    bool compressed = weights[SLOT_ATTN_Q_A] != NULL;
     struct product products[] = {
-        {m->v, layer->attn_kv_a_latent, NULL},
-        {m->latent_rope, layer->attn_kv_a_rope, NULL},
-        {compressed ? m->query_latent : m->head_queries, compressed ? layer->attn_q_a : layer->attn_q, NULL}};
+        {m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
+        {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
+        {compressed ? m->query_latent : m->head_queries, compressed ? weights[SLOT_ATTN_Q_A] : weights[SLOT_ATTN_Q], NULL}};
     pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
-        struct product queries = {m->head_queries, layer->attn_q_b, NULL};
-        normalise(pass, m->query_latent, layer->attn_q_a_norm);
+        struct product queries = {m->head_queries, weights[SLOT_ATTN_Q_B], NULL};
+        normalise(pass, m->query_latent, weights[SLOT_ATTN_Q_A_NORM]);
         pass->impl->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
     }
-    normalise(pass, m->v, layer->attn_kv_a_norm);
+    normalise(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
     pass->impl->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
     pass->impl->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim, pass->n_rows);
     pass->impl->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
                              pass->n_rows);
-    pass->impl->head_products(pass->backend, m->q, latent, layer->attn_k_b, m->head_queries, plain,
+    pass->impl->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries, plain,
                               pass->n_rows);
 }
 
@@ -172,7 +173,7 @@ struct matrix *latent_values(const struct pass *pass, const struct forward_layer
     const struct model_shape *shape = pass->shape;
     struct matrix *values = pass->forward->matrices.head_values;
     pass->impl->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
-                              layer->attn_v_b, pass->heads, (struct head_columns){0, shape->latent_dim},
+                              layer->weights[SLOT_ATTN_V_B], pass->heads, (struct head_columns){0, shape->latent_dim},
                               pass->n_rows);
     return values;
 }

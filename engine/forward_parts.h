@@ -3,20 +3,11 @@
 #pragma once
 
 #include "engine/forward.h"
+#include "engine/model/model.h"
 
-// One layer's weights, field by field those of struct model_layer; absent: NULL.
+// A layer's weights, those of struct model_layer in the backend; absent: NULL.
 struct forward_layer {
-    struct weight *attn_norm, *attn_norm_bias, *attn_q, *attn_k, *attn_v, *attn_q_bias, *attn_k_bias,
-        *attn_v_bias;
-    struct weight *attn_q_norm, *attn_k_norm, *attn_q_norm_bias, *attn_k_norm_bias;
-    struct weight *attn_out, *attn_out_bias, *attn_post_norm, *attn_sinks;
-    struct weight *attn_q_a, *attn_q_a_norm, *attn_q_b, *attn_kv_a_latent, *attn_kv_a_rope, *attn_kv_a_norm;
-    struct weight *attn_k_b, *attn_v_b; // also where the file has them in one
-    struct weight *ffn_norm, *ffn_norm_bias, *ffn_gate, *ffn_up, *ffn_down;
-    struct weight *ffn_gate_bias, *ffn_up_bias, *ffn_down_bias, *ffn_post_norm;
-    struct weight *router, *router_bias, *router_pick_bias, *gate_experts, *up_experts, *down_experts;
-    struct weight *gate_experts_bias, *up_experts_bias, *down_experts_bias;
-    struct weight *shared_router, *shared_gate, *shared_up, *shared_down;
+    struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
 };
 
 // R: rows of a step, P: R x experts used, O: output rows. A matrix the model has no use for is NULL.
@@ -63,7 +54,7 @@ struct pass {
 };
 
 // forward_latent.c: what latent attention does in place of the usual.
-// Makes attn_k_b and attn_v_b of a layer whose file has them in one matrix.
+// Makes SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has them in one matrix, SLOT_ATTN_KV_B.
 enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
 // Bytes of these in the backend.
 uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index);

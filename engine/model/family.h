@@ -6,35 +6,7 @@
 
 #include "engine/model/model.h"
 
-// A layer's weights, named blk.N.NAME.weight; where each is kept and its shape: model_tensors.c.
-enum layer_slot {
-    SLOT_ATTN_NORM,
-    SLOT_ATTN_NORM_2, // attention's own norm where attn_norm is the MLP's (Falcon 40B)
-    SLOT_ATTN_Q,      // q, k, v: one by one or fused in attn_qkv, in every family
-    SLOT_ATTN_K,
-    SLOT_ATTN_V,
-    SLOT_ATTN_Q_NORM,
-    SLOT_ATTN_K_NORM,
-    SLOT_ATTN_SINKS,
-    SLOT_ATTN_OUT,
-    SLOT_ATTN_POST_NORM,
-    SLOT_FFN_NORM,
-    SLOT_FFN_GATE, // gate and up: one by one or fused in ffn_up, in every gated family
-    SLOT_FFN_UP,
-    SLOT_FFN_DOWN,
-    SLOT_FFN_POST_NORM,
-    SLOT_ROUTER, // experts: in place of ffn_gate, ffn_up, ffn_down
-    SLOT_GATE_EXPERTS,
-    SLOT_UP_EXPERTS,
-    SLOT_DOWN_EXPERTS,
-    SLOT_SHARED_ROUTER,
-    SLOT_SHARED_GATE,
-    SLOT_SHARED_UP,
-    SLOT_SHARED_DOWN,
-    SLOT_COUNT,
-};
-
-#define SLOT(name) (1u << SLOT_##name)
+#define SLOT(name) (1u << SLOT_##name) // of a slot up to SLOT_OF_FAMILY_LAST
 
 enum residual_kind {
     RESIDUAL_SERIAL,

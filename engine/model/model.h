@@ -59,16 +59,48 @@ struct model_shape {
     bool parallel_residual;      // attention and MLP both read the layer's input
 };
 
-// One layer's tensors; absent ones have data NULL. Fused tensors (q, k, v or gate, up in one) stand here as slices.
+// A layer's tensors. Names in the file and shapes: model_tensors.c.
+enum layer_slot {
+    SLOT_ATTN_NORM,
+    SLOT_ATTN_NORM_2, // Falcon 40B; empty after loading: it becomes SLOT_ATTN_NORM, and that SLOT_FFN_NORM
+    SLOT_ATTN_Q,      // q, k, v: separate, or fused in attn_qkv, in every family
+    SLOT_ATTN_K,
+    SLOT_ATTN_V,
+    SLOT_ATTN_Q_NORM,
+    SLOT_ATTN_K_NORM,
+    SLOT_ATTN_SINKS,
+    SLOT_ATTN_OUT,
+    SLOT_ATTN_POST_NORM,
+    SLOT_FFN_NORM,
+    SLOT_FFN_GATE, // gate and up: separate, or fused in ffn_up, in every gated family
+    SLOT_FFN_UP,
+    SLOT_FFN_DOWN,
+    SLOT_FFN_POST_NORM,
+    SLOT_ROUTER, // experts: in place of ffn_gate, ffn_up, ffn_down
+    SLOT_GATE_EXPERTS,
+    SLOT_UP_EXPERTS,
+    SLOT_DOWN_EXPERTS,
+    SLOT_SHARED_ROUTER,
+    SLOT_SHARED_GATE,
+    SLOT_SHARED_UP,
+    SLOT_SHARED_DOWN,
+    SLOT_OF_FAMILY_LAST = SLOT_SHARED_DOWN, // a family's row lists these; the rest follows from its flags
+    SLOT_ROUTER_PICK_BIAS,
+    SLOT_ATTN_Q_A, // latent attention
+    SLOT_ATTN_Q_A_NORM,
+    SLOT_ATTN_Q_B,
+    SLOT_ATTN_KV_A_LATENT, // fused in attn_kv_a_mqa
+    SLOT_ATTN_KV_A_ROPE,
+    SLOT_ATTN_KV_A_NORM,
+    SLOT_ATTN_KV_B, // [*, *, n_heads]: this one, or the next two
+    SLOT_ATTN_K_B,
+    SLOT_ATTN_V_B,
+    SLOT_COUNT,
+};
+
+// Absent tensors have data NULL. Parts of a fused tensor are slices of it.
 struct model_layer {
-    struct tensor attn_norm, attn_norm_bias, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias;
-    struct tensor attn_q_norm, attn_k_norm, attn_q_norm_bias, attn_k_norm_bias, attn_out, attn_out_bias, attn_post_norm, attn_sinks;
-    struct tensor attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a_latent, attn_kv_a_rope, attn_kv_a_norm; // latent attention
-    struct tensor attn_kv_b, attn_k_b, attn_v_b; // the first alone or the others; [*, *, n_heads]
-    struct tensor ffn_norm, ffn_norm_bias, ffn_gate, ffn_up, ffn_down, ffn_gate_bias, ffn_up_bias, ffn_down_bias, ffn_post_norm;
-    struct tensor router, router_bias, router_pick_bias, gate_experts, up_experts, down_experts;
-    struct tensor gate_experts_bias, up_experts_bias, down_experts_bias;
-    struct tensor shared_router, shared_gate, shared_up, shared_down;
+    struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
     bool unrotated; // no positions in this layer
 };
@@ -102,6 +134,7 @@ enum status model_open(struct model **model, const char *path, struct error *err
 // The same from an opened file, which it takes over, also when it fails.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
+bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
 uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)

@@ -26,56 +26,60 @@ enum width {
     FF_SHARED,
     KEY_DIM,
     HEADS,
+    LATENT, // and the rest: latent attention
+    LATENT_ROPE,
+    LATENT_KEY,
+    LATENT_VALUE,
+    QUERY_LATENT,
+    HEADS_KEY_VALUE,
     WIDTH_COUNT
 };
 
-enum { NO_BIAS = -1 };
+enum slot_kind { MATRIX, MATRIX_UNBIASED, VECTOR, VECTOR_UNBIASED }; // unbiased: no bias is looked for
 
 // dims: row length, rows, matrices. A bias has as many items as the weight has rows (a vector: as many as it
 // has).
 static const struct {
     const char *name;
-    size_t weight;
-    ptrdiff_t bias;
+    enum slot_kind kind;
     enum width dims[3];
 } slots[SLOT_COUNT] = {
-#define AT(field) offsetof(struct model_layer, field)
-    [SLOT_ATTN_NORM] = {"attn_norm", AT(attn_norm), AT(attn_norm_bias), {EMBD, ONE, ONE}},
-    // Kept where the MLP's norm belongs until swap_falcon_norms.
-    [SLOT_ATTN_NORM_2] = {"attn_norm_2", AT(ffn_norm), AT(ffn_norm_bias), {EMBD, ONE, ONE}},
-    [SLOT_ATTN_Q] = {"attn_q", AT(attn_q), AT(attn_q_bias), {EMBD, QUERY, ONE}},
-    [SLOT_ATTN_K] = {"attn_k", AT(attn_k), AT(attn_k_bias), {EMBD, KEY, ONE}},
-    [SLOT_ATTN_V] = {"attn_v", AT(attn_v), AT(attn_v_bias), {EMBD, VALUE, ONE}},
-    [SLOT_ATTN_Q_NORM] = {"attn_q_norm", AT(attn_q_norm), AT(attn_q_norm_bias), {KEY_DIM, ONE, ONE}},
-    [SLOT_ATTN_K_NORM] = {"attn_k_norm", AT(attn_k_norm), AT(attn_k_norm_bias), {KEY_DIM, ONE, ONE}},
-    [SLOT_ATTN_SINKS] = {"attn_sinks", AT(attn_sinks), NO_BIAS, {HEADS, ONE, ONE}},
-    [SLOT_ATTN_OUT] = {"attn_output", AT(attn_out), AT(attn_out_bias), {HEADS_OUT, EMBD, ONE}},
-    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", AT(attn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
-    [SLOT_FFN_NORM] = {"ffn_norm", AT(ffn_norm), AT(ffn_norm_bias), {EMBD, ONE, ONE}},
-    [SLOT_FFN_GATE] = {"ffn_gate", AT(ffn_gate), AT(ffn_gate_bias), {EMBD, FF, ONE}},
-    [SLOT_FFN_UP] = {"ffn_up", AT(ffn_up), AT(ffn_up_bias), {EMBD, FF, ONE}},
-    [SLOT_FFN_DOWN] = {"ffn_down", AT(ffn_down), AT(ffn_down_bias), {FF, EMBD, ONE}},
-    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", AT(ffn_post_norm), NO_BIAS, {EMBD, ONE, ONE}},
-    [SLOT_ROUTER] = {"ffn_gate_inp", AT(router), AT(router_bias), {EMBD, EXPERTS, ONE}},
-    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps",
-                           AT(gate_experts),
-                           AT(gate_experts_bias),
-                           {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_UP_EXPERTS] = {"ffn_up_exps", AT(up_experts), AT(up_experts_bias), {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps",
-                           AT(down_experts),
-                           AT(down_experts_bias),
-                           {FF_EXPERT, EMBD, EXPERTS}},
-    [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", AT(shared_router), NO_BIAS, {EMBD, ONE, ONE}},
-    [SLOT_SHARED_GATE] = {"ffn_gate_shexp", AT(shared_gate), NO_BIAS, {EMBD, FF_SHARED, ONE}},
-    [SLOT_SHARED_UP] = {"ffn_up_shexp", AT(shared_up), NO_BIAS, {EMBD, FF_SHARED, ONE}},
-    [SLOT_SHARED_DOWN] = {"ffn_down_shexp", AT(shared_down), NO_BIAS, {FF_SHARED, EMBD, ONE}},
-#undef AT
+    [SLOT_ATTN_NORM] = {"attn_norm", VECTOR, {EMBD, ONE, ONE}},
+    [SLOT_ATTN_NORM_2] = {"attn_norm_2", VECTOR, {EMBD, ONE, ONE}},
+    [SLOT_ATTN_Q] = {"attn_q", MATRIX, {EMBD, QUERY, ONE}},
+    [SLOT_ATTN_K] = {"attn_k", MATRIX, {EMBD, KEY, ONE}},
+    [SLOT_ATTN_V] = {"attn_v", MATRIX, {EMBD, VALUE, ONE}},
+    [SLOT_ATTN_Q_NORM] = {"attn_q_norm", VECTOR, {KEY_DIM, ONE, ONE}},
+    [SLOT_ATTN_K_NORM] = {"attn_k_norm", VECTOR, {KEY_DIM, ONE, ONE}},
+    [SLOT_ATTN_SINKS] = {"attn_sinks", VECTOR_UNBIASED, {HEADS, ONE, ONE}},
+    [SLOT_ATTN_OUT] = {"attn_output", MATRIX, {HEADS_OUT, EMBD, ONE}},
+    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_NORM] = {"ffn_norm", VECTOR, {EMBD, ONE, ONE}},
+    [SLOT_FFN_GATE] = {"ffn_gate", MATRIX, {EMBD, FF, ONE}},
+    [SLOT_FFN_UP] = {"ffn_up", MATRIX, {EMBD, FF, ONE}},
+    [SLOT_FFN_DOWN] = {"ffn_down", MATRIX, {FF, EMBD, ONE}},
+    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ROUTER] = {"ffn_gate_inp", MATRIX, {EMBD, EXPERTS, ONE}},
+    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
+    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", MATRIX, {FF_EXPERT, EMBD, EXPERTS}},
+    [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", MATRIX_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_SHARED_GATE] = {"ffn_gate_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
+    [SLOT_SHARED_UP] = {"ffn_up_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
+    [SLOT_SHARED_DOWN] = {"ffn_down_shexp", MATRIX_UNBIASED, {FF_SHARED, EMBD, ONE}},
+    [SLOT_ROUTER_PICK_BIAS] = {"exp_probs_b", VECTOR_UNBIASED, {EXPERTS, ONE, ONE}},
+    [SLOT_ATTN_Q_A] = {"attn_q_a", MATRIX_UNBIASED, {EMBD, QUERY_LATENT, ONE}},
+    [SLOT_ATTN_Q_A_NORM] = {"attn_q_a_norm", VECTOR_UNBIASED, {QUERY_LATENT, ONE, ONE}},
+    [SLOT_ATTN_Q_B] = {"attn_q_b", MATRIX_UNBIASED, {QUERY_LATENT, QUERY, ONE}},
+    [SLOT_ATTN_KV_A_LATENT] = {"attn_kv_a_mqa", MATRIX_UNBIASED, {EMBD, LATENT, ONE}},
+    [SLOT_ATTN_KV_A_ROPE] = {"attn_kv_a_mqa", MATRIX_UNBIASED, {EMBD, LATENT_ROPE, ONE}},
+    [SLOT_ATTN_KV_A_NORM] = {"attn_kv_a_norm", VECTOR_UNBIASED, {LATENT, ONE, ONE}},
+    [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
+    [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
+    [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
 };
 
 enum {
-    VECTORS = SLOT(ATTN_SINKS) | SLOT(ATTN_NORM) | SLOT(ATTN_NORM_2) | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) |
-              SLOT(ATTN_POST_NORM) | SLOT(FFN_NORM) | SLOT(FFN_POST_NORM),
     QKV = SLOT(ATTN_Q) | SLOT(ATTN_K) | SLOT(ATTN_V),
     GATE_UP = SLOT(FFN_GATE) | SLOT(FFN_UP),
     MLP = GATE_UP | SLOT(FFN_DOWN),
@@ -83,7 +87,14 @@ enum {
     SHARED_EXPERT = SLOT(SHARED_GATE) | SLOT(SHARED_UP) | SLOT(SHARED_DOWN),
 };
 
+_Static_assert(SLOT_OF_FAMILY_LAST < 32, "a family lists its slots in 32 bits");
+
 enum { NAME_BYTES = 96 };
+
+bool model_slot_is_vector(enum layer_slot slot)
+{
+    return slots[slot].kind == VECTOR || slots[slot].kind == VECTOR_UNBIASED;
+}
 
 // The search over one file; `found` collects the file's tensors that got a place.
 struct search {
@@ -102,7 +113,9 @@ static void set_widths(struct search *search)
     widths[EMBD] = shape->n_embd;
     widths[VOCABULARY] = shape->n_vocab;
     widths[CONTEXT] = shape->n_context;
-    widths[QUERY] = (int64_t)shape->n_heads * shape->key_dim;
+    int32_t latent_rope = shape->key_dim - shape->latent_dim;
+    int32_t query_dim = shape->latent_dim ? shape->latent_key_dim + latent_rope : shape->key_dim;
+    widths[QUERY] = (int64_t)shape->n_heads * query_dim;
     widths[KEY] = (int64_t)shape->n_kv_heads * shape->key_dim;
     widths[VALUE] = (int64_t)shape->n_kv_heads * shape->value_dim;
     widths[HEADS_OUT] =
@@ -113,6 +126,12 @@ static void set_widths(struct search *search)
     widths[FF_SHARED] = shape->n_ff_shared;
     widths[KEY_DIM] = shape->key_dim;
     widths[HEADS] = shape->n_heads;
+    widths[LATENT] = shape->latent_dim;
+    widths[LATENT_ROPE] = latent_rope;
+    widths[LATENT_KEY] = shape->latent_key_dim;
+    widths[LATENT_VALUE] = shape->latent_value_dim;
+    widths[QUERY_LATENT] = shape->query_latent_dim;
+    widths[HEADS_KEY_VALUE] = (int64_t)shape->n_heads * (shape->latent_key_dim + shape->latent_value_dim);
 }
 
 static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
@@ -184,11 +203,6 @@ static enum status take_vector(struct search *search, const char *name, bool req
     return take_vectors(search, name, required, n_items, 1, out);
 }
 
-static struct tensor *field(struct model_layer *layer, ptrdiff_t offset)
-{
-    return (struct tensor *)((char *)layer + offset);
-}
-
 static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
 {
     snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s.%s", index, slot, kind);
@@ -209,30 +223,37 @@ static enum status take_qk_norm(struct search *search, const char *name, bool re
     return take_vector(search, name, required, shape->key_dim, out);
 }
 
-static enum status take_slot(struct search *search, int32_t index, enum layer_slot slot, bool required)
+static enum status take_weight(struct search *search, int32_t index, enum layer_slot slot, bool required)
 {
     char name[NAME_BYTES];
-    struct model_layer *layer = &search->model->layers[index];
-    struct tensor *weight = field(layer, (ptrdiff_t)slots[slot].weight);
-    int64_t dims[3];
-    for (int i = 0; i < 3; i++)
-        dims[i] = search->widths[slots[slot].dims[i]];
-    bool vector = (VECTORS & 1u << slot) != 0;
-    enum status status;
+    struct tensor *weight = &search->model->layers[index].tensors[slot];
     bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
     layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name, "weight");
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
-        status = take_qk_norm(search, name, required, slot, weight);
-    else if (vector)
-        status = take_vector(search, name, required, dims[0], weight);
-    else
-        status = take(search, name, required, dims, weight);
-    if (status != STATUS_OK || !weight->data || slots[slot].bias == NO_BIAS)
+        return take_qk_norm(search, name, required, slot, weight);
+    int64_t dims[3];
+    for (int i = 0; i < 3; i++)
+        dims[i] = search->widths[slots[slot].dims[i]];
+    if (model_slot_is_vector(slot))
+        return take_vector(search, name, required, dims[0], weight);
+    return take(search, name, required, dims, weight);
+}
+
+// A weight, and its bias if it has one.
+static enum status take_slot(struct search *search, int32_t index, enum layer_slot slot, bool required)
+{
+    enum status status = take_weight(search, index, slot, required);
+    const struct tensor *weight = &search->model->layers[index].tensors[slot];
+    enum slot_kind kind = slots[slot].kind;
+    if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED)
         return status;
+    char name[NAME_BYTES];
     layer_name(name, index, slots[slot].name, "bias");
     bool biased = (search->model->family->biased & 1u << slot) != 0;
-    int64_t n_items = vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : dims[1];
-    return take_vectors(search, name, biased, n_items, dims[2], field(layer, slots[slot].bias));
+    bool vector = model_slot_is_vector(slot);
+    int64_t n_items = vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
+    return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
+                        &search->model->layers[index].biases[slot]);
 }
 
 // Rows [first, first + n_rows) of a matrix, or items of a vector.
@@ -249,38 +270,46 @@ static struct tensor slice(const struct tensor *whole, int64_t first, int64_t n_
 // A fused tensor's parts, in order; `name` without its kind.
 struct fused {
     const char *name;
+    bool has_bias;
     int n_parts;
     enum layer_slot parts[3];
 };
 
-static const struct fused fused_qkv = {"attn_qkv", 3, {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V}};
-static const struct fused fused_gate_up = {"ffn_up", 2, {SLOT_FFN_GATE, SLOT_FFN_UP}};
+static const struct fused fused_qkv = {"attn_qkv", true, 3, {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V}};
+static const struct fused fused_gate_up = {"ffn_up", true, 2, {SLOT_FFN_GATE, SLOT_FFN_UP}};
+static const struct fused fused_kv_a = {"attn_kv_a_mqa", false, 2, {SLOT_ATTN_KV_A_LATENT, SLOT_ATTN_KV_A_ROPE}};
+
+static int64_t fused_rows(const struct search *search, const struct fused *fused)
+{
+    int64_t n_rows = 0;
+    for (int i = 0; i < fused->n_parts; i++)
+        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
+    return n_rows;
+}
 
 static enum status take_fused(struct search *search, int32_t index, const struct fused *fused)
 {
     struct model_layer *layer = &search->model->layers[index];
     char name[NAME_BYTES];
-    int64_t n_rows = 0;
-    bool biased = false;
-    for (int i = 0; i < fused->n_parts; i++) {
-        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
-        biased = biased || (search->model->family->biased & 1u << fused->parts[i]) != 0;
-    }
+    int64_t n_rows = fused_rows(search, fused);
+    uint32_t biased = 0;
+    for (int i = 0; i < fused->n_parts && fused->has_bias; i++)
+        biased |= search->model->family->biased & 1u << fused->parts[i];
     struct tensor weight = {0}, bias = {0};
     layer_name(name, index, fused->name, "weight");
     enum status status = take(search, name, true, (int64_t[3]){search->widths[EMBD], n_rows, 1}, &weight);
     layer_name(name, index, fused->name, "bias");
-    if (status == STATUS_OK)
-        status = take_vector(search, name, biased, n_rows, &bias);
+    if (status == STATUS_OK && fused->has_bias)
+        status = take_vector(search, name, biased != 0, n_rows, &bias);
     if (status != STATUS_OK)
         return status;
     int64_t first = 0;
     for (int i = 0; i < fused->n_parts; i++) {
         enum layer_slot slot = fused->parts[i];
         int64_t n = search->widths[slots[slot].dims[1]];
-        *field(layer, (ptrdiff_t)slots[slot].weight) = slice(&weight, first, n, false);
+        layer->tensors[slot] = slice(&weight, first, n, false);
         if (bias.data)
-            *field(layer, slots[slot].bias) = slice(&bias, first, n, true);
+            layer->biases[slot] = slice(&bias, first, n, true);
         first += n;
     }
     return STATUS_OK;
@@ -292,10 +321,7 @@ static bool is_fused(const struct search *search, int32_t index, const struct fu
     char name[NAME_BYTES];
     layer_name(name, index, fused->name, "weight");
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
-    int64_t n_rows = 0;
-    for (int i = 0; i < fused->n_parts; i++)
-        n_rows += search->widths[slots[fused->parts[i]].dims[1]];
-    return tensor && tensor->dims[1] == (uint64_t)n_rows;
+    return tensor && tensor->dims[1] == (uint64_t)fused_rows(search, fused);
 }
 
 // A name of its own, so that a wrong shape is the fused tensor's fault, not three missing ones'.
@@ -306,68 +332,51 @@ static bool has_qkv(const struct search *search, int32_t index)
     return gguf_tensor(search->model->gguf, name) != NULL;
 }
 
-static void swap_falcon_norms(struct model_layer *layer)
+static void move_slot(struct model_layer *layer, enum layer_slot to, enum layer_slot from)
 {
-    struct tensor weight = layer->attn_norm, bias = layer->attn_norm_bias;
-    layer->attn_norm = layer->ffn_norm;
-    layer->attn_norm_bias = layer->ffn_norm_bias;
-    layer->ffn_norm = weight;
-    layer->ffn_norm_bias = bias;
+    layer->tensors[to] = layer->tensors[from];
+    layer->biases[to] = layer->biases[from];
+    layer->tensors[from] = layer->biases[from] = (struct tensor){0};
+}
+
+// With two norms attn_norm is the MLP's.
+static void move_falcon_norms(struct model_layer *layer)
+{
+    move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
+    move_slot(layer, SLOT_ATTN_NORM, SLOT_ATTN_NORM_2);
 }
 
 // What is added to the experts' probabilities to pick them: a name without a weight.
-static enum status take_pick_bias(struct search *search, int32_t index, struct model_layer *layer)
+static enum status take_pick_bias(struct search *search, int32_t index)
 {
     char name[NAME_BYTES];
-    layer_name(name, index, "exp_probs_b", "bias");
-    return take_vector(search, name, false, search->widths[EXPERTS], &layer->router_pick_bias);
+    enum layer_slot slot = SLOT_ROUTER_PICK_BIAS;
+    layer_name(name, index, slots[slot].name, "bias");
+    return take_vector(search, name, false, search->widths[EXPERTS], &search->model->layers[index].tensors[slot]);
 }
 
 // Latent attention's own tensors. What makes keys and values of the latent is one matrix in the authors'
 // order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
 // transposed.
-static enum status take_latent(struct search *search, int32_t index, struct model_layer *layer)
+static enum status take_latent(struct search *search, int32_t index)
 {
-    const struct model_shape *shape = &search->model->shape;
-    int64_t n_embd = shape->n_embd, latent = shape->latent_dim, n_rope = shape->key_dim - shape->latent_dim;
-    int64_t query = shape->query_latent_dim, n_heads = shape->n_heads;
-    int64_t q_rows = n_heads * (shape->latent_key_dim + n_rope);
-    struct tensor kv_a = {0};
-    char names[9][NAME_BYTES];
-    static const char *const stems[9] = {"attn_q_a",  "attn_q_a_norm", "attn_q_b",
-                                         "attn_q",    "attn_kv_a_mqa", "attn_kv_a_norm",
-                                         "attn_kv_b", "attn_k_b",      "attn_v_b"};
-    for (int i = 0; i < 9; i++)
-        layer_name(names[i], index, stems[i], "weight");
-    bool whole = gguf_tensor(search->model->gguf, names[6]) != NULL;
+    char name[NAME_BYTES];
+    layer_name(name, index, slots[SLOT_ATTN_KV_B].name, "weight");
+    bool whole = gguf_tensor(search->model->gguf, name) != NULL;
+    bool compressed = search->model->shape.query_latent_dim > 0;
     const struct {
         bool there;
-        int64_t dims[3];
-        struct tensor *out;
-    } tensors[9] = {
-        {query > 0, {n_embd, query, 1}, &layer->attn_q_a},
-        {query > 0, {query, 1, 1}, &layer->attn_q_a_norm},
-        {query > 0, {query, q_rows, 1}, &layer->attn_q_b},
-        {query == 0, {n_embd, q_rows, 1}, &layer->attn_q},
-        {true, {n_embd, latent + n_rope, 1}, &kv_a},
-        {true, {latent, 1, 1}, &layer->attn_kv_a_norm},
-        {whole, {latent, n_heads * (shape->latent_key_dim + shape->latent_value_dim), 1}, &layer->attn_kv_b},
-        {!whole, {shape->latent_key_dim, latent, n_heads}, &layer->attn_k_b},
-        {!whole, {latent, shape->latent_value_dim, n_heads}, &layer->attn_v_b},
+        enum layer_slot slot;
+    } weights[] = {
+        {compressed, SLOT_ATTN_Q_A},    {compressed, SLOT_ATTN_Q_A_NORM}, {compressed, SLOT_ATTN_Q_B},
+        {!compressed, SLOT_ATTN_Q},     {true, SLOT_ATTN_KV_A_NORM},      {whole, SLOT_ATTN_KV_B},
+        {!whole, SLOT_ATTN_K_B},        {!whole, SLOT_ATTN_V_B},
     };
-    enum status status = STATUS_OK;
-    for (int i = 0; i < 9 && status == STATUS_OK; i++) {
-        bool vector = i == 1 || i == 5;
-        if (tensors[i].there && vector)
-            status = take_vector(search, names[i], true, tensors[i].dims[0], tensors[i].out);
-        else if (tensors[i].there)
-            status = take(search, names[i], true, tensors[i].dims, tensors[i].out);
-    }
-    if (status != STATUS_OK)
-        return status;
-    layer->attn_kv_a_latent = slice(&kv_a, 0, latent, false);
-    layer->attn_kv_a_rope = slice(&kv_a, latent, n_rope, false);
-    return STATUS_OK;
+    enum status status = take_fused(search, index, &fused_kv_a);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++)
+        if (weights[i].there)
+            status = take_weight(search, index, weights[i].slot, true);
+    return status;
 }
 
 static enum status take_layer(struct search *search, int32_t index)
@@ -395,18 +404,18 @@ static enum status take_layer(struct search *search, int32_t index)
         required &= ~(uint32_t)GATE_UP;
         status = take_fused(search, index, &fused_gate_up);
     }
-    for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++) {
+    for (int slot = 0; slot <= SLOT_OF_FAMILY_LAST && status == STATUS_OK; slot++) {
         uint32_t bit = 1u << slot;
         if ((required | optional) & bit)
             status = take_slot(search, index, (enum layer_slot)slot, (required & bit) != 0);
     }
     struct model_layer *layer = &search->model->layers[index];
     if (status == STATUS_OK && (required & SLOT(ROUTER)))
-        status = take_pick_bias(search, index, layer);
+        status = take_pick_bias(search, index);
     if (status == STATUS_OK && family->latent_attention)
-        status = take_latent(search, index, layer);
-    if (status == STATUS_OK && (optional & SLOT(ATTN_NORM_2)) && layer->ffn_norm.data)
-        swap_falcon_norms(layer);
+        status = take_latent(search, index);
+    if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
+        move_falcon_norms(layer);
     return status;
 }
 

@@ -248,7 +248,7 @@ static void experts_belong_to_families_that_have_them(void **state)
     assert_int_equal(model->shape.n_experts, 4);
     assert_int_equal(model->shape.n_ff_shared, 96);
     assert_false(model->shape.experts_normalised);
-    assert_non_null(model->layers[1].shared_router.data);
+    assert_non_null(model->layers[1].tensors[SLOT_SHARED_ROUTER].data);
     model_close(model);
 }
 
@@ -311,16 +311,16 @@ static void fused_tensors_stand_as_slices(void **state)
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "phi3", .type = TENSOR_Q8_0});
     const struct model_layer *layer = &model->layers[1];
     uint64_t row_bytes = 64 / 32 * 34;
-    assert_int_equal(layer->attn_k.dims[1], 32);
-    assert_ptr_equal(layer->attn_k.data, (const char *)layer->attn_q.data + 64 * row_bytes);
-    assert_ptr_equal(layer->attn_v.data, (const char *)layer->attn_k.data + 32 * row_bytes);
-    assert_ptr_equal(layer->ffn_up.data, (const char *)layer->ffn_gate.data + 96 * row_bytes);
-    assert_int_equal(layer->ffn_up.size_bytes, 96 * row_bytes);
+    assert_int_equal(layer->tensors[SLOT_ATTN_K].dims[1], 32);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_K].data, (const char *)layer->tensors[SLOT_ATTN_Q].data + 64 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_V].data, (const char *)layer->tensors[SLOT_ATTN_K].data + 32 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_FFN_UP].data, (const char *)layer->tensors[SLOT_FFN_GATE].data + 96 * row_bytes);
+    assert_int_equal(layer->tensors[SLOT_FFN_UP].size_bytes, 96 * row_bytes);
     model_close(model);
     model = open_recipe(state, &(struct model_recipe){.family = "gpt2"});
     layer = &model->layers[0];
-    assert_int_equal(layer->attn_v_bias.dims[0], 64);
-    assert_ptr_equal(layer->attn_v_bias.data, (const char *)layer->attn_q_bias.data + 128 * sizeof(float));
+    assert_int_equal(layer->biases[SLOT_ATTN_V].dims[0], 64);
+    assert_ptr_equal(layer->biases[SLOT_ATTN_V].data, (const char *)layer->biases[SLOT_ATTN_Q].data + 128 * sizeof(float));
     model_close(model);
 }
 
