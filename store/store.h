@@ -91,6 +91,14 @@ enum status store_dataset_begin(struct store *store, struct text dataset, struct
 enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
                                const struct dataset_mark *from, const struct dataset_mark *upto, size_t *n_added,
                                struct error *error) WARN_UNUSED;
+// The record of one submitted job. *found false: there is none, or its record was removed.
+enum status store_submitted(struct store *store, struct text dataset, struct text job_id,
+                            void (*receive)(void *context, struct text record), void *context, bool *found,
+                            struct error *error) WARN_UNUSED;
+// Removes the job of the last line and moves the mark back. STATUS_RETRY: a worker computes it, or another process has moved the
+// mark meanwhile.
+enum status store_take_back_line(struct store *store, struct text dataset, struct text job_id, const struct dataset_mark *from,
+                                 const struct dataset_mark *back_to, struct error *error) WARN_UNUSED;
 enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
 // A job as it stands in the queue; texts are valid during the call.

@@ -1,5 +1,10 @@
 #include "consumer/command/input_queue.h"
 
+#include "consumer/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
 struct queueing {
     struct store *store;
     const struct input *input;
@@ -40,6 +45,106 @@ static enum status check_whole(const struct queueing *queueing, struct input *in
     return refuse(queueing, error);
 }
 
+// ---- an input that has changed ----
+
+struct comparison {
+    struct text line;
+    bool is_same;
+    bool was_half; // no job, and the line begins with it
+};
+
+static void compare(void *context, struct text record)
+{
+    struct comparison *comparison = context;
+    comparison->is_same = text_equal(record, comparison->line);
+    struct job *job = job_create();
+    struct error error;
+    comparison->was_half = job && record.size < comparison->line.size &&
+                           memcmp(record.data, comparison->line.data, record.size) == 0 &&
+                           job_decode(job, record, ENCODING_JSON, &error) != STATUS_OK;
+    job_destroy(job);
+}
+
+static struct text id_of_line(const struct queueing *queueing, int64_t number, char id[JOB_DATASET_BYTES_MAX + 32])
+{
+    int size = snprintf(id, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)queueing->dataset.size, queueing->dataset.data,
+                        (long long)number);
+    return (struct text){id, (size_t)size};
+}
+
+// Reads up to the first line that is not the one submitted. *before: the position before it.
+static enum status find_change(const struct queueing *queueing, struct input *input, struct comparison *change,
+                               struct input_position *before, struct error *error)
+{
+    struct text line;
+    bool found;
+    char id[JOB_DATASET_BYTES_MAX + 32];
+    enum status status = input_rewind(input, error);
+    for (*change = (struct comparison){.is_same = true}; status == STATUS_OK && change->is_same;) {
+        *before = input_position(input);
+        if (before->n_lines == queueing->mark.n_lines)
+            break;
+        status = input_lines_next(&input->lines, &line, error);
+        if (status != STATUS_OK || !line.data)
+            break;
+        *change = (struct comparison){.line = line, .is_same = input_line_is_blank(line)};
+        bool is_blank = change->is_same;
+        status = store_submitted(queueing->store, queueing->dataset, id_of_line(queueing, input->lines.number, id), compare, change,
+                                 &found, error);
+        change->is_same = found ? change->is_same : is_blank;
+    }
+    return status;
+}
+
+// A last line that was read while it was being written has failed, or will: it is taken back, and submitted whole.
+static enum status take_back_half(struct queueing *queueing, const struct input_position *before, struct error *error)
+{
+    struct dataset_mark back_to = {before->n_lines, before->fingerprint};
+    char id[JOB_DATASET_BYTES_MAX + 32];
+    struct text job_id = id_of_line(queueing, queueing->mark.n_lines, id);
+    enum status status =
+        store_take_back_line(queueing->store, queueing->dataset, job_id, &queueing->mark, &back_to, error);
+    if (status != STATUS_OK)
+        return status;
+    log_write(LOG_INFO, "%s: line %lld was half written when it was submitted: it is submitted again", queueing->input->name,
+              (long long)queueing->mark.n_lines);
+    queueing->mark = back_to;
+    return STATUS_OK;
+}
+
+// After STATUS_REFUSE by input_skip, whose error is replaced by one that names the line.
+static enum status accept_or_refuse(struct queueing *queueing, struct input *input, struct error *error)
+{
+    struct error skipping = *error;
+    struct comparison change;
+    struct input_position before;
+    enum status status = find_change(queueing, input, &change, &before, error);
+    if (status != STATUS_OK)
+        return status;
+    if (change.is_same) // fewer lines, or a record that is not kept any more
+        *error = skipping;
+    else if (input->lines.number == queueing->mark.n_lines && change.was_half)
+        return take_back_half(queueing, &before, error);
+    else
+        (void)error_set(error, STATUS_REFUSE, ERROR_FILE,
+                        "%s: line %lld is not the one submitted before (lines can be appended, not changed)", input->name,
+                        (long long)input->lines.number);
+    return refuse(queueing, error);
+}
+
+static enum status skip_submitted(struct queueing *queueing, struct input *input, struct error *error)
+{
+    struct input_position submitted = {.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
+    enum status status = input_skip(input, &submitted, error);
+    if (status != STATUS_REFUSE)
+        return status;
+    status = accept_or_refuse(queueing, input, error);
+    if (status == STATUS_OK)
+        status = input_rewind(input, error);
+    submitted = (struct input_position){.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
+    return status == STATUS_OK ? input_skip(input, &submitted, error) : status;
+}
+
 enum status input_queue(struct input *input, struct store *store, struct text dataset, size_t *n_added,
                         struct error *error)
 {
@@ -48,12 +153,8 @@ enum status input_queue(struct input *input, struct store *store, struct text da
     enum status status = store_dataset_begin(store, dataset, &queueing.mark, error);
     if (status == STATUS_OK && queueing.mark.n_lines == STORE_WHOLE_FILE)
         return check_whole(&queueing, input, error);
-    struct input_position submitted = {.n_lines = queueing.mark.n_lines, .fingerprint = queueing.mark.hash};
-    if (status == STATUS_OK) {
-        status = input_skip(input, &submitted, error);
-        if (status == STATUS_REFUSE)
-            status = refuse(&queueing, error);
-    }
+    if (status == STATUS_OK)
+        status = skip_submitted(&queueing, input, error);
     if (status == STATUS_OK)
         status = input_read(input, dataset, add_group, &queueing, error);
     if (status == STATUS_OK)

@@ -98,6 +98,28 @@ def lines_appended_to_a_file_are_more_of_the_dataset(test):
 
 
 @case
+def a_line_that_was_changed_is_named_and_one_that_was_half_written_is_submitted_whole(test):
+    lines = lines_of(short_jobs(5)).splitlines()
+    with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines[:2] + ["", lines[2][:30]]))  # the writer has come so far
+    for command in (["submit", "in.jsonl", "--dataset", "d"], ["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model]):
+        assert "line 4:" in test.run(*command).err
+    assert [error_of(answer) is None for answer in test.answers()] == [True, True, False]
+    test.write("in.jsonl", lines[:2] + [""] + lines[2:])
+    for command in (["submit", "in.jsonl", "--dataset", "d"], ["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model]):
+        assert "line 4 was half written" in test.run(*command).err
+    assert ids(test) == [f"line {i}" for i in range(5)] and not any(error_of(answer) for answer in test.answers())
+    assert test.query("SELECT n_submitted, n_done, n_failed, complete FROM datasets", "out.jsonl.db") == [(5, 5, 0, 1)]
+    assert test.query("SELECT count(*) FROM jobs") == test.query("SELECT count(*) FROM queue") == [(5,)]
+    for number, line in ((2, lines[3]), (3, lines[0].replace("line 0", "new")), (6, lines[4][:-3] + "5}")):
+        changed = lines[:2] + [""] + lines[2:]
+        changed[number - 1] = line.replace("line 3", "other")
+        test.write("in.jsonl", changed)
+        finished = test.run("submit", "in.jsonl", "--dataset", "d", status=1)
+        assert f"line {number} is not the one submitted before" in finished.err and "another name" in finished.err, finished
+
+
+@case
 def a_job_has_its_line_s_number_and_no_line_is_passed_over(test):
     with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
         file.write('\n{"prompt":"a"}\n\n   \n\0\0\0\n{no json\n{"prompt":"b"}')

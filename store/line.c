@@ -1,0 +1,97 @@
+// One submitted line: what was submitted, and taking the last one back.
+#include "store/database.h"
+
+enum status store_submitted(struct store *store, struct text dataset, struct text job_id,
+                            void (*receive)(void *context, struct text record), void *context, bool *found,
+                            struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT record FROM jobs JOIN records ON records.job = jobs.id WHERE dataset = ? AND job_id = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *found = code == SQLITE_ROW;
+    if (*found)
+        receive(context, column_text(select, 0));
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
+                                                     : database_error(&store->database, "reading a submitted line", error);
+}
+
+static enum status find_job(struct store *store, struct text dataset, struct text job_id, int64_t *id, bool *has_failed,
+                            struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database, "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_id = ? AND status IN ('queued', 'failed')",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    bind_text(select, 2, job_id);
+    int code = sqlite3_step(select);
+    *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+    *has_failed = code == SQLITE_ROW && sqlite3_column_int(select, 1);
+    sqlite3_reset(select);
+    if (code == SQLITE_ROW)
+        return STATUS_OK;
+    if (code != SQLITE_DONE)
+        return database_error(&store->database, "looking for a job", error);
+    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: job %.*s: a worker computes it; try again", store->database.path,
+                     (int)job_id.size, job_id.data);
+}
+
+static enum status delete_job(struct store *store, int64_t id, struct error *error)
+{
+    static const char *const statements[] = {"DELETE FROM queue WHERE job = ?", "DELETE FROM results WHERE job = ?",
+                                             "DELETE FROM records WHERE job = ?", "DELETE FROM jobs WHERE id = ?"};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == STATUS_OK; i++) {
+        sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
+        if (!statement)
+            return error->status;
+        sqlite3_bind_int64(statement, 1, id);
+        status = database_run(&store->database, statement, error);
+    }
+    return status;
+}
+
+static enum status move_back(struct store *store, struct text dataset, const struct dataset_mark *from,
+                             const struct dataset_mark *back_to, bool has_failed, struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET fingerprint = ?1, n_lines = ?2, complete = 0, n_submitted = n_submitted - 1, n_failed = n_failed - ?3,"
+        " collected_at = NULL WHERE dataset = ?4 AND fingerprint = ?5 AND n_lines = ?6",
+        error);
+    if (!update)
+        return error->status;
+    sqlite3_bind_int64(update, 1, (int64_t)back_to->hash);
+    sqlite3_bind_int64(update, 2, back_to->n_lines);
+    sqlite3_bind_int(update, 3, has_failed);
+    bind_text(update, 4, dataset);
+    sqlite3_bind_int64(update, 5, (int64_t)from->hash);
+    sqlite3_bind_int64(update, 6, from->n_lines);
+    enum status status = database_run(&store->database, update, error);
+    if (status != STATUS_OK || sqlite3_changes(store->database.sqlite))
+        return status;
+    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
+                     store->database.path, (int)dataset.size, dataset.data);
+}
+
+enum status store_take_back_line(struct store *store, struct text dataset, struct text job_id, const struct dataset_mark *from,
+                                 const struct dataset_mark *back_to, struct error *error)
+{
+    int64_t id;
+    bool has_failed;
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = find_job(store, dataset, job_id, &id, &has_failed, error);
+    if (status == STATUS_OK)
+        status = delete_job(store, id, error);
+    if (status == STATUS_OK)
+        status = move_back(store, dataset, from, back_to, has_failed, error);
+    return database_end(&store->database, status, error);
+}
