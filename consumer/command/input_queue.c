@@ -10,8 +10,40 @@ struct queueing {
     const struct input *input;
     struct text dataset;
     struct dataset_mark mark;
+    struct dataset_mark others; // how far another process that submits the same lines has come; zero: there is none
     size_t n_added;
 };
+
+// The lines up to there are another process's. Both read in groups of one size, so their marks meet.
+static enum status follow(struct queueing *queueing, const struct dataset_mark *upto, struct error *error)
+{
+    if (upto->n_lines < queueing->others.n_lines)
+        return STATUS_OK;
+    if (upto->hash != queueing->others.hash)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s: another process submits another input under this name",
+                         store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
+    queueing->mark = *upto;
+    return STATUS_OK;
+}
+
+// After STATUS_RETRY: a mark that has moved is another process's, any other fault stays.
+static enum status find_other(struct queueing *queueing, const struct dataset_mark *upto, struct error *error)
+{
+    struct error fault = *error;
+    struct dataset_mark now;
+    enum status status = store_dataset_begin(queueing->store, queueing->dataset, &now, error);
+    if (status != STATUS_OK)
+        return status;
+    if (now.n_lines < upto->n_lines) {
+        *error = fault;
+        return STATUS_RETRY;
+    }
+    if (!queueing->others.n_lines)
+        log_write(LOG_INFO, "%s: dataset %.*s: another process submits the same lines; the jobs are shared", store_path(queueing->store),
+                  (int)queueing->dataset.size, queueing->dataset.data);
+    queueing->others = now;
+    return follow(queueing, upto, error);
+}
 
 static enum status add_group(void *context, const struct submission *submissions, size_t n, struct error *error)
 {
@@ -19,9 +51,14 @@ static enum status add_group(void *context, const struct submission *submissions
     struct input_position position = input_position(queueing->input);
     struct dataset_mark upto = {position.n_lines, position.fingerprint};
     size_t n_added = 0;
+    if (upto.n_lines <= queueing->others.n_lines)
+        return follow(queueing, &upto, error);
     enum status status = store_submit_lines(queueing->store, queueing->dataset, submissions, n, &queueing->mark, &upto,
                                             &n_added, error);
-    queueing->mark = upto;
+    if (status == STATUS_RETRY)
+        return find_other(queueing, &upto, error);
+    if (status == STATUS_OK)
+        queueing->mark = upto;
     queueing->n_added += n_added;
     return status;
 }

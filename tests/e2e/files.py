@@ -120,6 +120,17 @@ def a_line_that_was_changed_is_named_and_one_that_was_half_written_is_submitted_
 
 
 @case
+def two_runs_of_one_command_share_the_jobs(test):
+    test.write("in.jsonl", short_jobs(20_000))
+    command = ["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "instant", "--window", "64"]
+    for process in [test.start(*command) for _ in range(3)]:
+        assert test.wait(process).status == 0
+    assert ids(test) == [f"line {i}" for i in range(20_000)]
+    assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(20_000, 20_000, 1)]
+    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(20_000,)]
+
+
+@case
 def a_job_has_its_line_s_number_and_no_line_is_passed_over(test):
     with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
         file.write('\n{"prompt":"a"}\n\n   \n\0\0\0\n{no json\n{"prompt":"b"}')
