@@ -37,6 +37,7 @@ void prompt_destroy(struct prompt *prompt)
     }
     token_array_finish(&prompt->tokens);
     free(prompt->sequences);
+    free(prompt->masks);
     prompt->job->running = NULL;
     free(prompt);
 }
@@ -133,6 +134,69 @@ static enum status tokenize(struct prompt *prompt, const struct prompt_environme
     return STATUS_REJECT;
 }
 
+// ---- tokens that may be drawn ----
+
+static enum status check_token_ids(struct prompt *prompt, const char *name, const int32_t *tokens, int32_t n_tokens, int32_t n_vocab)
+{
+    for (int32_t i = 0; i < n_tokens; i++)
+        if (tokens[i] < 0 || tokens[i] >= n_vocab)
+            return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE, "%s: expected token ids from 0 to %d, got %d",
+                             name, n_vocab - 1, tokens[i]);
+    return STATUS_OK;
+}
+
+static void forbid(uint32_t *mask, int32_t token)
+{
+    mask[token / 32] &= ~(UINT32_C(1) << token % 32);
+}
+
+// Before min_tokens no token that ends the answer may be drawn, as in vLLM.
+static void fill_masks(struct prompt *prompt, const struct prompt_environment *environment)
+{
+    const struct request *request = &prompt->job->request;
+    uint32_t *allowed = prompt->masks, *early = allowed + prompt->n_mask_words;
+    size_t mask_bytes = (size_t)prompt->n_mask_words * sizeof *allowed;
+    memset(allowed, request->n_allowed_tokens ? 0 : 0xff, mask_bytes);
+    for (int32_t i = 0; i < request->n_allowed_tokens; i++)
+        allowed[request->allowed_tokens[i] / 32] |= UINT32_C(1) << request->allowed_tokens[i] % 32;
+    memcpy(early, allowed, mask_bytes);
+    for (int32_t token = 0; token < environment->limits.n_vocab && !request->ignore_eos; token++)
+        if (tokenizer_ends_generation(environment->tokenizer, token))
+            forbid(early, token);
+    for (int32_t i = 0; i < request->n_stop_tokens; i++)
+        forbid(early, request->stop_tokens[i]);
+}
+
+// Some token of the vocabulary must be left before min_tokens.
+static bool is_mask_empty(const uint32_t *mask, int32_t n_vocab)
+{
+    for (int32_t token = 0; token < n_vocab; token++)
+        if (token_mask_has(mask, token))
+            return false;
+    return true;
+}
+
+static enum status make_masks(struct prompt *prompt, const struct prompt_environment *environment)
+{
+    const struct request *request = &prompt->job->request;
+    int32_t n_vocab = environment->limits.n_vocab;
+    enum status status = check_token_ids(prompt, "stop_token_ids", request->stop_tokens, request->n_stop_tokens, n_vocab);
+    if (status == STATUS_OK)
+        status = check_token_ids(prompt, "allowed_token_ids", request->allowed_tokens, request->n_allowed_tokens, n_vocab);
+    if (status != STATUS_OK || (request->n_allowed_tokens == 0 && request->min_tokens == 0))
+        return status;
+    prompt->n_mask_words = token_mask_words(n_vocab);
+    prompt->masks = malloc(2 * (size_t)prompt->n_mask_words * sizeof *prompt->masks);
+    if (!prompt->masks)
+        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a mask of %d tokens: out of memory", n_vocab);
+    fill_masks(prompt, environment);
+    if (request->min_tokens > 0 && is_mask_empty(prompt->masks + prompt->n_mask_words, n_vocab))
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got %d",
+                         request->min_tokens);
+    return STATUS_OK;
+}
+
 static enum status check_logit_bias(struct prompt *prompt, const struct prompt_limits *limits)
 {
     const struct sampling *sampling = &prompt->job->request.sampling;
@@ -194,6 +258,8 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
                            JOB_TOKENS_MAX);
     if (status == STATUS_OK)
         status = check_logit_bias(prompt, &environment->limits);
+    if (status == STATUS_OK)
+        status = make_masks(prompt, environment);
     if (status == STATUS_OK)
         status = check_length(prompt, &environment->limits);
     prompt->job->result.prompt_tokens = (int32_t)prompt->tokens.n_ids;

@@ -178,6 +178,8 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
         .n_prompt = (int32_t)prompt->tokens.n_ids,
         .generated = sequence->generated,
         .n_generated = sequence->n_generated,
+        .allowed = sequence_allowed(sequence),
+        .n_allowed_words = prompt->n_mask_words,
     };
     sequence->n_drawn++;
     sequence->output = output;

@@ -84,21 +84,38 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
     return true;
 }
 
-// Offset of the earliest stop string that ends after `from`, the length of the text at the last search;
-// SIZE_MAX: none. A match may begin before `from`.
+// The text's size without the earliest stop string that ends after `from`, the length of the text at the last search, or with it
+// where the request includes it; SIZE_MAX: there is none. A match may begin before `from`.
 static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
 {
-    size_t earliest = SIZE_MAX;
+    size_t earliest = SIZE_MAX, size = SIZE_MAX;
     for (int32_t i = 0; i < request->n_stop; i++) {
         struct text stop = request->stop[i];
         size_t start = from + 1 > stop.size ? from + 1 - stop.size : 0;
         if (start > text->size)
             continue;
         const char *found = memmem(text->data + start, text->size - start, stop.data, stop.size);
-        if (found && (size_t)(found - text->data) < earliest)
-            earliest = (size_t)(found - text->data);
+        if (!found || (size_t)(found - text->data) >= earliest)
+            continue;
+        earliest = (size_t)(found - text->data);
+        size = earliest + (request->includes_stop ? stop.size : 0);
     }
-    return earliest;
+    return size;
+}
+
+static bool is_stop_token(const struct request *request, int32_t token)
+{
+    for (int32_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] == token)
+            return true;
+    return false;
+}
+
+const uint32_t *sequence_allowed(const struct sequence *sequence)
+{
+    const struct prompt *prompt = sequence->prompt;
+    bool is_early = sequence->n_drawn < prompt->job->request.min_tokens;
+    return prompt->masks ? prompt->masks + (is_early ? prompt->n_mask_words : 0) : NULL;
 }
 
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer)
@@ -108,7 +125,9 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
         fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
         return;
     }
-    if (!request->ignore_eos && tokenizer_ends_generation(tokenizer, drawn->token)) {
+    bool stops = is_stop_token(request, drawn->token);
+    bool ends = !request->ignore_eos && tokenizer_ends_generation(tokenizer, drawn->token);
+    if (ends || (stops && !request->includes_stop)) {
         sequence->finish_reason = FINISH_STOP;
         sequence->n_end_tokens = 1;
         return;
@@ -125,8 +144,10 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
         fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
         return;
     }
-    size_t stop = find_stop(request, &sequence->text, size_before);
-    if (stop != SIZE_MAX) {
+    size_t stop = sequence->n_generated > request->min_tokens ? find_stop(request, &sequence->text, size_before) : SIZE_MAX;
+    if (stops) {
+        sequence->finish_reason = FINISH_STOP;
+    } else if (stop != SIZE_MAX) {
         sequence->text.size = stop;
         sequence->finish_reason = FINISH_STOP;
     } else if (sequence->n_generated >= sequence->prompt->max_tokens) {

@@ -16,6 +16,8 @@ struct prompt {
     struct job *job;
     struct token_array tokens;
     int32_t max_tokens;          // per choice, limited by the context
+    uint32_t *masks;             // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
+    int32_t n_mask_words;
     bool long_context;           // prompt and answer may exceed limits.n_context_original
     struct sequence *sequences;  // [request_n_sequences(&job->request)]
     int32_t n_unfinished;        // sequences
@@ -80,6 +82,8 @@ void prompt_destroy(struct prompt *prompt);    // not the job
 // hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
+// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may.
+const uint32_t *sequence_allowed(const struct sequence *sequence);
 // Token at a position of prompt and answer; a pending one is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
 int32_t sequence_n_tokens(const struct sequence *sequence); // with the pending one

@@ -67,7 +67,19 @@ struct sample_request {
     int32_t n_prompt;
     const int32_t *generated;   // known tokens
     int32_t n_generated;
+    const uint32_t *allowed;    // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
+    int32_t n_allowed_words;    // token_mask_words(n_vocab)
 };
+
+static inline int32_t token_mask_words(int32_t n_vocab)
+{
+    return (n_vocab + 31) / 32;
+}
+
+static inline bool token_mask_has(const uint32_t *mask, int32_t token)
+{
+    return mask[token / 32] >> (token % 32) & 1;
+}
 
 struct sample_result {
     int32_t token;              // -1: the logits held a NaN

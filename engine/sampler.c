@@ -185,6 +185,18 @@ static bool ranking_at(struct ranking *ranking, int32_t index, struct candidate 
     return true;
 }
 
+// --- Allowed tokens ---
+
+static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
+{
+    for (int32_t first = 0; first < n_vocab; first += 32) {
+        uint32_t word = allowed[first / 32];
+        int32_t n = n_vocab - first < 32 ? n_vocab - first : 32;
+        for (int32_t i = 0; i < n && word != UINT32_MAX; i++)
+            logits[first + i] = word >> i & 1 ? logits[first + i] : -INFINITY;
+    }
+}
+
 // --- Bias and penalties ---
 
 // Settings within their limits can still carry a logit beyond a float.
@@ -321,7 +333,7 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
 
 // --- Logprobs ---
 
-// Of the logits as the model gave them. Returns the logarithm of the sum of all weights.
+// Of the logits as the model gave them to the allowed tokens. Returns the logarithm of the sum of all weights.
 static double fill_top(struct sampler *sampler, const float *logits, const struct sampling *sampling,
                        float largest, struct sample_result *result)
 {
@@ -343,6 +355,9 @@ void sampler_draw(struct sampler *sampler, float *logits, const struct sample_re
 {
     const struct sampling *sampling = request->sampling;
     *result = (struct sample_result){.token = -1};
+    assert(!request->allowed || request->n_allowed_words == token_mask_words(sampler->n_vocab));
+    if (request->allowed)
+        mask_logits(logits, sampler->n_vocab, request->allowed);
     float largest = find_largest(logits, sampler->n_vocab);
     if (!(largest > -INFINITY)) // NaN, or nothing to choose from
         return;

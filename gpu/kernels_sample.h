@@ -1,6 +1,6 @@
 // Launches of the sampling kernels. They draw the same tokens and logprobs as engine/sampler.c from the same
-// logits, bit for bit. Three launches: logprobs (of the unmodified logits), adjust (bias and penalties),
-// draw.
+// logits, bit for bit. Three launches: logprobs (applies the token mask, then logprobs of the
+// logits), adjust (bias and penalties), draw.
 //
 // All pointers are device memory. Kernels read it when they run, not when they are enqueued, so a graph uses
 // the settings uploaded before each replay.
@@ -18,6 +18,7 @@ enum {
     SAMPLE_WANTED = 1,   // not set: padding, nothing is read or written
     SAMPLE_ADJUSTS = 2,  // biases or penalties
     SAMPLE_LOGPROBS = 4, // logprobs requested
+    SAMPLE_MASKED = 8,   // a mask of the allowed tokens
 };
 
 // One output's settings, with the indices of its lists.
@@ -28,6 +29,7 @@ struct sample_settings {
     float presence_penalty, frequency_penalty, repetition_penalty;
     int32_t top_k, n_top, flags;
     int32_t first_bias, n_biases;               // in `biases`
+    int32_t first_mask;                         // in `masks`: (n_vocab + 31) / 32 words
     int32_t first_token, n_prompt, n_generated; // in `history`: prompt tokens, then generated ones; 0 without penalties
 };
 
@@ -49,12 +51,13 @@ struct sample_state {
 };
 
 struct sample_arguments {
-    float *logits; // [n_outputs, stride]; modified by adjust
+    float *logits; // [n_outputs, stride]; modified by logprobs and adjust
     int64_t stride;
     int32_t n_vocab, n_outputs;
     const struct sample_settings *settings; // [n_outputs]
     const struct sample_bias *biases;
     const int32_t *history;
+    const uint32_t *masks;
     float *given_biased, *given_history; // unmodified logit of each token in the bias and history lists, or -infinity
     int32_t *counts;                     // [SAMPLE_SLOTS, n_vocab], zero before and after
     struct sample_state *states;         // [n_outputs]

@@ -408,6 +408,14 @@ static __device__ int draw(struct drawing *shared, const float *logits, int n_vo
 
 // ---- kernels ----
 
+static __device__ void mask_logits(float *logits, int n_vocab, const uint32_t *mask)
+{
+    for (int token = (int)threadIdx.x; token < n_vocab; token += THREADS)
+        if (!(mask[token / 32] >> (token % 32) & 1))
+            logits[token] = -INFINITY;
+    __syncthreads();
+}
+
 static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct sample_arguments a)
 {
     __shared__ struct drawing shared;
@@ -415,7 +423,9 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct samp
     const struct sample_settings *settings = &a.settings[output];
     if (!(settings->flags & SAMPLE_WANTED))
         return;
-    const float *logits = a.logits + output * a.stride;
+    float *logits = a.logits + output * a.stride;
+    if (settings->flags & SAMPLE_MASKED)
+        mask_logits(logits, a.n_vocab, a.masks + settings->first_mask);
     float largest = find_largest(&shared.extremes, logits, a.n_vocab);
     double log_sum = 0.0;
     int n_top = 0;

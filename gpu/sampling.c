@@ -30,6 +30,7 @@ void gpu_sample(struct backend *base, struct matrix *logits)
         .settings = uploaded(backend, backend->layout.settings),
         .biases = uploaded(backend, 0),
         .history = uploaded(backend, 0),
+        .masks = uploaded(backend, 0),
         .given_biased = backend->given.memory,
         .given_history = (float *)backend->given.memory + backend->upload.size_bytes / sizeof(struct sample_bias),
         .counts = backend->counts.memory,

@@ -43,16 +43,18 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     size_t n_tiles = (size_t)counts->n_shared_tiles;
     layout.shared_tiles = take(&total, n_tiles, sizeof(struct attention_shared_tile));
     layout.shared_members = take(&total, n_tiles ? n_rows : 0, sizeof(int32_t));
-    size_t n_pages = 0, n_biases = 0, n_history = 0;
+    size_t n_pages = 0, n_biases = 0, n_history = 0, n_words = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
     for (int32_t i = 0; step->samples && i < step->n_outputs; i++) {
         n_biases += (size_t)step->samples[i].sampling->n_logit_bias;
         n_history += history_of(&step->samples[i]);
+        n_words += step->samples[i].allowed ? (size_t)step->samples[i].n_allowed_words : 0;
     }
     layout.pages = take(&total, n_pages, sizeof(int32_t));
     layout.biases = take(&total, n_biases, sizeof(struct sample_bias));
     layout.history = take(&total, n_history, sizeof(int32_t));
+    layout.masks = take(&total, n_words, sizeof(uint32_t));
     layout.total = total;
     return layout;
 }
@@ -141,7 +143,9 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
     struct sample_settings *all = (struct sample_settings *)(void *)(bytes + layout->settings);
     struct sample_bias *biases = (struct sample_bias *)(void *)bytes;
     int32_t *history = (int32_t *)(void *)bytes;
+    uint32_t *masks = (uint32_t *)(void *)bytes;
     int32_t bias = (int32_t)(layout->biases / sizeof *biases), token = (int32_t)(layout->history / sizeof *history);
+    int32_t mask = (int32_t)(layout->masks / sizeof *masks);
     for (int32_t i = 0; i < counts->n_outputs; i++) {
         all[i] = (struct sample_settings){0};
         if (i >= step->n_outputs)
@@ -180,6 +184,12 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
         }
         if (sampling->n_logit_bias > 0 || has_penalties(sampling))
             settings->flags |= SAMPLE_ADJUSTS;
+        if (request->allowed) {
+            settings->flags |= SAMPLE_MASKED;
+            settings->first_mask = mask;
+            memcpy(masks + mask, request->allowed, (size_t)request->n_allowed_words * sizeof *masks);
+            mask += request->n_allowed_words;
+        }
     }
 }
 

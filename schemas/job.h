@@ -27,6 +27,8 @@ enum {
     JOB_MAX_TOKENS_MAX = 1 << 20,
     JOB_TOP_K_MAX = 1 << 20,
     JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as OpenAI and vLLM have it
+    JOB_STOP_TOKENS_MAX = 128,
+    JOB_ALLOWED_TOKENS_MAX = 65536,
     JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
     JOB_PRIORITY_MAX = 100,          // and its negative
 };
@@ -88,6 +90,12 @@ struct request {
     struct text *stop;         // stop strings
     int32_t n_stop;
     bool ignore_eos;           // vLLM's: generate max_tokens whatever comes
+    bool includes_stop;        // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
+    int32_t min_tokens;        // vLLM's: before so many tokens no end token is drawn and no stop string ends the answer
+    int32_t *stop_tokens;      // [n_stop_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
+    int32_t n_stop_tokens;
+    int32_t *allowed_tokens;   // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are allowed
+    int32_t n_allowed_tokens;
     bool add_special_tokens;   // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
                                // messages, whose template writes them; of no effect for token ids
     struct sampling sampling;

@@ -106,6 +106,8 @@ enum status parameters_decode_max_tokens(struct decoding *decoding, struct value
 enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value);
 enum status parameters_decode_seed(struct decoding *decoding, struct value *value);
 enum status parameters_decode_stop(struct decoding *decoding, struct value *value);
+enum status parameters_decode_stop_token_ids(struct decoding *decoding, struct value *value);
+enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struct value *value);
 enum status parameters_decode_logit_bias(struct decoding *decoding, struct value *value);
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value);
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value);
@@ -114,6 +116,8 @@ bool parameters_encode_max_tokens(const struct job *job, struct arena *arena, st
 bool parameters_encode_seed(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_stop(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logprobs(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_stop_token_ids(const struct job *job, struct arena *arena, struct value *value);
+bool parameters_encode_allowed_token_ids(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
 

@@ -98,8 +98,10 @@ static void draw_output(struct fake_model *model, const struct step *step, const
         poisoned = poisoned || token == FAKE_POISON;
     }
     const struct sample_request *request = &step->samples[output];
-    results[output] = (struct sample_result){
-        .token = next_token(hash, request->sampling->seed, request->choice, poisoned)};
+    int32_t token = next_token(hash, request->sampling->seed, request->choice, poisoned);
+    for (; request->allowed && !token_mask_has(request->allowed, token); token = (token + 1) % FAKE_VOCAB)
+        continue;
+    results[output] = (struct sample_result){.token = token};
 }
 
 static enum status fake_step(void *context, struct step *step, struct sample_result *results, struct error *error)

@@ -1,4 +1,6 @@
 """A request means to a real model's files what it means to vLLM, transformers and llama.cpp."""
+import math
+
 import tiny_model
 from session import case, error_of
 from tiny_model import FLOAT32, STRING, value
@@ -50,6 +52,30 @@ def a_prompt_may_hold_ids_of_the_padding_and_none_beyond_the_model(test):
     assert body_of(inside)["usage"]["prompt_tokens"] == 2
     error = error_of(outside)
     assert error["code"] == "token_out_of_range" and str(PADDING - 1) in error["message"], outside
+
+
+# ---- tokens that may be drawn, and tokens that end an answer ----
+
+@case
+def only_allowed_tokens_are_drawn_and_stop_tokens_end_an_answer(test):
+    tiny_model.write(test.model)
+    letters, digits = ([tiny_model.TOKENS.index(token) for token in tokens] for tokens in ("abcd", "0123456789"))
+    test.write("in.jsonl", [{"prompt": f"the {i}", "temperature": 1.5, "max_tokens": 20, "allowed_token_ids": letters, "logprobs": 4,
+                             "custom_id": f"a{i}"} for i in range(20)] +
+                           [{"prompt": f"the {i}", "temperature": 1.5, "max_tokens": 20, "min_tokens": 6, "logprobs": 0,
+                             "stop_token_ids": letters, "allowed_token_ids": letters + digits, "custom_id": f"b{i}"} for i in range(20)])
+    test.run_file()
+    for answer in test.answers():
+        body = body_of(answer)
+        choice = body["choices"][0]
+        tokens, n = choice["logprobs"]["tokens"], body["usage"]["completion_tokens"]
+        if answer["custom_id"].startswith("a"):
+            assert set(tokens) <= set("abcd") and len(tokens) == 20 and choice["finish_reason"] == "length", body
+            for top in choice["logprobs"]["top_logprobs"]:
+                assert abs(sum(math.exp(logprob) for logprob in top.values()) - 1) < 1e-4, top
+        else:
+            assert set(tokens) <= set("0123456789") and len(tokens) >= 6, body
+            assert n == len(tokens) + (choice["finish_reason"] == "stop"), body
 
 
 # ---- chats ----

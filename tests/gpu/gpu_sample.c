@@ -121,6 +121,7 @@ struct drawn_settings {
     struct sampling sampling;
     struct logit_bias biases[40];
     int32_t prompt[HISTORY], generated[HISTORY];
+    uint32_t allowed[(N_VOCAB + 31) / 32];
 };
 
 static struct sample_request random_request(struct drawn_settings *settings, int32_t n_vocab, uint32_t index)
@@ -157,6 +158,15 @@ static struct sample_request random_request(struct drawn_settings *settings, int
     for (int32_t i = 0; i < HISTORY; i++) { // often the same ones
         settings->prompt[i] = (int32_t)(random_word() % (i % 2 ? 50u : (uint32_t)n_vocab));
         settings->generated[i] = (int32_t)(random_word() % (i % 2 ? 50u : (uint32_t)n_vocab));
+    }
+    if (random_word() % 3 == 0) {
+        uint32_t one_in = 1u << random_word() % 12;
+        request.allowed = settings->allowed;
+        request.n_allowed_words = token_mask_words(n_vocab);
+        memset(settings->allowed, 0, sizeof settings->allowed);
+        for (int32_t i = 0; i < n_vocab; i++)
+            if (random_word() % one_in == 0 || i == n_vocab / 2)
+                settings->allowed[i / 32] |= 1u << i % 32;
     }
     return request;
 }

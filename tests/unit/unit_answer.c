@@ -133,6 +133,83 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
     }
 }
 
+static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
+{
+    static const struct {
+        const char *record, *text;
+        int32_t completion_tokens;
+    } cases[] = {
+        {"{'prompt':'p','stop':['cd'],'include_stop_str_in_output':true}", "abcd", 4},
+        {"{'prompt':'p','stop':['x','abcdef'],'include_stop_str_in_output':true}", "abcdef", 6},
+        {"{'prompt':'p','stop_token_ids':[29]}", "abc", 4}, // 'd' is token 29: counted, as an end token is
+        {"{'prompt':'p','stop_token_ids':[5,29],'ignore_eos':true}", "abc", 4},
+        {"{'prompt':'p','stop_token_ids':[29],'include_stop_str_in_output':true}", "abcd", 4},
+        {"{'prompt':'p','stop':['b','de'],'min_tokens':2}", "abc", 5}, // 'b' is complete with the second token
+        {"{'prompt':'p','stop':['bc'],'min_tokens':2}", "a", 3},      // and this one with the third
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct prompt *prompt = make_prompt(cases[i].record);
+        struct sequence *sequence = &prompt->sequences[0];
+        prompt->max_tokens = 9;
+        for (int32_t letter = 0; sequence->finish_reason == FINISH_NONE; letter++)
+            sequence_accept(sequence, &(struct sample_result){.token = 26 + letter}, NULL);
+        assert_int_equal(sequence->finish_reason, FINISH_STOP);
+        prompt_finish_job(prompt);
+        assert_text(prompt->job, 0, cases[i].text);
+        assert_int_equal(prompt->job->result.completion_tokens, cases[i].completion_tokens);
+        free_prompt(prompt);
+    }
+}
+
+static struct prompt *prepare_tokens(const char *record, enum status expected, const char *text)
+{
+    const struct prompt_environment environment = {
+        .limits = {.n_context = 4096, .n_context_original = 4096, .n_positions_max = 4096, .page_positions = 16, .n_vocab = FAKE_VOCAB}};
+    struct prompt *prompt = make_prompt(record);
+    assert_int_equal(prompt_prepare(prompt, &environment), expected);
+    if (expected != STATUS_OK)
+        assert_string_equal(prompt->error.text, text);
+    return prompt;
+}
+
+static int32_t count_allowed(const uint32_t *mask)
+{
+    int32_t n = 0;
+    for (int32_t token = 0; token < FAKE_VOCAB; token++)
+        n += token_mask_has(mask, token);
+    return n;
+}
+
+static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
+{
+    struct prompt *prompt = prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
+    for (int32_t n_drawn = 0; n_drawn < 5; n_drawn++) {
+        prompt->sequences[0].n_drawn = n_drawn;
+        const uint32_t *mask = sequence_allowed(&prompt->sequences[0]);
+        assert_int_equal(count_allowed(mask), n_drawn < 3 ? FAKE_VOCAB - 3 : FAKE_VOCAB);
+        assert_int_equal(token_mask_has(mask, FAKE_EOS), n_drawn >= 3);
+        assert_int_equal(token_mask_has(mask, 40), n_drawn >= 3);
+        assert_true(token_mask_has(mask, 41));
+    }
+    free_prompt(prompt);
+    prompt = prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9,210],'min_tokens':1,'ignore_eos':true}", STATUS_OK, NULL);
+    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences[0])), 3); // an eos that ends nothing may be drawn
+    free_prompt(prompt);
+    prompt = prepare_tokens("{'tokens':[5],'stop_token_ids':[9]}", STATUS_OK, NULL);
+    assert_null(sequence_allowed(&prompt->sequences[0]));
+    free_prompt(prompt);
+}
+
+static void token_ids_that_the_model_lacks_are_refused(void **state)
+{
+    free_prompt(prepare_tokens("{'tokens':[5],'stop_token_ids':[1,211]}", STATUS_REJECT,
+                               "stop_token_ids: expected token ids from 0 to 210, got 211"));
+    free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[999]}", STATUS_REJECT,
+                               "allowed_token_ids: expected token ids from 0 to 210, got 999"));
+    free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9],'stop_token_ids':[9],'min_tokens':1}", STATUS_REJECT,
+                               "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got 1"));
+}
+
 // Prompt and answer together decide, before the first token is computed.
 static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void **state)
 {
@@ -177,6 +254,9 @@ int main(void)
         cmocka_unit_test(offsets_count_characters_of_the_text),
         cmocka_unit_test(the_best_of_many_are_returned_best_first),
         cmocka_unit_test(the_earliest_of_several_stops_ends_the_text),
+        cmocka_unit_test(a_stop_that_is_included_stands_at_the_end_of_the_text),
+        cmocka_unit_test(tokens_that_end_an_answer_are_masked_before_min_tokens),
+        cmocka_unit_test(token_ids_that_the_model_lacks_are_refused),
         cmocka_unit_test(a_context_is_long_when_prompt_and_answer_pass_the_original_one),
         cmocka_unit_test(logprobs_of_an_empty_answer_are_there),
     };

@@ -83,6 +83,13 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
         {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
         {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
         {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
+        {"'min_tokens':-1", "min_tokens: expected an integer from 0 to 1048576, got -1"},
+        {"'min_tokens':3,'max_tokens':2", "min_tokens: expected at most max_tokens, which is 2, got 3"},
+        {"'stop_token_ids':2", "stop_token_ids: expected a list of token ids, got 2"},
+        {"'stop_token_ids':[2,-1]", "stop_token_ids[1]: expected an integer from 0 to 2147483647, got -1"},
+        {"'allowed_token_ids':[]", "allowed_token_ids: expected at least one token, got none"},
+        {"'allowed_token_ids':['a']", "allowed_token_ids[0]: expected an integer from 0 to 2147483647, got 'a'"},
+        {"'include_stop_str_in_output':1", "include_stop_str_in_output: expected true or false, got 1"},
         {"'ignore_eos':1", "ignore_eos: expected true or false, got 1"},
         {"'stop':5", "stop: expected a string or a list of strings, got 5"},
         {"'stop':''", "stop: expected a string that is not empty, got ''"},
@@ -141,8 +148,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'audio':{}", "audio: not supported, got {}"},
         {"'prediction':{}", "prediction: not supported, got {}"},
         {"'reasoning_effort':'low'", "reasoning_effort: not supported, got 'low'"},
-        {"'min_tokens':3", "min_tokens: only 0 is supported, got 3"},
-        {"'stop_token_ids':[2]", "stop_token_ids: only [] is supported, got [2]"},
+        {"'bad_words':['x']", "bad_words: only [] is supported, got ['x']"},
         {"'guided_json':{}", "guided_json: not supported, got {}"},
         {"'prompt_logprobs':1", "prompt_logprobs: not supported, got 1"},
         {"'chat_template':'{{x}}'", "chat_template: not supported, got '{{x}}'"},
@@ -173,7 +179,7 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
 {
     assert_recodes("{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
                    "echo':false,"
-                   "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
+                   "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],'bad_words':[],'include_stop_str_in_output':false,"
                    "'skip_special_tokens':true,'length_penalty':1.0}",
                    "{'job_id':'a','prompt':'p'}");
 }
@@ -400,6 +406,10 @@ static void every_limit_is_reached_and_not_passed(void **state)
          "tokens: expected at most 524288 token ids, got 524289"},
         {"{'prompt':[", "1", ",", "]}", JOB_TOKENS_MAX,
          "prompt: expected at most 524288 token ids, got 524289"},
+        {"{'prompt':'p','stop_token_ids':[", "1", ",", "]}", JOB_STOP_TOKENS_MAX,
+         "stop_token_ids: expected at most 128 tokens, got 129"},
+        {"{'prompt':'p','allowed_token_ids':[", "1", ",", "]}", JOB_ALLOWED_TOKENS_MAX,
+         "allowed_token_ids: expected at most 65536 tokens, got 65537"},
         {"{'prompt':'p','stop':[", "'x'", ",", "]}", JOB_STOP_MAX,
          "stop: expected at most 16 strings, got 17"},
         {"{'prompt':'p','stop':'", "x", "", "'}", JOB_STOP_BYTES_MAX,
@@ -430,6 +440,7 @@ static void every_number_with_a_named_limit_reaches_it(void **state)
     } cases[] = {{"n", JOB_N_MAX},
                  {"max_tokens", JOB_MAX_TOKENS_MAX},
                  {"max_completion_tokens", JOB_MAX_TOKENS_MAX},
+                 {"min_tokens", JOB_MAX_TOKENS_MAX},
                  {"top_k", JOB_TOP_K_MAX},
                  {"priority", JOB_PRIORITY_MAX},
                  {"top_logprobs", JOB_TOP_LOGPROBS_MAX},
@@ -514,7 +525,8 @@ static const char full_record[] =
     "'documents':[{'title':'t','text':'d'}],'add_generation_prompt':false,"
     "'chat_template_kwargs':{'enable_thinking':false,'depth':3,'scale':0.1},'max_tokens':64,'n':2,'"
     "temperature':0.7,'top_p':0.95,'top_k':40,"
-    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'ignore_eos':true,'presence_penalty':0.5,'frequency_"
+    "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],'include_stop_str_in_output':true,'min_tokens':3,"
+    "'allowed_token_ids':[7,9,50256],'ignore_eos':true,'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
     "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
     "'priority':-7,'deadline':1800000000,"

@@ -68,6 +68,47 @@ static void make_logits(float *logits, int32_t n, uint64_t seed)
             (float)(philox_uniform(philox4x32((struct philox){{(uint32_t)i, 7, 7, 7}}, seed)) * 10.0 - 5.0);
 }
 
+static void set_allowed(uint32_t *mask, const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        mask[tokens[i] / 32] |= 1u << tokens[i] % 32;
+}
+
+// The distribution over the allowed tokens, as if the others were not in the vocabulary.
+static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state)
+{
+    (void)state;
+    static const int32_t tokens[] = {3, 31, 32, 64, 69};
+    enum { N = 70, N_TOKENS = sizeof tokens / sizeof *tokens };
+    struct sampling sampling = {.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f, .logprobs = true, .top_logprobs = 20};
+    uint32_t mask[(N + 31) / 32] = {0};
+    float logits[N], few[N_TOKENS];
+    make_logits(logits, N, 11);
+    logits[5] = NAN; // of no allowed token
+    set_allowed(mask, tokens, N_TOKENS);
+    for (int i = 0; i < N_TOKENS; i++)
+        few[i] = logits[tokens[i]];
+    for (uint32_t index = 0; index < 200; index++) {
+        float copy[N], few_copy[N_TOKENS];
+        sampling.temperature = index % 3 ? 1.0f : 0.0f;
+        sampling.n_logit_bias = index % 2;
+        sampling.logit_bias = &(struct logit_bias){4, 90.0f}; // a token that is not allowed, in both vocabularies
+        memcpy(copy, logits, sizeof copy);
+        memcpy(few_copy, few, sizeof few_copy);
+        struct sample_request request = {
+            .sampling = &sampling, .index = index, .allowed = mask, .n_allowed_words = token_mask_words(N)};
+        struct sample_result got = draw(copy, N, &request);
+        struct sampling alone = sampling;
+        alone.n_logit_bias = 0;
+        struct sample_result expected = draw(few_copy, N_TOKENS, &(struct sample_request){.sampling = &alone, .index = index});
+        assert_int_equal(got.token, tokens[expected.token]);
+        assert_memory_equal(&got.logprob, &expected.logprob, sizeof(float));
+        assert_int_equal(got.n_top, N_TOKENS);
+        for (int i = 0; i < N_TOKENS; i++)
+            assert_int_equal(got.top[i].token, tokens[expected.top[i].token]);
+    }
+}
+
 static void philox_gives_the_published_words(void **state)
 {
     (void)state;
@@ -505,6 +546,7 @@ static void top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_allowed_tokens_are_drawn_and_share_all_probability),
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lowest_id),
         cmocka_unit_test(logits_that_are_no_numbers_give_no_token),
