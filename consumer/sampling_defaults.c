@@ -54,15 +54,23 @@ static enum status read_model(struct sampling_defaults *defaults, const struct g
 // Settings of llama.cpp's samplers that are not built are named, where they would change an answer.
 static enum status warn_of_others(const struct gguf *gguf, struct error *error)
 {
-    static const char *const keys[] = {"general.sampling.mirostat", "general.sampling.xtc_probability"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        double number = 0.0;
-        enum status status = gguf_number(gguf, keys[i], &number, NULL, error);
+    enum { MIROSTAT, XTC_PROBABILITY, XTC_THRESHOLD, PENALTY_LAST_N, N_KEYS };
+    static const char *const keys[N_KEYS] = {"general.sampling.mirostat", "general.sampling.xtc_probability",
+                                             "general.sampling.xtc_threshold", "general.sampling.penalty_last_n"};
+    double numbers[N_KEYS] = {[XTC_THRESHOLD] = 0.1, [PENALTY_LAST_N] = -1.0};
+    bool found[N_KEYS];
+    for (int i = 0; i < N_KEYS; i++) {
+        enum status status = gguf_number(gguf, keys[i], &numbers[i], &found[i], error);
         if (status != STATUS_OK)
             return status;
-        if (number != 0.0)
-            log_write(LOG_WARNING, "the model's %s is %g: not supported, and ignored", keys[i], number);
     }
+    // XTC draws with its probability, and only from tokens above its threshold: above one half at most one is.
+    bool has_xtc = numbers[XTC_PROBABILITY] > 0.0 && numbers[XTC_THRESHOLD] <= 0.5;
+    const bool has_effect[N_KEYS] = {numbers[MIROSTAT] != 0.0, has_xtc, has_xtc && found[XTC_THRESHOLD],
+                                     numbers[PENALTY_LAST_N] != -1.0}; // -1: all tokens, as here
+    for (int i = 0; i < N_KEYS; i++)
+        if (has_effect[i])
+            log_write(LOG_WARNING, "the model's %s is %g: not supported, and ignored", keys[i], numbers[i]);
     return STATUS_OK;
 }
 

@@ -1,4 +1,5 @@
 // Where the sampling of jobs that name none comes from: options, the model's keys, OpenAI's defaults.
+#include "consumer/log.h"
 #include "consumer/sampling_defaults.h"
 #include "engine/file/gguf_made.h"
 
@@ -8,8 +9,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct gguf *make_model(const char *const (*keys)[2])
 {
@@ -25,7 +28,7 @@ static struct gguf *make_model(const char *const (*keys)[2])
     return gguf;
 }
 
-static enum status read(const char *const (*keys)[2], const struct settings *settings, struct sampling_defaults *defaults,
+static enum status read_defaults(const char *const (*keys)[2], const struct settings *settings, struct sampling_defaults *defaults,
                         struct error *error)
 {
     struct gguf *gguf = make_model(keys);
@@ -38,7 +41,7 @@ static void assert_names(const char *const (*keys)[2], const struct settings *se
 {
     struct sampling_defaults defaults;
     struct error error;
-    if (read(keys, settings, &defaults, &error) != STATUS_OK)
+    if (read_defaults(keys, settings, &defaults, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     assert_string_equal(defaults.names, expected);
 }
@@ -71,7 +74,7 @@ static void numbers_out_of_range_are_refused_with_their_name(void **state)
     static const char *const cold[][2] = {{"general.sampling.temp", "-1"}, {NULL, NULL}};
     struct sampling_defaults defaults;
     struct error error;
-    assert_int_equal(read(cold, &(struct settings){0}, &defaults, &error), STATUS_REFUSE);
+    assert_int_equal(read_defaults(cold, &(struct settings){0}, &defaults, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "the model's general.sampling.temp (--sampling-defaults none ignores it): temperature: "
                                        "expected a number from 0"));
     static const struct {
@@ -85,7 +88,7 @@ static void numbers_out_of_range_are_refused_with_their_name(void **state)
         {{.sampling.defaults = "mine"}, "--sampling-defaults: expected model or none, got \"mine\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(read(NULL, &cases[i].settings, &defaults, &error), STATUS_REFUSE);
+        assert_int_equal(read_defaults(NULL, &cases[i].settings, &defaults, &error), STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_USAGE);
         if (!strstr(error.text, cases[i].text))
             fail_msg("expected \"%s\" in: %s", cases[i].text, error.text);
@@ -96,7 +99,7 @@ static void a_job_takes_only_the_defaults_of_what_it_does_not_name(void **state)
 {
     struct sampling_defaults defaults;
     struct error error;
-    assert_int_equal(read(qwen, &(struct settings){0}, &defaults, &error), STATUS_OK);
+    assert_int_equal(read_defaults(qwen, &(struct settings){0}, &defaults, &error), STATUS_OK);
     struct job *job = job_create();
     assert_int_equal(job_decode(job, TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"), ENCODING_JSON,
                                 &error),
@@ -118,11 +121,63 @@ static void a_job_takes_only_the_defaults_of_what_it_does_not_name(void **state)
     job_destroy(job);
 }
 
+// The warnings at start, as a log file has them: the keys they name, in order.
+static void assert_warnings(const char *const (*keys)[2], char *defaults, const char *expected)
+{
+    char path[] = "/tmp/sheaf-log-XXXXXX", line[256], names[512] = "";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct sampling_defaults ignored;
+    struct error error;
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error), STATUS_OK);
+    assert_int_equal(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error), STATUS_OK);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        char key[64], number[16];
+        const char *named = strstr(line, "the model's general.sampling.");
+        assert_non_null(named);
+        assert_int_equal(sscanf(named, "the model's general.sampling.%63s is %15[^:]: not supported, and ignored", key, number), 2);
+        size_t size = strlen(names);
+        snprintf(names + size, sizeof names - size, " %s=%s", key, number);
+    }
+    fclose(file);
+    remove(path);
+    assert_string_equal(names, expected);
+}
+
+static void settings_of_the_model_that_are_not_built_are_named_where_they_change_an_answer(void **state)
+{
+    static const char *const effective[][2] = {{"general.sampling.mirostat", "2"},
+                                               {"general.sampling.xtc_probability", "0.25"},
+                                               {"general.sampling.xtc_threshold", "0.5"},
+                                               {"general.sampling.penalty_last_n", "64"},
+                                               {NULL, NULL}};
+    static const char *const one[][2] = {{"general.sampling.xtc_probability", "1"}, {NULL, NULL}};
+    static const char *const none[][2] = {{"general.sampling.penalty_last_n", "0"}, {NULL, NULL}};
+    static const char *const idle[][2] = {{"general.sampling.mirostat", "0"},
+                                          {"general.sampling.xtc_probability", "0"},
+                                          {"general.sampling.xtc_threshold", "0.1"},
+                                          {"general.sampling.penalty_last_n", "-1"},
+                                          {NULL, NULL}};
+    static const char *const high[][2] = {{"general.sampling.xtc_probability", "0.5"},
+                                          {"general.sampling.xtc_threshold", "0.75"},
+                                          {NULL, NULL}};
+    assert_warnings(effective, "model", " mirostat=2 xtc_probability=0.25 xtc_threshold=0.5 penalty_last_n=64");
+    assert_warnings(one, "model", " xtc_probability=1");
+    assert_warnings(none, "model", " penalty_last_n=0");
+    assert_warnings(idle, "model", "");
+    assert_warnings(high, "model", "");
+    assert_warnings(effective, "none", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_come_before_the_model_and_the_model_before_nothing),
         cmocka_unit_test(numbers_out_of_range_are_refused_with_their_name),
+        cmocka_unit_test(settings_of_the_model_that_are_not_built_are_named_where_they_change_an_answer),
         cmocka_unit_test(a_job_takes_only_the_defaults_of_what_it_does_not_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
