@@ -67,7 +67,9 @@ static void add_ends(const struct value *generation, const struct value *config,
     int32_t ids[ENDS_MAX];
     size_t n_ids = 0;
     const struct value *ends = value_get(generation, "eos_token_id");
-    ends = ends && ends->kind != VALUE_NULL ? ends : value_get(config, "eos_token_id");
+    const struct value *const configs[] = {config, value_get(config, "text_config")}; // a model of images and text has both
+    for (int i = 0; i < 2 && configs[i] && (!ends || ends->kind == VALUE_NULL); i++)
+        ends = value_get(configs[i], "eos_token_id");
     size_t n_items = ends && ends->kind == VALUE_ARRAY ? ends->array.n_items : ends ? 1 : 0;
     for (size_t i = 0; i < n_items && n_ids < ENDS_MAX; i++) {
         const struct value *item = ends->kind == VALUE_ARRAY ? &ends->array.items[i] : ends;

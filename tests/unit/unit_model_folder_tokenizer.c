@@ -28,8 +28,8 @@ static void write_files(const char *directory, const struct file *files, size_t 
     }
 }
 
-// The keys that the files become; NULL: refused.
-static struct gguf *open_files(const struct file *files, size_t n_files, struct error *error)
+// The keys that the files and config.json become; NULL: refused.
+static struct gguf *open_with_config(const char *json, const struct file *files, size_t n_files, struct error *error)
 {
     char directory[64];
     make_directory(directory);
@@ -40,7 +40,7 @@ static struct gguf *open_files(const struct file *files, size_t n_files, struct 
     struct folder_files folder = {directory, &arena};
     struct value config;
     struct error ignored;
-    assert_int_equal(json_decode(TEXT("{\"eos_token_id\":5}"), &arena, &config, &ignored), STATUS_OK);
+    assert_int_equal(json_decode(text_from_string(json), &arena, &config, &ignored), STATUS_OK);
     if (folder_add_tokenizer(&folder, &config, &keys, error) == STATUS_OK &&
         gguf_create(&gguf, directory, &keys, NULL, 0, (struct gguf_source){0}, error) != STATUS_OK)
         fail_msg("%s", error->text);
@@ -48,6 +48,11 @@ static struct gguf *open_files(const struct file *files, size_t n_files, struct 
     arena_finish(&arena);
     remove_directory(directory);
     return gguf;
+}
+
+static struct gguf *open_files(const struct file *files, size_t n_files, struct error *error)
+{
+    return open_with_config("{\"eos_token_id\":5}", files, n_files, error);
 }
 
 #define OPEN(files, error) open_files(files, sizeof(files) / sizeof *(files), error)
@@ -97,16 +102,22 @@ static void templates_come_from_the_files_in_the_order_of_transformers(void **st
     assert_templates(odd, 1, "", "");
 }
 
-static void assert_ends(const struct file *files, size_t n_files, size_t n, int64_t first)
+static void assert_ends_with(const char *config, const struct file *files, size_t n_files, size_t n, int64_t first)
 {
     struct error error;
     struct gguf_array ends = {0};
-    struct gguf *gguf = open_files(files, n_files, &error);
+    struct gguf *gguf = open_with_config(config, files, n_files, &error);
     assert_non_null(gguf);
     assert_int_equal(gguf_array(gguf, "tokenizer.huggingface.eos_token_ids", &ends, NULL, &error), STATUS_OK);
     assert_int_equal(ends.n_items, n);
-    assert_int_equal(gguf_array_integer(&ends, 0), first);
+    if (n > 0)
+        assert_int_equal(gguf_array_integer(&ends, 0), first);
     gguf_close(gguf);
+}
+
+static void assert_ends(const struct file *files, size_t n_files, size_t n, int64_t first)
+{
+    assert_ends_with("{\"eos_token_id\":5}", files, n_files, n, first);
 }
 
 static void ends_are_those_of_generation_config_and_else_of_config(void **state)
@@ -118,6 +129,17 @@ static void ends_are_those_of_generation_config_and_else_of_config(void **state)
     assert_ends(one, 1, 1, 8);
     assert_ends(none, 1, 1, 5);
     assert_ends(NULL, 0, 1, 5);
+}
+
+static void ends_of_a_text_model_within_another_are_read_where_the_outer_one_names_none(void **state)
+{
+    static const struct file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
+    assert_ends_with("{\"text_config\":{\"eos_token_id\":[1,106]}}", NULL, 0, 2, 1);
+    assert_ends_with("{\"eos_token_id\":null,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 2);
+    assert_ends_with("{\"eos_token_id\":5,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 5);
+    assert_ends_with("{\"text_config\":{\"eos_token_id\":2}}", one, 1, 1, 8);
+    assert_ends_with("{\"text_config\":{}}", NULL, 0, 0, 0);
+    assert_ends_with("{\"text_config\":[2]}", NULL, 0, 0, 0);
 }
 
 static void assert_number(const struct gguf *gguf, const char *key, double expected)
@@ -175,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_come_from_the_files_in_the_order_of_transformers),
         cmocka_unit_test(ends_are_those_of_generation_config_and_else_of_config),
+        cmocka_unit_test(ends_of_a_text_model_within_another_are_read_where_the_outer_one_names_none),
         cmocka_unit_test(sampling_defaults_become_the_keys_that_gguf_files_have),
         cmocka_unit_test(files_that_are_no_json_objects_are_refused_by_name),
     };
