@@ -68,7 +68,7 @@ static struct template_environment describe_environment(const struct prompt_envi
     return (struct template_environment){.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer)),
                                          .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
                                          .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
-                                         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unknown(tokenizer)),
+                                         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer)),
                                          .now = job_submitted(job)};
 }
 

@@ -332,7 +332,7 @@ int32_t tokenizer_padding(const struct tokenizer *tokenizer)
     return -1;
 }
 
-int32_t tokenizer_unknown(const struct tokenizer *tokenizer)
+int32_t tokenizer_unk_token(const struct tokenizer *tokenizer)
 {
     (void)tokenizer;
     return -1;

@@ -51,7 +51,7 @@ static enum status open_model_source(struct source *source, const char *path, st
     source->environment.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
     source->environment.eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer));
     source->environment.pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer));
-    source->environment.unk_token = tokenizer_token_text(tokenizer, tokenizer_unknown(tokenizer));
+    source->environment.unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer));
     return STATUS_OK;
 }
 

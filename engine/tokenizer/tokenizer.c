@@ -414,9 +414,9 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer)
     return tokenizer->eos;
 }
 
-int32_t tokenizer_unknown(const struct tokenizer *tokenizer)
+int32_t tokenizer_unk_token(const struct tokenizer *tokenizer)
 {
-    return tokenizer->unknown;
+    return tokenizer->unk_token;
 }
 
 int32_t tokenizer_padding(const struct tokenizer *tokenizer)

@@ -64,7 +64,7 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
-int32_t tokenizer_unknown(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // of chat templates. -1: none
 int32_t tokenizer_padding(const struct tokenizer *tokenizer); // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"

@@ -349,6 +349,7 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->eos = vocabulary->eos;
         created->unknown = vocabulary->unknown;
         created->padding = vocabulary->padding;
+        created->unk_token = vocabulary->unk_token;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
         created->cache = word_cache_create();
         built = created->cache && build(&builder);

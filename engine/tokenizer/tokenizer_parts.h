@@ -34,7 +34,7 @@ struct tokenizer {
     bool space_unless_there, space_first_only, splits_blanks;
     struct normalizer normalizer;
     struct word_cache *cache; // the one part that changes; it locks nobody out
-    int32_t bos, eos, unknown, padding;
+    int32_t bos, eos, unknown, padding, unk_token;
 };
 
 // Writes the symbols that the word starts out as; returns how many (at most word.size).

@@ -55,6 +55,7 @@ struct vocabulary {
     bool ignores_merges; // a word that is a token is that token, whatever the merges say
     bool adds_bos, adds_eos;
     int32_t bos, eos, unknown, padding; // -1: none
+    int32_t unk_token; // of chat templates; `unknown` is what encoding uses. -1: none
     struct splitter *splitter; // NULL: text is not cut into words
     struct normalizer normalizer;
 };

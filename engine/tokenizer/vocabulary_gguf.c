@@ -317,5 +317,6 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
         status = read_additions(&source);
     if (status == STATUS_OK)
         status = flag_stripping(&source);
+    vocabulary->unk_token = vocabulary->unknown;
     return status;
 }

@@ -253,6 +253,9 @@ static enum status read_settings(struct json_source *source, const struct value 
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
     vocabulary->unknown = id_of(vocabulary, token_of(model, "unk_token"));
+    // As transformers: templates see the configuration's, which may be null; encoding uses the model's.
+    bool is_named = value_get(config, "unk_token");
+    vocabulary->unk_token = is_named ? id_of(vocabulary, token_of(config, "unk_token")) : vocabulary->unknown;
     vocabulary->bos = id_of(vocabulary, token_of(config, "bos_token"));
     vocabulary->eos = id_of(vocabulary, token_of(config, "eos_token"));
     vocabulary->padding = id_of(vocabulary, token_of(config, "pad_token"));
@@ -301,7 +304,7 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
 {
     struct json_source source = {vocabulary, &vocabulary->arena, error};
     struct value root, settings;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->padding = -1;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->unk_token = vocabulary->padding = -1;
     enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
     if (status == STATUS_OK)
         status = parse(&source, "tokenizer_config.json", config, &settings);

@@ -506,6 +506,26 @@ static void the_shared_vocabularies_as_tokenizer_json_give_the_same_ids(void **s
     buffer_finish(&json);
 }
 
+static void assert_unk_token(const char *config, const char *expected)
+{
+    struct tokenizer *tokenizer = create_or_fail("{" PLAIN_ADDED PLAIN_MODEL "}", config);
+    struct text text = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer));
+    if (!text_equals_string(text, expected))
+        fail_msg("%s: expected \"%s\", got \"%.*s\"", config, expected, (int)text.size, text.data ? text.data : "");
+    assert_ids(tokenizer, "z", 0, "0"); // encoding uses the model's
+    tokenizer_close(tokenizer);
+}
+
+static void templates_see_the_unknown_token_of_the_configuration_before_the_model_s(void **state)
+{
+    assert_unk_token("", "<unk>");
+    assert_unk_token("{}", "<unk>");
+    assert_unk_token("{\"unk_token\":\"</s>\"}", "</s>");
+    assert_unk_token("{\"unk_token\":{\"content\":\"<s>\"}}", "<s>");
+    assert_unk_token("{\"unk_token\":null}", "");
+    assert_unk_token("{\"unk_token\":\"no token\"}", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +534,7 @@ int main(void)
         cmocka_unit_test(unicode_forms_case_and_replacements_come_before_everything),
         cmocka_unit_test(splits_digits_and_strings_are_stages),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(templates_see_the_unknown_token_of_the_configuration_before_the_model_s),
         cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
