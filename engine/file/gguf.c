@@ -1,6 +1,7 @@
 #include "engine/file/gguf.h"
 
 #include "engine/file/gguf_file.h"
+#include "engine/file/gguf_regions.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -191,7 +192,7 @@ void gguf_close(struct gguf *gguf)
         return;
     for (size_t i = 0; i < gguf->n_parts; i++)
         close_part(&gguf->parts[i]);
-    gguf_making_destroy(gguf->making);
+    gguf_regions_destroy(gguf->regions);
     arena_finish(&gguf->arena);
     free(gguf);
 }
@@ -206,7 +207,7 @@ uint64_t gguf_file_bytes(const struct gguf *gguf)
     uint64_t bytes = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         bytes += gguf->parts[i].size;
-    for (size_t i = 0; gguf->making && i < gguf->n_tensors; i++)
+    for (size_t i = 0; gguf->regions && i < gguf->n_tensors; i++)
         bytes += gguf->tensors[i].size_bytes;
     return bytes;
 }
@@ -227,9 +228,14 @@ const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name)
     return tensor_find(gguf, text_from_string(name));
 }
 
+enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error)
+{
+    return gguf->regions ? gguf_regions_load(gguf->regions, tensor->data, error) : STATUS_OK;
+}
+
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
-    if (gguf_is_made(gguf, tensor->data)) // goes when the next is made
+    if (gguf->regions && gguf_regions_contain(gguf->regions, tensor->data)) // goes when the next is made
         return;
     // Only pages wholly inside: a neighbour may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -241,9 +247,8 @@ void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 
 uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool)
 {
-    const struct gguf_making *making = gguf->making;
-    if (making)
-        return gguf_making_hash(making, pool);
+    if (gguf->regions)
+        return gguf_regions_hash(gguf->regions, pool);
     uint64_t hash = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         hash = mapped_file_hash(&gguf->parts[i].file, hash, pool);
@@ -252,7 +257,7 @@ uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool)
 
 enum status gguf_check_files(const struct gguf *gguf, struct error *error)
 {
-    enum status status = gguf->making ? gguf_making_check(gguf->making, error) : STATUS_OK;
+    enum status status = gguf->regions ? gguf_regions_check(gguf->regions, error) : STATUS_OK;
     for (size_t i = 0; i < gguf->n_parts && status == STATUS_OK; i++)
         status = mapped_file_check(&gguf->parts[i].file, gguf->parts[i].path, error);
     return status;

@@ -1,5 +1,5 @@
-// What is shared by gguf.c (opening, parts), gguf_parse.c (one file's bytes), gguf_keys.c (accessors), gguf_write.c
-// and gguf_made.c (models put together in memory). Private to these.
+// What is shared by gguf_parse.c (one file's bytes), gguf_keys.c (accessors), gguf.c (opening, parts), gguf_write.c
+// and gguf_made.c (models put together in memory). Private to these; each calls only those named before it.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -41,13 +41,8 @@ struct gguf {
     size_t n_tensors;
     struct gguf_names names; // of `tensors`
     struct arena arena;
-    struct gguf_making *making; // NULL: a file
+    struct gguf_regions *regions; // of the tensors made on demand; NULL: a file
 };
-
-void gguf_making_destroy(struct gguf_making *making);
-uint64_t gguf_making_hash(const struct gguf_making *making, struct pool *pool);
-enum status gguf_making_check(const struct gguf_making *making, struct error *error) WARN_UNUSED;
-bool gguf_is_made(const struct gguf *gguf, const void *data); // not in a file's mapping
 
 // Parses part->data and part->size into the rest of `part`; indexes live in the arena.
 enum status gguf_parse(struct gguf_part *part, struct arena *arena, struct error *error) WARN_UNUSED;

@@ -7,24 +7,12 @@
 // Thread: one until the model is loaded.
 #pragma once
 
+#include "engine/file/gguf_regions.h"
 #include "engine/file/gguf_write.h"
-
-struct pool;
 
 struct gguf_made_tensor {
     struct tensor tensor; // data NULL: made when asked for
     bool kept;            // once made it stays: tables whose rows are looked up where they lie
-};
-
-// Where made tensors come from. `make` writes tensor->size_bytes bytes of the tensor at `index`; `finish`
-// frees the context when the gguf is closed. `hash` and `check` are gguf_content_hash and gguf_check_files of what the tensors and
-// keys are made from; NULL: of nothing.
-struct gguf_source {
-    void *context;
-    enum status (*make)(void *context, size_t index, void *data, struct error *error);
-    void (*finish)(void *context);
-    uint64_t (*hash)(void *context, struct pool *pool);
-    enum status (*check)(void *context, struct error *error);
 };
 
 // Copies keys and tensors (names too); takes source->context over, also when it fails. `path` is for
