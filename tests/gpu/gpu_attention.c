@@ -6,6 +6,7 @@
 #include "gpu/emulate.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/shared_prefix.h"
+#include "tests/random.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -66,17 +67,11 @@ static bool open_device(void)
     return opened;
 }
 
-static float random_float(float size) // in [-size, size]
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(seed >> 32) * 0x1p-31f * size;
-}
-
 static float *random_floats(int64_t n, float size)
 {
     float *items = malloc((size_t)n * sizeof *items);
     for (int64_t i = 0; i < n; i++)
-        items[i] = random_float(size);
+        items[i] = size * random_float(&seed);
     return items;
 }
 

@@ -1,6 +1,7 @@
 // The language of kernels on the CPU: warp operations against plain loops, what the documents say of fragments' layouts, and
 // that the faults it is there to find are found.
 #include "gpu/kernel.h"
+#include "tests/random.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -28,12 +29,6 @@ extern "C" void emulated_stream_submit(void *, struct emulated_work *work)
 }
 
 static uint64_t seed = 5;
-
-static float random_float()
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
-}
 
 static __global__ void note_last(unsigned *last)
 {
@@ -90,7 +85,7 @@ static void threads_meet_in_shuffles_and_barriers_in_either_order(void **)
 {
     float items[3 * 128], sums[3];
     for (float &item : items)
-        item = random_float();
+        item = random_float(&seed);
     for (int reverse = 0; reverse < 2; reverse++) {
         int order[1 + 3 * 128] = {0};
         emulate_reverse(reverse != 0);
@@ -128,11 +123,11 @@ static void a_product_of_fragments_is_the_product_of_the_matrices(void **)
         uint16_t a[16 * 16], b[8 * 16]; // b by columns
         float d[16 * 8], expected[16 * 8];
         for (uint16_t &item : a)
-            item = bfloat ? emulate_bfloat(random_float()) : emulate_half((double)random_float());
+            item = bfloat ? emulate_bfloat(random_float(&seed)) : emulate_half((double)random_float(&seed));
         for (uint16_t &item : b)
-            item = bfloat ? emulate_bfloat(random_float()) : emulate_half((double)random_float());
+            item = bfloat ? emulate_bfloat(random_float(&seed)) : emulate_half((double)random_float(&seed));
         for (int i = 0; i < 16 * 8; i++) {
-            d[i] = random_float();
+            d[i] = random_float(&seed);
             double sum = (double)d[i];
             for (int k = 0; k < 16; k++) {
                 uint16_t x = a[i / 8 * 16 + k], y = b[i % 8 * 16 + k];

@@ -6,6 +6,7 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -48,14 +49,6 @@ static void kill_myself(void)
 }
 
 // ---- what was published ----
-
-static uint32_t random_next(uint32_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 17;
-    *seed ^= *seed << 5;
-    return *seed;
-}
 
 static void make_topics(struct member *member, int n_partitions)
 {
@@ -104,7 +97,7 @@ static size_t n_partitions_of(const struct member *member)
 // Works until nothing is left in its partitions, which must be at least n_partitions; the exit status tells.
 static void work(struct member *member, uint32_t seed, size_t n_partitions)
 {
-    chosen_seed = seed | 1;
+    uint64_t random_state = seed;
     member_open(member);
     bool drained = false;
     for (int round = 0; !drained || member->n_jobs > 0; round++) {
@@ -117,7 +110,7 @@ static void work(struct member *member, uint32_t seed, size_t n_partitions)
         }
         drained =
             member->transport->impl->is_drained(member->transport) && n_partitions_of(member) >= n_partitions;
-        random_next(&chosen_seed);
+        chosen_seed = random_bits(&random_state);
         status = member_commit_once(member, drained && round % 2 ? NULL : by_chance, &error);
         if (status != STATUS_OK && status != STATUS_RETRY) {
             fprintf(stderr, "%s\n", error.text);
@@ -176,7 +169,7 @@ static void sleep_ms(uint32_t ms)
 }
 
 // Two workers side by side, each killed and started again at random instants.
-static void storm(const char *name, bool dynamic, uint32_t seed)
+static void storm(const char *name, bool dynamic, uint64_t first_seed)
 {
     static const struct kafka_property quick[] = {{"session.timeout.ms", "3000"},
                                                   {"heartbeat.interval.ms", "300"}};
@@ -190,20 +183,20 @@ static void storm(const char *name, bool dynamic, uint32_t seed)
     fill(&members[0], 4, n_jobs);
     member_join(&members[1], &members[0]);
     members[1].config = members[0].config;
-    print_message("seed %u\n", seed);
-    pid_t pids[2] = {start_worker(&members[0], random_next(&seed), 1),
-                     start_worker(&members[1], random_next(&seed), 1)};
+    uint64_t seed = random_seed(first_seed);
+    pid_t pids[2] = {start_worker(&members[0], random_bits(&seed), 1),
+                     start_worker(&members[1], random_bits(&seed), 1)};
     for (int i = 0; i < n_kills; i++) {
-        sleep_ms(50 + random_next(&seed) % 700);
-        int victim = random_next(&seed) % 2;
+        sleep_ms(50 + random_bits(&seed) % 700);
+        int victim = random_bits(&seed) % 2;
         kill(pids[victim], SIGKILL);
         (void)wait_for_worker(pids[victim]); // or it was done already
-        pids[victim] = start_worker(&members[victim], random_next(&seed), 1);
+        pids[victim] = start_worker(&members[victim], random_bits(&seed), 1);
     }
     for (int i = 0; i < 2; i++)
         assert_true(wait_for_worker(pids[i]));
     // What a dead member still held when the last living one was done.
-    assert_true(wait_for_worker(start_worker(&members[0], random_next(&seed), 4)));
+    assert_true(wait_for_worker(start_worker(&members[0], random_bits(&seed), 4)));
     probe_assert_one_each(brokers, members[0].config.results, "job-", n_jobs);
     probe_assert_one_each(brokers, members[0].config.dead, "rubbish-", N_RUBBISH);
     member_finish(&members[0]);

@@ -2,6 +2,7 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +42,7 @@ static void keyless_jobs_are_answered_on_a_compacted_topic(void **state)
 
 // ---- one record among many ----
 
-static uint32_t random_state;
+static uint64_t random_state;
 
 // Bytes that do not compress.
 static void answer_at_length(struct job *job, size_t size)
@@ -50,8 +51,7 @@ static void answer_at_length(struct job *job, size_t size)
     assert_true(size < sizeof text);
     member_answer(job);
     for (size_t i = 0; i < size; i++) {
-        random_state = random_state * 1664525 + 1013904223;
-        text[i] = (char)(' ' + (random_state >> 24) % 94);
+        text[i] = (char)(' ' + random_below(&random_state, 94));
     }
     assert_true(job_set_text(job, &job->result.choices[0].text, (struct text){text, size}));
 }

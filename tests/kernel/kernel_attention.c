@@ -4,6 +4,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/pool.h"
 #include "tests/kernel/kernel_bench.h"
+#include "tests/random.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -56,18 +57,12 @@ static const int32_t lengths[N_SEQUENCES] = {600, 257, 17, 1}, wanted[N_SEQUENCE
 
 static uint64_t seed = 1;
 
-static float random_float(float size) // in [-size, size]
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((float)(int32_t)(seed >> 32) * 0x1p-31f) * size;
-}
-
 static float *random_floats(size_t n, float size)
 {
     float *items = malloc((n + 1) * sizeof *items);
     assert_non_null(items);
     for (size_t i = 0; i < n; i++)
-        items[i] = random_float(size);
+        items[i] = size * random_float(&seed);
     return items;
 }
 
@@ -415,9 +410,8 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
         struct problem problem = problem_make(&setting);
         for (int s = 0; s < N_SEQUENCES; s++)
             for (int i = 0; i < 40; i++) {
-                seed = seed * 6364136223846793005u + 1;
                 size_t at =
-                    (size_t)(seed >> 33) % (size_t)(lengths[s] * setting.n_kv_heads * setting.key_dim);
+                    random_bits(&seed) % (size_t)(lengths[s] * setting.n_kv_heads * setting.key_dim);
                 float item = awkward[(i + round) % (int)(sizeof awkward / sizeof *awkward)];
                 if (round < 5 && !isfinite(item))
                     item = 3e38f;

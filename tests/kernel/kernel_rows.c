@@ -3,6 +3,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/file/dequantise.h"
 #include "tests/kernel/kernel_bench.h"
+#include "tests/random.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -19,17 +20,6 @@
 enum { ITEMS_MAX = 4500, MARGIN = 32, N_HEADS = 3, HEAD_DIM = 112 };
 
 static uint64_t seed;
-
-static uint32_t random_bits(void)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(seed >> 32);
-}
-
-static float random_float(float size)
-{
-    return (float)(int32_t)random_bits() * 0x1p-31f * size;
-}
 
 // What a kernel reads and writes.
 struct rows {
@@ -166,10 +156,10 @@ static void rows_fill(struct rows *rows, uint64_t first_seed, float size)
     seed = first_seed;
     memset(rows, 0, sizeof *rows);
     for (int i = 0; i < ITEMS_MAX + MARGIN; i++) {
-        rows->x[i] = random_float(size);
-        rows->y[i] = random_float(2);
-        rows->weight[i] = random_float(2);
-        rows->bias[i] = random_float(1);
+        rows->x[i] = size * random_float(&seed);
+        rows->y[i] = 2 * random_float(&seed);
+        rows->weight[i] = 2 * random_float(&seed);
+        rows->bias[i] = random_float(&seed);
         rows->out[i] = 77.0f;
         rows->halves[i] = 0x7777;
     }
@@ -327,7 +317,7 @@ static void integers_keep_to_their_limits_and_are_nearest(void **state)
         float x[DIMS], size = ldexpf(1.0f, round % 180 - 90);
         int32_t n = 1 + round % DIMS;
         for (int32_t i = 0; i < n; i++)
-            x[i] = random_float(size) * (i % 7 == round % 7 && round % 3 == 0 ? 40.0f : 1.0f);
+            x[i] = size * random_float(&seed) * (i % 7 == round % 7 && round % 3 == 0 ? 40.0f : 1.0f);
         for (int kind = 0; kind < 2; kind++) {
             int16_t items[DIMS];
             double largest = kind ? 32767 : 16383, norm = kind ? 46300 : (double)INFINITY, squares = 0,

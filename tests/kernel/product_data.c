@@ -40,20 +40,6 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
 #endif
 }
 
-// splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-uint32_t random_bits(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return (uint32_t)(z >> 32);
-}
-
-float random_float(uint64_t *state)
-{
-    return (float)(int32_t)random_bits(state) * 0x1p-31f;
-}
-
 // Where a type's blocks hold binary16 scales: byte offsets, -1 for none.
 static void scale_offsets(enum tensor_type type, int offsets[2])
 {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/cpu/product.h"
+#include "tests/random.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,9 +20,6 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.
 extern const enum tensor_type product_types[];
-
-uint32_t random_bits(uint64_t *state);
-float random_float(uint64_t *state); // in [-1, 1)
 
 enum product_fill {
     FILL_RANDOM,  // any quants, scales around 0.01

@@ -1,6 +1,7 @@
 // The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h): step by step, and
 // with an engine that computes while the next step is planned.
 #include "tests/batcher_bench.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,12 +15,6 @@
 
 static uint64_t random_state;
 
-static uint32_t random_below(uint32_t n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
 // Prompts that share prefixes of several lengths, some whole, some parting inside a page.
 static void random_jobs(struct bench *bench, int n_jobs, int32_t length_max)
 {
@@ -27,21 +22,21 @@ static void random_jobs(struct bench *bench, int n_jobs, int32_t length_max)
     for (int s = 0; s < 5; s++) {
         stems[s] = malloc((size_t)length_max * sizeof(int32_t));
         for (int32_t i = 0; i < length_max; i++)
-            stems[s][i] = s > 0 && i < length_max / 3 ? stems[0][i] : 10 + (int32_t)random_below(200);
+            stems[s][i] = s > 0 && i < length_max / 3 ? stems[0][i] : 10 + (int32_t)random_below(&random_state, 200);
     }
     int32_t *tokens = malloc((size_t)length_max * sizeof *tokens);
     for (int j = 0; j < n_jobs; j++) {
-        int32_t n = 1 + (int32_t)random_below((uint32_t)length_max);
-        int32_t shared = (int32_t)random_below((uint32_t)n + 1);
-        memcpy(tokens, stems[random_below(5)], (size_t)n * sizeof *tokens);
+        int32_t n = 1 + (int32_t)random_below(&random_state, (uint32_t)length_max);
+        int32_t shared = (int32_t)random_below(&random_state, (uint32_t)n + 1);
+        memcpy(tokens, stems[random_below(&random_state, 5)], (size_t)n * sizeof *tokens);
         for (int32_t i = shared; i < n; i++)
-            tokens[i] = 10 + (int32_t)random_below(200);
+            tokens[i] = 10 + (int32_t)random_below(&random_state, 200);
         char id[32];
         snprintf(id, sizeof id, "job-%d", j);
-        struct job *job = job_of(tokens, n, 1 + (int32_t)random_below(40), id);
-        job->request.sampling.seed = random_below(3);
-        job->request.ignore_eos = random_below(4) == 0;
-        job->request.n = random_below(6) == 0 ? 3 : 1;
+        struct job *job = job_of(tokens, n, 1 + (int32_t)random_below(&random_state, 40), id);
+        job->request.sampling.seed = random_below(&random_state, 3);
+        job->request.ignore_eos = random_below(&random_state, 4) == 0;
+        job->request.n = random_below(&random_state, 6) == 0 ? 3 : 1;
         batcher_take(bench->batcher, job);
     }
     free(tokens);
@@ -82,15 +77,15 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
         random_state = seed;
         int32_t n = 4 + 4 * (int32_t)(seed % 3); // few rows: a prompt takes many steps, and gives its pages back in the middle
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = n,
-                                                              .n_rows_max = n + (int32_t)random_below(6),
+                                                              .n_rows_max = n + (int32_t)random_below(&random_state, 6),
                                                               .n_jobs_max = 300,
                                                               .n_pages = 64,
                                                               .page_positions = 4});
         int32_t tokens[100];
         for (int j = 0; j < 300; j++) {
-            int32_t n_prompt = j % 7 == 0 ? 60 + (int32_t)random_below(40) : 1 + (int32_t)random_below(12);
+            int32_t n_prompt = j % 7 == 0 ? 60 + (int32_t)random_below(&random_state, 40) : 1 + (int32_t)random_below(&random_state, 12);
             for (int32_t i = 0; i < n_prompt; i++)
-                tokens[i] = i < 24 && j % 2 ? 20 + i : 10 + (int32_t)random_below(200);
+                tokens[i] = i < 24 && j % 2 ? 20 + i : 10 + (int32_t)random_below(&random_state, 200);
             char id[32];
             snprintf(id, sizeof id, "job-%d", j);
             struct job *job = job_of(tokens, n_prompt, j % 5 == 0 ? 150 : 1 + j % 4, id);
@@ -390,7 +385,7 @@ static void a_lost_device_harms_no_job(void **state)
     struct batch_limits limits = {
         .n_sequences_max = 8, .n_rows_max = 64, .n_jobs_max = 50, .n_pages = 60, .page_positions = 16};
     struct bench bench = bench_open(limits);
-    random_state = 77;
+    random_state = random_seed(77);
     random_jobs(&bench, 50, 60);
     fake_model_fail_at(bench.model, 6);
     struct error error = {0};

@@ -14,11 +14,12 @@
 
 enum { N_BLOCKS = 3, BLOCK_BYTES_MAX = 292, ITEMS_MAX = 256 };
 
+// Numerical Recipes' generator and not tests/random.h: the hashes below are of its blocks.
 static uint32_t random_state;
 
 static unsigned random_below(unsigned limit)
 {
-    random_state = random_state * 1664525u + 1013904223u; // Numerical Recipes
+    random_state = random_state * 1664525u + 1013904223u;
     return (random_state >> 8) % limit;
 }
 

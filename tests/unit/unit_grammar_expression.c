@@ -1,5 +1,6 @@
 // Expressions: their algebra, and derivatives against a matcher that tries everything.
 #include "engine/grammar/expression.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,13 +68,7 @@ static int text_index(const int *letters, int length)
     return first + within;
 }
 
-static uint32_t random_state;
-
-static unsigned random_below(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
+static uint64_t random_state;
 
 static void concat_languages(const struct sample *a, const struct sample *b, bool *out)
 {
@@ -101,7 +96,7 @@ static struct sample repeat_sample(struct expressions *pool, const struct sample
 static struct sample random_letter(struct expressions *pool)
 {
     static const char *const letters[] = {"a", "b", "\xC3\xA9", ""};
-    unsigned which = random_below(4);
+    unsigned which = random_below(&random_state, 4);
     struct sample sample = {.id = expression_literal(pool, text_from_string(letters[which]))};
     sample.language[which == 3 ? 0 : 1 + which] = true;
     return sample;
@@ -110,8 +105,8 @@ static struct sample random_letter(struct expressions *pool)
 static struct sample combine(struct expressions *pool, const struct sample *a, const struct sample *b)
 {
     struct sample out = {0};
-    unsigned min = random_below(3);
-    switch (random_below(6)) {
+    unsigned min = random_below(&random_state, 3);
+    switch (random_below(&random_state, 6)) {
     case 0:
         out.id = expression_concat(pool, a->id, b->id);
         concat_languages(a, b, out.language);
@@ -132,7 +127,7 @@ static struct sample combine(struct expressions *pool, const struct sample *a, c
             out.language[i] = !a->language[i];
         return out;
     case 4:
-        return repeat_sample(pool, a, min, min + random_below(3));
+        return repeat_sample(pool, a, min, min + random_below(&random_state, 3));
     default:
         return repeat_sample(pool, a, min, EXPRESSION_UNBOUNDED);
     }
@@ -145,7 +140,7 @@ static void derivatives_match_what_enumeration_finds(void **state)
         struct expressions *pool = expressions_create(NULL);
         struct sample parts[PARTS];
         for (int i = 0; i < PARTS; i++)
-            parts[i] = i < 4 ? random_letter(pool) : combine(pool, &parts[random_below(i)], &parts[random_below(i)]);
+            parts[i] = i < 4 ? random_letter(pool) : combine(pool, &parts[random_below(&random_state, i)], &parts[random_below(&random_state, i)]);
         const struct sample *sample = &parts[PARTS - 1];
         bool any = false;
         for (int text = 0; text < N_TEXTS; text++) {

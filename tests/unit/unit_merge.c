@@ -1,6 +1,7 @@
 // Merging on random vocabularies against the definition carried out naively: look at all pairs, merge the
 // best, again.
 #include "engine/tokenizer/tokenizer.h"
+#include "tests/random.h"
 #include "tests/vocabulary_file.h"
 
 #include <math.h>
@@ -32,13 +33,7 @@ struct naive {
     size_t n_merges;
 };
 
-static uint32_t random_state;
-
-static unsigned random_below(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
+static uint64_t random_state;
 
 static int naive_find(const struct naive *naive, const char *text)
 {
@@ -113,29 +108,29 @@ static void spm_merges_as_naive_merging_does(void **state)
 {
     static char symbols[NAIVE_SYMBOLS_MAX][NAIVE_TEXT_MAX];
     static const char *const letters[] = {"a", "b", "c", BLANK};
-    random_state = 3;
+    random_state = random_seed(3);
     for (int vocabulary = 0; vocabulary < 150; vocabulary++) {
         struct naive naive = {0};
         struct vocabulary_file file = {0};
         add_spm_start(&file);
         add_key_bool(&file, "tokenizer.ggml.add_space_prefix", false);
-        while (naive.n_tokens < 4 + random_below(40)) {
+        while (naive.n_tokens < 4 + random_below(&random_state, 40)) {
             char text[NAIVE_TEXT_MAX] = {0};
             if (naive.n_tokens < 4)
                 strcpy(text, letters[naive.n_tokens]);
-            for (unsigned n = naive.n_tokens < 4 ? 0 : 2 + random_below(4); n > 0; n--)
-                strcat(text, letters[random_below(vocabulary % 3 ? 4 : 3)]);
+            for (unsigned n = naive.n_tokens < 4 ? 0 : 2 + random_below(&random_state, 4); n > 0; n--)
+                strcat(text, letters[random_below(&random_state, vocabulary % 3 ? 4 : 3)]);
             if (naive_find(&naive, text) >= 0)
                 continue;
-            naive.scores[naive.n_tokens] = -(float)random_below(8);
+            naive.scores[naive.n_tokens] = -(float)random_below(&random_state, 8);
             add_token(&file, text, naive.scores[naive.n_tokens], TYPE_NORMAL);
             strcpy(naive.texts[naive.n_tokens++], text);
         }
         struct tokenizer *tokenizer = open_or_fail(&file, "llama", NULL);
         for (int round = 0; round < 40; round++) {
             char escaped[3 * 200 + 1] = {0}, text[201] = {0};
-            for (unsigned n = 1 + random_below(round % 8 ? 30 : 200); n > 0; n--) {
-                unsigned letter = random_below(4);
+            for (unsigned n = 1 + random_below(&random_state, round % 8 ? 30 : 200); n > 0; n--) {
+                unsigned letter = random_below(&random_state, 4);
                 strcat(escaped, letters[letter]);
                 strcat(text, letter == 3 ? " " : letters[letter]);
             }
@@ -148,16 +143,16 @@ static void spm_merges_as_naive_merging_does(void **state)
 static void bpe_merges_as_naive_merging_does(void **state)
 {
     static char symbols[NAIVE_SYMBOLS_MAX][NAIVE_TEXT_MAX];
-    random_state = 4;
+    random_state = random_seed(4);
     for (int vocabulary = 0; vocabulary < 150; vocabulary++) {
         struct naive naive = {0};
         struct vocabulary_file file = {0};
         add_byte_alphabet(&file);
         for (; naive.n_tokens < 3; naive.n_tokens++)
             naive.texts[naive.n_tokens][0] = (char)('a' + naive.n_tokens);
-        while (naive.n_merges < 1 + random_below(40)) {
-            const char *left = naive.texts[random_below((unsigned)naive.n_tokens)];
-            const char *right = naive.texts[random_below((unsigned)naive.n_tokens)];
+        while (naive.n_merges < 1 + random_below(&random_state, 40)) {
+            const char *left = naive.texts[random_below(&random_state, (unsigned)naive.n_tokens)];
+            const char *right = naive.texts[random_below(&random_state, (unsigned)naive.n_tokens)];
             char joined[2 * NAIVE_TEXT_MAX];
             snprintf(joined, sizeof joined, "%s%s", left, right);
             if (strlen(joined) >= 8)
@@ -174,8 +169,8 @@ static void bpe_merges_as_naive_merging_does(void **state)
         struct tokenizer *tokenizer = open_or_fail(&file, "gpt2", "gpt-2");
         for (int round = 0; round < 40; round++) {
             char text[201] = {0};
-            for (unsigned n = 1 + random_below(round % 8 ? 60 : 200), i = 0; i < n; i++)
-                text[i] = (char)('a' + random_below(3));
+            for (unsigned n = 1 + random_below(&random_state, round % 8 ? 60 : 200), i = 0; i < n; i++)
+                text[i] = (char)('a' + random_below(&random_state, 3));
             compare_with_naive(&naive, tokenizer, text, symbols, naive_symbols(text, symbols));
         }
         tokenizer_close(tokenizer);

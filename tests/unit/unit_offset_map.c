@@ -1,6 +1,7 @@
 // The offset map against a naive model, at both sides of its limits, and with metadata from a hostile hand.
 #include "consumer/kafka/offset_map.h"
 #include "schemas/base64.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -310,14 +311,6 @@ static void model_advance(struct model *model)
         model->position = model->watermark;
 }
 
-static uint32_t random_next(uint32_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 17;
-    *seed ^= *seed << 5;
-    return *seed;
-}
-
 static void compare(const struct model *model, const struct offset_map *map)
 {
     assert_int_equal(map->watermark, model->watermark);
@@ -373,13 +366,13 @@ static void model_restart(struct model *model, struct offset_map *map, bool adop
             model->state[i] = PRESENT;
 }
 
-static int64_t random_running(const struct model *model, uint32_t *seed)
+static int64_t random_running(const struct model *model, uint64_t *seed)
 {
     int64_t span = model->position - model->watermark;
     for (int i = 0; i < 50 && span > 0; i++) {
         // Half of the time near the watermark, so that it moves.
-        int64_t reach = random_next(seed) % 2 && span > 40 ? 40 : span;
-        int64_t offset = model->watermark + random_next(seed) % (uint32_t)reach;
+        int64_t reach = random_bits(seed) % 2 && span > 40 ? 40 : span;
+        int64_t offset = model->watermark + random_bits(seed) % (uint32_t)reach;
         if (model->state[offset] == RUNNING)
             return offset;
     }
@@ -389,18 +382,18 @@ static int64_t random_running(const struct model *model, uint32_t *seed)
 static void random_histories_agree_with_the_model(void **state)
 {
     for (uint32_t round = 1; round <= 12; round++) {
-        uint32_t seed = round * 2654435761u;
+        uint64_t seed = random_seed(round);
         struct model model = {.state = malloc(N_OFFSETS)};
         struct offset_map map;
         struct buffer buffer = {0};
         uint32_t gap_of = 2 + round * 3;
         for (size_t i = 0; i < N_OFFSETS; i++)
             model.state[i] =
-                i >= 20000 && i < 37000 && round % 4 == 0 ? ABSENT : random_next(&seed) % gap_of > 0;
+                i >= 20000 && i < 37000 && round % 4 == 0 ? ABSENT : random_bits(&seed) % gap_of > 0;
         offset_map_init(&map);
         offset_map_restart_empty(&map, 0);
         for (int i = 0; i < 150000 && model.watermark < N_OFFSETS; i++) {
-            uint32_t action = random_next(&seed) % 1000;
+            uint32_t action = random_bits(&seed) % 1000;
             int64_t offset = action < 520 ? -1 : random_running(&model, &seed);
             if (action < 520) {
                 model_deliver(&model, &map);

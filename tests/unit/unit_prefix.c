@@ -1,5 +1,6 @@
 // The prefix tree and the window by themselves: who may share what, who comes next, which page goes first.
 #include "batching/window.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,12 +206,6 @@ static struct actor {
 static bool is_computed[CODES]; // by the code of a prefix: once computed, and since then not seen to be gone
 static uint64_t random_state;
 
-static uint32_t random_below(uint32_t n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
 // Two bits a letter, 1 in front.
 static int code_of(const char *letters, int32_t n_pages)
 {
@@ -282,9 +277,9 @@ static void check_books(void)
 
 static void come(struct actor *actor)
 {
-    uint32_t n = random_below(LETTERS_MAX + 1);
+    uint32_t n = random_below(&random_state, LETTERS_MAX + 1);
     for (uint32_t i = 0; i < n; i++)
-        actor->letters[i] = (char)('a' + random_below(i < 2 ? 2 : 3));
+        actor->letters[i] = (char)('a' + random_below(&random_state, i < 2 ? 2 : 3));
     actor->letters[n] = '\0';
     actor->waiting = wait_for(actor->letters);
     actor->is_running = false;
@@ -309,7 +304,7 @@ static void compute_some(struct actor *actor)
     bool blocked;
     struct prefix_node *node = actor->waiting->sequence.node;
     int32_t n_ready = prefix_ready(node, &blocked);
-    int32_t n_pages = n_ready + (int32_t)random_below((uint32_t)(node->depth - n_ready) + 1);
+    int32_t n_pages = n_ready + (int32_t)random_below(&random_state, (uint32_t)(node->depth - n_ready) + 1);
     prefix_computed(node, &actor->waiting->sequence, n_pages);
     for (int32_t page = n_ready; page < n_pages; page++)
         is_computed[code_of(actor->letters, page + 1)] = true;
@@ -329,15 +324,14 @@ static void go(struct actor *actor)
 static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **state)
 {
     (void)state;
-    random_state = 20251121;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    random_state = random_seed(20251121);
     for (int round = 0; round < ROUNDS; round++) {
-        struct actor *actor = &actors[random_below(ACTORS)];
+        struct actor *actor = &actors[random_below(&random_state, ACTORS)];
         if (!actor->waiting)
             come(actor);
-        else if (!actor->is_running && random_below(4))
+        else if (!actor->is_running && random_below(&random_state, 4))
             try_to_admit(actor);
-        else if (actor->is_running && random_below(3))
+        else if (actor->is_running && random_below(&random_state, 3))
             compute_some(actor);
         else
             go(actor);

@@ -1,6 +1,7 @@
 #include "engine/elementary.h"
 #include "engine/rope.h"
 #include "schemas/hash.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,16 +40,10 @@ static void refuse(const struct rope_parameters *parameters, const char *words)
     assert_null(rope.frequencies);
 }
 
-static double random_double(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*state >> 11) * 0x1p-53;
-}
-
 static void elementary_functions_agree_with_long_double_ones(void **state)
 {
     (void)state;
-    uint64_t random = 1;
+    uint64_t random = random_seed(1);
     for (int i = 0; i < 200000; i++) {
         double x = random_double(&random) * 1400.0 - 700.0;
         double expected = (double)expl((long double)x);

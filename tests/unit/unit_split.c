@@ -3,6 +3,7 @@
 #include "engine/tokenizer/pattern.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/split_stage.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,13 +128,7 @@ static void cut(struct pattern **patterns, size_t n_patterns, const char *data, 
     }
 }
 
-static uint32_t random_state;
-
-static unsigned random_below(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u; // Numerical Recipes
-    return (random_state >> 8) % limit;
-}
+static uint64_t random_state;
 
 // Characters that the patterns tell apart.
 // clang-format off
@@ -151,11 +146,11 @@ static const char *const alphabet[] = {
 // Some of them, now and then repeated.
 static void make_text(struct buffer *out)
 {
-    unsigned n_units = 1 + random_below(24);
+    unsigned n_units = 1 + random_below(&random_state, 24);
     buffer_clear(out);
     for (unsigned i = 0; i < n_units; i++) {
-        const char *unit = alphabet[random_below(sizeof alphabet / sizeof *alphabet)];
-        for (unsigned repeats = random_below(5) ? 1 : 1 + random_below(5); repeats > 0; repeats--)
+        const char *unit = alphabet[random_below(&random_state, sizeof alphabet / sizeof *alphabet)];
+        for (unsigned repeats = random_below(&random_state, 5) ? 1 : 1 + random_below(&random_state, 5); repeats > 0; repeats--)
             buffer_add_string(out, unit);
     }
 }
@@ -189,7 +184,7 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
                              &error))
                 fail_msg("%s: %s", originals[o].name, error.text);
         struct buffer text = {0};
-        random_state = 7;
+        random_state = random_seed(7);
         for (size_t round = 0; round < 3000; round++) {
             make_text(&text);
             struct pieces got = {.text = text.data}, expected = {.text = text.data};
@@ -274,7 +269,7 @@ static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
 static void invalid_utf_8_is_cut_into_whole_bytes(void **state)
 {
     const struct splitter_definition *definition;
-    random_state = 11;
+    random_state = random_seed(11);
     for (size_t i = 0; (definition = splitter_definition_at(i)); i++) {
         struct splitter *splitter;
         struct error error;
@@ -282,9 +277,9 @@ static void invalid_utf_8_is_cut_into_whole_bytes(void **state)
                          STATUS_OK);
         for (int round = 0; round < 500; round++) {
             char bytes[64];
-            size_t size = random_below(sizeof bytes);
+            size_t size = random_below(&random_state, sizeof bytes);
             for (size_t j = 0; j < size; j++)
-                bytes[j] = (char)(random_below(3) ? 0x80 + random_below(128) : random_below(128));
+                bytes[j] = (char)(random_below(&random_state, 3) ? 0x80 + random_below(&random_state, 128) : random_below(&random_state, 128));
             struct pieces pieces = {.text = bytes};
             assert_true(splitter_run(splitter, (struct text){bytes, size}, add_pieces, &pieces));
             assert_true(size == 0 ? pieces.n_ends == 0 : pieces.ends[pieces.n_ends - 1] == size);

@@ -1,5 +1,6 @@
 // The store: the embedded queue's transactions, workers that die, the projection, files that are none of ours.
 #include "tests/store_jobs.h"
+#include "tests/random.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -502,13 +503,11 @@ static void jobs_recorded_many_at_once_leave_what_one_by_one_they_leave(void **s
 {
     (void)state;
     static char expected[32768], got[32768];
-    uint64_t seed = 20251121;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = random_seed(20251121);
     struct job *jobs[RECORDED_JOBS];
     for (int i = 0; i < RECORDED_JOBS; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
         // Long stretches of names that are new, and others that are not.
-        int number = i / 50 % 2 ? (int)((seed >> 33) % RECORDED_NAMES) : i % RECORDED_NAMES;
+        int number = i / 50 % 2 ? (int)random_below(&seed, RECORDED_NAMES) : i % RECORDED_NAMES;
         jobs[i] = recorded_job(number, i);
     }
     recorded_in_groups(jobs, 1, expected, sizeof expected);

@@ -1,6 +1,7 @@
 // What is committed of crashes: who is blamed, what survives a change of owner, and texts from a hostile hand.
 #include "consumer/kafka/suspects.h"
 #include "schemas/base64.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -256,15 +257,13 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
     assert_int_equal(taken.doubtful, 77);
     assert_non_null(strstr(error.text, "suspects"));
     // Any bytes behind a right CRC are read without harm.
-    uint64_t random = 20240815;
+    uint64_t random_state = random_seed(20240815);
     for (int round = 0; round < 20000; round++) {
         unsigned char bytes[4 + 64];
         size_t size = 0;
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        size_t n = random >> 58;
+        size_t n = random_below(&random_state, 64);
         for (; size < n; size++) {
-            random = random * 6364136223846793005u + 1442695040888963407u;
-            bytes[4 + size] = (unsigned char)(random >> (random >> 63 ? 40 : 62));
+            bytes[4 + size] = (unsigned char)random_below(&random_state, random_below(&random_state, 2) ? 256 : 4);
         }
         uint32_t crc = offset_map_crc(50, bytes + 4, size);
         for (int i = 0; i < 4; i++)

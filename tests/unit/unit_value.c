@@ -1,5 +1,6 @@
 // Value trees, their JSON and their msgpack.
 #include "schemas/json_read.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -147,11 +148,9 @@ static void a_float32_is_written_with_the_digits_of_a_float32(void **state)
 
 static void every_float_reads_back_as_itself(void **state)
 {
-    uint64_t random = 0x9E3779B97F4A7C15u; // xorshift64 (Marsaglia 2003)
+    uint64_t random_state = random_seed(1);
     for (int i = 0; i < 20000; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        uint64_t random = (uint64_t)random_bits(&random_state) << 32 | random_bits(&random_state);
         double number;
         float single;
         uint32_t low = (uint32_t)random;
@@ -230,19 +229,18 @@ static void both_readers_of_json_read_the_same(void **state)
         "01", "1.", ".5", "+1", "-", "1e", "tru", "nulll", "{", "}", "[1,]", "{,}", "{\"a\"}", "\"\x01\"", "", " ", "\"",
     };
     static const char bytes[] = "{}[],:\"\\ \t\n0123456789.-+eEtfnu\0ab\xC3\xA9\xFF\x1F";
-    uint64_t random = 0x5EED;
+    uint64_t random_state = random_seed(0x5EED);
     size_t n_read = 0;
-    print_message("seed %llu\n", (unsigned long long)random);
     for (int round = 0; round < READER_ROUNDS; round++) {
         const char *text = texts[(size_t)round % (sizeof texts / sizeof *texts)];
         struct text input = exact(text, strlen(text));
         // First as it stands, then with up to three bytes changed, and cut off now and then.
         for (int change = 0; input.size && change < round % 4 && round >= 100; change++) {
-            random = random * 6364136223846793005u + 1442695040888963407u; // D. E. Knuth's MMIX
-            ((char *)input.data)[(random >> 33) % input.size] = bytes[(random >> 20) % (sizeof bytes - 1)];
+            size_t at = random_below(&random_state, (uint32_t)input.size);
+            ((char *)input.data)[at] = bytes[random_below(&random_state, sizeof bytes - 1)];
         }
         if (round % 16 == 15 && input.size)
-            input.size = (random >> 40) % input.size;
+            input.size = random_below(&random_state, (uint32_t)input.size);
         compare_readers(input, &n_read);
         free((char *)input.data);
     }

@@ -1,5 +1,6 @@
 // The window's order: urgency first, prefixes within it, and nobody passed over for ever.
 #include "batching/window.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -208,12 +209,6 @@ static void one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_on
 
 static uint64_t random_state;
 
-static uint32_t random_below(uint32_t n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
 static bool is_most_urgent(const struct waiting *waiting)
 {
     const struct window_level *top = window.levels[0];
@@ -224,15 +219,15 @@ static bool is_most_urgent(const struct waiting *waiting)
 static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
 {
     (void)state;
-    random_state = 20240711;
+    random_state = random_seed(20240711);
     enum { N = 20000, HELD_MAX = 600 };
     struct waiting *held[HELD_MAX];
     int n_held = 0, n_out_of_turn = 0, n_admitted = 0;
     for (int i = 0; i < N; i++) {
-        uint32_t what = random_below(10);
+        uint32_t what = random_below(&random_state, 10);
         if (what < 6 && n_held < HELD_MAX) {
-            int64_t deadline = random_below(3) ? 0 : 60 + (int64_t)random_below(300);
-            held[n_held++] = add((char)('a' + random_below(20)), (int32_t)random_below(3), deadline);
+            int64_t deadline = random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
+            held[n_held++] = add((char)('a' + random_below(&random_state, 20)), (int32_t)random_below(&random_state, 3), deadline);
         } else if (what < 9 && n_held) {
             struct waiting *chosen = next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked
@@ -243,7 +238,7 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
                     held[h] = held[--n_held];
             admit();
         } else if (n_held) {
-            int h = (int)random_below((uint32_t)n_held);
+            int h = (int)random_below(&random_state, (uint32_t)n_held);
             window_remove(&window, &held[h]->sequence, false);
             forget(held[h]);
             held[h] = held[--n_held];

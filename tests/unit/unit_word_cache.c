@@ -1,5 +1,6 @@
 // The cache of words: what was put is found exactly, by any number of threads.
 #include "engine/tokenizer/word_cache.h"
+#include "tests/random.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -158,8 +159,7 @@ static void *hammer(void *cache)
     uint64_t state = (uintptr_t)&state;
     int32_t ids[WORD_CACHE_IDS_MAX];
     for (int round = 0; round < ROUNDS; round++) {
-        state = state * 6364136223846793005u + 1442695040888963407u; // D. E. Knuth's MMIX
-        int number = (int)(state >> 33) % N_WORDS;
+        int number = (int)random_below(&state, N_WORDS);
         struct word_key key;
         int n = find_numbered(cache, number, &key, ids);
         if (n >= 0 && !is_right(number, ids, n))
