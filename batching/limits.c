@@ -255,19 +255,28 @@ static void add(char *text, size_t size, const char *more)
     snprintf(text + length, size - length, "%s%s", length ? ", or " : "", more);
 }
 
+// As --kv-memory reads it, rounded to what still fits (`up`: to what still holds it).
+static void size_text(uint64_t bytes, bool up, char text[32])
+{
+    bool small = bytes < 16 << 20;
+    uint64_t unit = small ? 1 << 10 : 1 << 20;
+    snprintf(text, 32, "%llu%c", (unsigned long long)((bytes + (up ? unit - 1 : 0)) / unit), small ? 'K' : 'M');
+}
+
 static void advise(const struct attempt *refused, char *text, size_t size)
 {
     struct limits_wanted wanted = *refused->wanted;
     struct attempt attempt = *refused;
     struct limits_plan plan;
-    char more[128];
+    char more[128], number[32];
     text[0] = '\0';
     attempt.wanted = &wanted;
     attempt.placement = (struct placement){0};
     wanted.page_bytes = 0;
     if (try_sizes(&plan, attempt)) {
-        snprintf(more, sizeof more, "--kv-memory %.0fM", (double)(plan.page_bytes >> 20));
-        add(text, size, refused->wanted->device ? more : "a smaller --kv-memory");
+        size_text(plan.page_bytes, false, number);
+        snprintf(more, sizeof more, "--kv-memory %s", number);
+        add(text, size, more);
     }
     wanted.page_bytes = refused->wanted->page_bytes;
     if (refused->wanted->host && try_layers(&plan, attempt, 1, attempt.model->shape.n_layers - 1)) {
@@ -279,6 +288,23 @@ static void advise(const struct attempt *refused, char *text, size_t size)
         add(text, size, "--placement attention-cpu");
     if (!text[0])
         add(text, size, refused->wanted->host ? "--backend cpu, or a smaller --max-batch" : "a smaller --kv-memory or --max-batch");
+}
+
+static enum status check_page(const struct attempt *attempt, struct error *error)
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    enum kv_type type = wanted->kv_type ? *wanted->kv_type : limits_kv_type(attempt->model);
+    uint64_t one_page = forward_page_bytes(attempt->model, wanted->backend, LIMITS_PAGE_POSITIONS, type);
+    if (!wanted->page_bytes || wanted->page_bytes >= one_page)
+        return STATUS_OK;
+    int32_t n_context = attempt->model->shape.n_context;
+    char page[32], context[32];
+    size_text(one_page, true, page);
+    size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page, true, context);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--kv-memory: expected at least %s, a page of %d positions, got %llu bytes; %s hold one sequence of the model's "
+                     "whole context of %d",
+                     page, LIMITS_PAGE_POSITIONS, (unsigned long long)wanted->page_bytes, context, n_context);
 }
 
 static enum status refuse(const struct attempt *attempt, const struct limits_plan *plan, struct error *error)
@@ -306,6 +332,8 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
     if (wanted->n_device_layers > model->shape.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement: %d layers on the device, the model has %d",
                          wanted->n_device_layers, model->shape.n_layers);
+    if (check_page(&attempt, error) != STATUS_OK)
+        return error->status;
     return try_wanted(plan, attempt) ? STATUS_OK : refuse(&attempt, plan, error);
 }
 

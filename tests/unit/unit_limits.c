@@ -173,6 +173,41 @@ static void a_refusal_names_what_would_fit(void **state)
     assert_non_null(strstr(error.text, "--backend cpu"));
 }
 
+// The size that a text names after `before`, in bytes.
+static uint64_t named_size(const char *text, const char *before)
+{
+    const char *at = strstr(text, before);
+    assert_non_null(at);
+    char *unit;
+    uint64_t number = strtoull(at + strlen(before), &unit, 10);
+    assert_true(*unit == 'K' || *unit == 'M');
+    return number << (*unit == 'K' ? 10 : 20);
+}
+
+static void the_kv_memory_that_a_refusal_names_fits(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS, .page_bytes = 1};
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE); // less than a page
+    assert_int_equal(error.code, ERROR_USAGE);
+    wanted.page_bytes = named_size(error.text, "at least ");
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    wanted.page_bytes = page - 1;
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    wanted.page_bytes = named_size(error.text, "bytes; ");
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_true((int64_t)plan.batch.n_pages * LIMITS_PAGE_POSITIONS >= model->shape.n_context);
+    wanted.page_bytes = PLENTY; // more than there is
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+    wanted.page_bytes = named_size(error.text, "--kv-memory ");
+    assert_in_range(wanted.page_bytes, page, PLENTY);
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+}
+
 static void a_cpu_has_no_other_side(void **state)
 {
     struct model *model = *state;
@@ -283,6 +318,7 @@ int main(void)
         TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
         TEST(a_named_placement_is_kept_or_refused),
         TEST(a_refusal_names_what_would_fit),
+        TEST(the_kv_memory_that_a_refusal_names_fits),
         TEST(a_cpu_has_no_other_side),
         TEST(the_limit_of_the_address_space_counts),
         TEST(counts_are_cut_to_their_limits),
