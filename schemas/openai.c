@@ -5,7 +5,7 @@
 //    "body": {a chat.completion or text_completion}}, "error": null}
 // A request that is refused has the status and body of OpenAI's HTTP error:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
-//    "body": {"error": {"message", "type": "invalid_request_error", "param": null, "code"}}}, "error": null}
+//    "body": {"error": {"message", "type": "invalid_request_error", "param": FIELD or null, "code"}}}, "error": null}
 // one that failed for another reason status 500 and type "server_error"; and one that was not computed, because it was
 // cancelled or its deadline passed, "response": null and "error": {"code", "message"}. "warnings" follows when there are some.
 #include "schemas/request.h"
@@ -282,7 +282,21 @@ static int status_code_of(enum error_code code)
     }
 }
 
-static void add_error(struct buffer *out, const struct job *job)
+// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: they name none.
+static struct text param_of(const struct error *error, bool chat)
+{
+    size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]"), n_fields;
+    struct text root = {error->text, strcspn(error->text, ".[:")};
+    const struct field *fields = request_fields(&n_fields);
+    for (size_t i = 0; i < n_fields && strncmp(error->text + size, ": ", 2) == 0; i++)
+        if (text_equal(fields[i].name, root))
+            return (struct text){error->text, size};
+    if (error->code == ERROR_CONTEXT_LENGTH || error->code == ERROR_EMPTY_PROMPT)
+        return chat ? TEXT("messages") : TEXT("prompt");
+    return (struct text){0};
+}
+
+static void add_error(struct buffer *out, const struct job *job, bool chat)
 {
     const struct error *error = &job->result.error;
     int status_code = status_code_of(error->code);
@@ -291,8 +305,13 @@ static void add_error(struct buffer *out, const struct job *job)
         json_encode_string(job->job_id, out);
         buffer_add_string(out, ",\"body\":{\"error\":{\"message\":");
         json_encode_string(text_from_string(error->text), out);
-        buffer_add_format(out, ",\"type\":\"%s\",\"param\":null,\"code\":",
-                          status_code == 400 ? "invalid_request_error" : "server_error");
+        struct text param = status_code == 400 ? param_of(error, chat) : (struct text){0};
+        buffer_add_format(out, ",\"type\":\"%s\",\"param\":", status_code == 400 ? "invalid_request_error" : "server_error");
+        if (param.data)
+            json_encode_string(param, out);
+        else
+            buffer_add_string(out, "null");
+        buffer_add_string(out, ",\"code\":");
         json_encode_string(text_from_string(error_code_name(error->code)), out);
         buffer_add_string(out, "}}},\"error\":null");
         return;
@@ -318,7 +337,7 @@ void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
         add_body(out, job, chat);
         buffer_add_string(out, "},\"error\":null");
     } else {
-        add_error(out, job);
+        add_error(out, job, chat);
     }
     for (int32_t i = 0; i < result->n_warnings; i++) {
         buffer_add_string(out, i ? "," : ",\"warnings\":[");

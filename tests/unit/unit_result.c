@@ -275,7 +275,7 @@ static void a_failed_job_is_written_as_openai_writes_it(void **state)
     } cases[] = {
         {ERROR_TOKEN_RANGE, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":400,\"request_id\":\"j\","
                             "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"invalid_request_error\","
-                            "\"param\":null,\"code\":\"token_out_of_range\"}}},\"error\":null}"},
+                            "\"param\":\"tokens[2]\",\"code\":\"token_out_of_range\"}}},\"error\":null}"},
         {ERROR_LOGITS_NAN, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":500,\"request_id\":\"j\","
                            "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"server_error\","
                            "\"param\":null,\"code\":\"logits_nan\"}}},\"error\":null}"},
@@ -287,6 +287,33 @@ static void a_failed_job_is_written_as_openai_writes_it(void **state)
         struct arena arena = {0};
         struct value root = openai(job, true, &arena);
         assert_at(&root, "", cases[i].line);
+        arena_finish(&arena);
+        job_destroy(job);
+    }
+}
+
+static void a_refused_field_is_the_error_s_param(void **state)
+{
+    static const struct {
+        enum error_code code;
+        const char *text;
+        bool chat;
+        const char *param;
+    } cases[] = {{ERROR_INVALID_FIELD, "temperature: expected a number from 0 to 100, got -3", true, "\"temperature\""},
+                 {ERROR_INVALID_FIELD, "messages[3].content[0].text: expected a string, got 7", true, "\"messages[3].content[0].text\""},
+                 {ERROR_UNSUPPORTED_FIELD, "max_new_tokens: not supported, got 1", false, "\"max_new_tokens\""},
+                 {ERROR_CONTEXT_LENGTH, "the model's context holds 256 tokens", true, "\"messages\""},
+                 {ERROR_CONTEXT_LENGTH, "the model's context holds 256 tokens", false, "\"prompt\""},
+                 {ERROR_INVALID_ENCODING, "not valid JSON: column 4", false, "null"},
+                 {ERROR_INVALID_FIELD, "nobody: knows it", false, "null"},
+                 {ERROR_INVALID_FIELD, "temperature", false, "null"},
+                 {ERROR_LOGITS_NAN, "prompt: 3", false, "null"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = make_failed(cases[i].code, cases[i].text);
+        struct arena arena = {0};
+        struct value root = openai(job, cases[i].chat, &arena);
+        assert_at(&root, "response.body.error.param", cases[i].param);
         arena_finish(&arena);
         job_destroy(job);
     }
@@ -508,6 +535,7 @@ int main(void)
         cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
         cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
         cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
+        cmocka_unit_test(a_refused_field_is_the_error_s_param),
         cmocka_unit_test(logprobs_of_no_tokens_are_empty_lists),
         cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
         cmocka_unit_test(values_of_many_choices_count_too),
