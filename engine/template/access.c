@@ -42,134 +42,24 @@ static bool namespace_attribute(struct rendering *rendering, const struct object
     return true;
 }
 
-static bool range_attribute(const struct range *range, struct text name, struct object *value)
-{
-    if (text_equals_string(name, "start"))
-        *value = object_integer(range->start);
-    else if (text_equals_string(name, "stop"))
-        *value = object_integer(range->stop);
-    else if (text_equals_string(name, "step"))
-        *value = object_integer(range->step);
-    else
-        return false;
-    return true;
-}
-
-static bool number_attribute(const struct object *number, struct text name, struct object *value)
-{
-    bool integral = object_is_integral(number);
-    struct object self = integral ? object_integer(object_to_integer(number)) : *number;
-    if (text_equals_string(name, "real") || (integral && text_equals_string(name, "numerator")))
-        *value = self;
-    else if (text_equals_string(name, "imag"))
-        *value = integral ? object_integer(0) : object_float(0);
-    else if (integral && text_equals_string(name, "denominator"))
-        *value = object_integer(1);
-    else
-        return false;
-    return true;
-}
-
-// The tuples of `groupby` have names for their two items.
-static bool group_attribute(const struct object *tuple, struct text name, struct object *value)
-{
-    if (tuple->kind != OBJECT_TUPLE || !tuple->detail || tuple->sequence->n_items != 2)
-        return false;
-    if (text_equals_string(name, "grouper"))
-        *value = tuple->sequence->items[0];
-    else if (text_equals_string(name, "list"))
-        *value = tuple->sequence->items[1];
-    else
-        return false;
-    return true;
-}
-
-static bool cycler_attribute(struct rendering *rendering, const struct cycler *cycler, struct text name,
-                             struct object *value, bool *known)
-{
-    *known = true;
-    if (text_equals_string(name, "current"))
-        *value = cycler->items[cycler->position];
-    else if (text_equals_string(name, "pos"))
-        *value = object_integer((int64_t)cycler->position);
-    else if (text_equals_string(name, "items"))
-        return list_wrap(rendering, cycler->items, cycler->n_items, OBJECT_TUPLE, value);
-    else
-        *known = false;
-    return true;
-}
-
-static bool joiner_attribute(const struct joiner *joiner, struct text name, struct object *value)
-{
-    if (text_equals_string(name, "sep"))
-        *value = joiner->separator;
-    else if (text_equals_string(name, "used"))
-        *value = object_bool(joiner->used);
-    else
-        return false;
-    return true;
-}
-
-// Python's getattr(owner, name). *known is false where that raises AttributeError.
-static bool get_attribute(struct rendering *rendering, const struct object *owner, struct text name,
-                          struct object *value, bool *known)
-{
-    *known = false;
-    switch ((enum object_kind)owner->kind) {
-    case OBJECT_UNDEFINED:
-        if (!is_dunder(name))
-            return object_fail_undefined(rendering, owner);
-        break;
-    case OBJECT_NAMESPACE:
-        return namespace_attribute(rendering, owner, name, value, known);
-    case OBJECT_LOOP:
-        if (!loop_attribute(rendering, owner->loop, name, value, known))
-            return false;
-        break;
-    case OBJECT_MACRO:
-        if (!call_macro_attribute(rendering, owner->macro, name, value, known))
-            return false;
-        break;
-    case OBJECT_CYCLER:
-        if (!cycler_attribute(rendering, owner->cycler, name, value, known))
-            return false;
-        break;
-    case OBJECT_JOINER:
-        *known = joiner_attribute(owner->joiner, name, value);
-        break;
-    case OBJECT_RANGE:
-        *known = range_attribute(owner->range, name, value);
-        break;
-    case OBJECT_BOOL:
-    case OBJECT_INTEGER:
-    case OBJECT_FLOAT:
-        *known = number_attribute(owner, name, value);
-        break;
-    case OBJECT_TUPLE:
-        *known = group_attribute(owner, name, value);
-        break;
-    default:
-        break;
-    }
-    if (*known)
-        return true;
-    const struct function *method = functions_find_method((enum object_kind)owner->kind, name);
-    *known = method || is_dunder(name);
-    if (method)
-        return access_method(rendering, owner, name, method, value);
-    if (*known)
-        *value = undefined_of(UNDEFINED_UNSAFE, owner, name);
-    return true;
-}
-
 bool access_attribute_only(struct rendering *rendering, const struct object *owner, struct text name,
                            struct object *value)
 {
-    bool known;
-    if (!get_attribute(rendering, owner, name, value, &known))
+    bool known = false;
+    if (owner->kind == OBJECT_UNDEFINED && !is_dunder(name))
+        return object_fail_undefined(rendering, owner);
+    if (owner->kind == OBJECT_NAMESPACE && !namespace_attribute(rendering, owner, name, value, &known))
         return false;
+    if (owner->kind == OBJECT_LOOP && !loop_attribute(rendering, owner->loop, name, value, &known))
+        return false;
+    const struct function *method = known ? NULL : functions_find_method((enum object_kind)owner->kind, name);
+    if (method)
+        return access_method(rendering, owner, name, method, value);
+    if (!known && functions_is_refused((enum object_kind)owner->kind, name))
+        return rendering_fail(rendering, "'%.*s' of '%s' objects is not supported in chat templates",
+                              codepoints_cut(name), name.data, object_type_name(owner));
     if (!known)
-        *value = undefined_of(UNDEFINED_ATTRIBUTE, owner, name);
+        *value = undefined_of(is_dunder(name) ? UNDEFINED_UNSAFE : UNDEFINED_ATTRIBUTE, owner, name);
     return true;
 }
 
@@ -268,8 +158,8 @@ bool access_item(struct rendering *rendering, const struct object *owner, const 
 }
 
 struct bounds {
-    int64_t start, step, count; // the positions start, start + step, ...
-    int64_t stop;
+    int64_t start, stop, step;
+    int64_t count; // of the positions start, start + step, ...
 };
 
 static bool bound(struct rendering *rendering, const struct object *part, int64_t missing, int64_t length,
@@ -313,7 +203,7 @@ static bool find_bounds(struct rendering *rendering, const struct object *start,
 static size_t text_bound(struct text text, int64_t position)
 {
     if (position < 0)
-        return codepoints_offset_from_end(text, (uint64_t) - (position + 1) + 1);
+        return codepoints_offset_from_end(text, (uint64_t)-(position + 1) + 1);
     return codepoints_offset(text, (size_t)position);
 }
 
@@ -333,14 +223,10 @@ static bool slice_text_forward(struct rendering *rendering, struct text text, co
     return rendering_spend_bytes(rendering, walked);
 }
 
+// [::-1] and the like: by characters.
 static bool slice_text(struct rendering *rendering, struct text text, const struct bounds *bounds,
                        struct object *value)
 {
-    if (bounds->count == 0) {
-        *value = object_string(TEXT(""));
-        return true;
-    }
-    // One walk, in the slice's direction, that keeps every stride-th codepoint.
     size_t start = rendering->text.size;
     bool down = bounds->step < 0;
     uint64_t stride = (uint64_t)(down ? -bounds->step : bounds->step);
@@ -348,8 +234,8 @@ static bool slice_text(struct rendering *rendering, struct text text, const stru
     for (int64_t taken = 0; taken < bounds->count; taken++) {
         for (uint64_t skip = taken ? stride - 1 : 0; skip > 0; skip--)
             down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
-        uint32_t codepoint = down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset);
-        codepoints_add(&rendering->text, codepoint);
+        codepoints_add(&rendering->text,
+                       down ? codepoints_previous(text, &offset) : codepoints_next(text, &offset));
     }
     rendering_note_source(rendering, start, text);
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, value);
@@ -370,21 +256,6 @@ static bool slice_sequence(struct rendering *rendering, const struct object *own
     return true;
 }
 
-static bool slice_range(struct rendering *rendering, const struct range *range, const struct bounds *bounds,
-                        struct object *value)
-{
-    struct range *slice = rendering_allocate(rendering, sizeof *slice);
-    if (!slice)
-        return false;
-    slice->start = range->start + bounds->start * range->step;
-    slice->stop = range->start + bounds->stop * range->step;
-    if (__builtin_mul_overflow(range->step, bounds->step, &slice->step))
-        return rendering_fail_limit(rendering, "an integer beyond 64 bits");
-    slice->n_items = bounds->count;
-    *value = (struct object){.kind = OBJECT_RANGE, .range = slice};
-    return true;
-}
-
 bool access_slice(struct rendering *rendering, const struct object *owner, const struct object *start,
                   const struct object *stop, const struct object *step, struct object *value)
 {
@@ -395,8 +266,8 @@ bool access_slice(struct rendering *rendering, const struct object *owner, const
         return object_fail_undefined(rendering, owner);
     if (owner->kind == OBJECT_DICT)
         return rendering_fail(rendering, "unhashable type: 'slice'");
-    if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING && owner->kind != OBJECT_RANGE)
-        return rendering_fail(rendering, "'%s' object is not subscriptable", object_type_name(owner));
+    if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING)
+        return rendering_fail(rendering, "'%s' object cannot be sliced", object_type_name(owner));
     bool forward = step->kind == OBJECT_MISSING || step->kind == OBJECT_NONE ||
                    (object_is_integral(step) && object_to_integer(step) == 1);
     if (owner->kind == OBJECT_STRING && forward)
@@ -406,7 +277,5 @@ bool access_slice(struct rendering *rendering, const struct object *owner, const
         return false;
     if (owner->kind == OBJECT_STRING)
         return slice_text(rendering, owner->text, &bounds, value);
-    if (owner->kind == OBJECT_RANGE)
-        return slice_range(rendering, owner->range, &bounds, value);
     return slice_sequence(rendering, owner, &bounds, value);
 }

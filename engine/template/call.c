@@ -1,9 +1,7 @@
 #include "engine/template/call.h"
 #include "engine/template/codepoints.h"
-#include "engine/template/container.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/execute.h"
-#include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 
 #include <string.h>
@@ -108,110 +106,55 @@ static const struct keyword_argument *find_keyword(const struct call *call, stru
     return NULL;
 }
 
-// How many of the call's keywords became parameters; the rest is for kwargs.
-struct macro_binding {
-    struct rendering *rendering;
-    const struct macro_definition *definition;
-    const struct call *call;
-    struct activation *activation;
-    size_t n_positional;
-    bool found_caller;
-};
-
-static bool is_taken(const struct macro_binding *binding, struct text name)
+static bool is_parameter(const struct rendering *rendering, const struct macro_definition *macro,
+                         size_t first, struct text name)
 {
-    const struct macro_definition *definition = binding->definition;
-    struct text *names = binding->rendering->template->names;
-    for (size_t i = binding->n_positional; i < definition->n_parameters; i++)
-        if (text_equal(names[definition->parameters[i]->name.name], name))
+    for (size_t i = first; i < macro->n_parameters; i++)
+        if (text_equal(rendering->template->names[macro->parameters[i]->name.name], name))
             return true;
-    return definition->special[MACRO_CALLER].present && !binding->found_caller &&
-           text_equals_string(name, "caller");
+    return false;
 }
 
-static bool bind_rest(struct macro_binding *binding)
+// Given parameters: a default may read any of them.
+static bool bind_macro(struct rendering *rendering, const struct macro_definition *macro,
+                       const struct call *call, struct activation *activation)
 {
-    const struct macro_definition *definition = binding->definition;
-    const struct call *call = binding->call;
-    struct rendering *rendering = binding->rendering;
-    bool wants_kwargs = definition->special[MACRO_KWARGS].present;
-    int name_size = codepoints_cut(definition->name);
-    const char *name = definition->name.data ? definition->name.data : "";
-    struct dict *rest = wants_kwargs ? dict_create(rendering, 0) : NULL;
-    if (wants_kwargs && !rest)
-        return false;
+    int name_size = codepoints_cut(macro->name);
+    if (call->n_items > macro->n_parameters)
+        return rendering_fail(rendering, "macro '%.*s' takes not more than %zu argument(s)", name_size,
+                              macro->name.data, macro->n_parameters);
     for (size_t i = 0; i < call->n_keywords; i++) {
         struct text keyword = call->keywords[i].name;
-        if (is_taken(binding, keyword))
-            continue;
-        if (!wants_kwargs)
-            return rendering_fail(rendering, "macro '%.*s' takes no keyword argument '%.*s'", name_size, name,
-                                  codepoints_cut(keyword), keyword.data);
-        if (!dict_set_text(rendering, rest, keyword, &call->keywords[i].value))
-            return false;
+        if (!is_parameter(rendering, macro, call->n_items, keyword))
+            return rendering_fail(rendering, "macro '%.*s' takes no keyword argument '%.*s'", name_size,
+                                  macro->name.data, codepoints_cut(keyword), keyword.data);
     }
-    if (wants_kwargs)
-        binding->activation->slots[definition->special[MACRO_KWARGS].slot] = dict_object(rest);
-    if (definition->special[MACRO_VARARGS].present) {
-        size_t n_rest = call->n_items - binding->n_positional;
-        struct object *items, *varargs = &binding->activation->slots[definition->special[MACRO_VARARGS].slot];
-        if (!list_allocate(rendering, n_rest, OBJECT_TUPLE, &items, varargs))
-            return false;
-        if (n_rest)
-            memcpy(items, call->items + binding->n_positional, n_rest * sizeof *items);
-    } else if (call->n_items > definition->n_parameters) {
-        return rendering_fail(rendering, "macro '%.*s' takes not more than %zu argument(s)", name_size, name,
-                              definition->n_parameters);
+    for (size_t i = 0; i < macro->n_parameters; i++) {
+        const struct expression *parameter = macro->parameters[i];
+        struct object *slot = &activation->slots[parameter->name.place.slot];
+        const struct keyword_argument *keyword =
+            i < call->n_items ? NULL : find_keyword(call, rendering->template->names[parameter->name.name]);
+        if (i < call->n_items)
+            *slot = call->items[i];
+        else if (keyword)
+            *slot = keyword->value;
     }
     return true;
 }
 
-// Given parameters first: a default may read any of them.
-static bool bind_macro(struct macro_binding *binding)
-{
-    const struct macro_definition *definition = binding->definition;
-    const struct call *call = binding->call;
-    struct text *names = binding->rendering->template->names;
-    size_t n = call->n_items < definition->n_parameters ? call->n_items : definition->n_parameters;
-    binding->n_positional = n;
-    for (size_t i = 0; i < definition->n_parameters; i++) {
-        const struct expression *parameter = definition->parameters[i];
-        struct object *slot = &binding->activation->slots[parameter->name.place.slot];
-        const struct keyword_argument *keyword =
-            i < n || !call->n_keywords ? NULL : find_keyword(call, names[parameter->name.name]);
-        if (i < n)
-            *slot = call->items[i];
-        else if (keyword)
-            *slot = keyword->value;
-        if (parameter->name.name == definition->special[MACRO_CALLER].name)
-            binding->found_caller = true;
-    }
-    if (definition->special[MACRO_CALLER].present && !binding->found_caller) {
-        const struct keyword_argument *caller = find_keyword(call, TEXT("caller"));
-        binding->activation->slots[definition->special[MACRO_CALLER].slot] =
-            caller && caller->value.kind != OBJECT_NONE ? caller->value
-                                                        : object_undefined_hint("no caller defined");
-    }
-    return bind_rest(binding);
-}
-
-static bool bind_defaults(struct rendering *rendering, const struct macro_definition *definition,
+static bool bind_defaults(struct rendering *rendering, const struct macro_definition *macro,
                           struct activation *activation)
 {
-    size_t n_plain = definition->n_parameters - definition->n_defaults;
-    for (size_t i = 0; i < definition->n_parameters; i++) {
-        const struct expression *parameter = definition->parameters[i];
-        struct object *slot = &activation->slots[parameter->name.place.slot];
+    size_t n_plain = macro->n_parameters - macro->n_defaults;
+    for (size_t i = 0; i < macro->n_parameters; i++) {
+        uint32_t name = macro->parameters[i]->name.name;
+        struct object *slot = &activation->slots[macro->parameters[i]->name.place.slot], value;
         if (slot->kind != OBJECT_MISSING)
             continue;
-        if (i < n_plain) {
-            *slot = object_undefined(UNDEFINED_NAME, rendering->template->names[parameter->name.name]);
-        } else {
-            struct object value;
-            if (!evaluate(rendering, activation, definition->defaults[i - n_plain], &value))
-                return false;
-            *slot = value;
-        }
+        value = object_undefined(UNDEFINED_NAME, rendering->template->names[name]);
+        if (i >= n_plain && !evaluate(rendering, activation, macro->defaults[i - n_plain], &value))
+            return false;
+        *slot = value;
     }
     return true;
 }
@@ -225,9 +168,9 @@ bool call_macro(struct rendering *rendering, const struct macro *macro, const st
     struct activation *activation = call_activation_create(rendering, &definition->procedure, macro->around);
     if (!activation)
         return false;
-    struct macro_binding binding = {rendering, definition, call, activation, 0, false};
     rendering->calls++;
-    bool ok = evaluate_enter_scope(rendering, activation, &definition->scope) && bind_macro(&binding) &&
+    bool ok = evaluate_enter_scope(rendering, activation, &definition->scope) &&
+              bind_macro(rendering, definition, call, activation) &&
               bind_defaults(rendering, definition, activation) &&
               execute_captured(rendering, activation, &definition->body, result) == FLOW_NEXT;
     rendering->calls--;
@@ -236,32 +179,10 @@ bool call_macro(struct rendering *rendering, const struct macro *macro, const st
     return ok;
 }
 
-static bool call_loop(struct rendering *rendering, struct loop *loop, const struct call *call,
-                      struct object *result)
-{
-    if (!loop->recursive)
-        return rendering_fail(rendering,
-                              "the 'loop' variable is not recursive: the loop must have the 'recursive' "
-                              "marker to be called");
-    if (call->n_items != 1 || call->n_keywords)
-        return rendering_fail(rendering, "loop() takes one argument");
-    size_t start = rendering->text.size;
-    return execute_recursive_loop(rendering, loop->recursive, loop->activation, &call->items[0],
-                                  loop->depth0 + 1) &&
-           rendering_take(rendering, start, result);
-}
-
-static bool call_joiner(struct joiner *joiner, struct object *result)
-{
-    *result = joiner->used ? joiner->separator : object_string(TEXT(""));
-    joiner->used = true;
-    return true;
-}
-
 bool call_is_callable(const struct object *object)
 {
     return object->kind == OBJECT_FUNCTION || object->kind == OBJECT_MACRO || object->kind == OBJECT_LOOP ||
-           object->kind == OBJECT_JOINER || object->kind == OBJECT_UNDEFINED;
+           object->kind == OBJECT_UNDEFINED;
 }
 
 bool call_object(struct rendering *rendering, const struct object *callee, const struct call *call,
@@ -275,10 +196,6 @@ bool call_object(struct rendering *rendering, const struct object *callee, const
                              self->kind == OBJECT_MISSING ? NULL : self, call, result);
     case OBJECT_MACRO:
         return call_macro(rendering, callee->macro, call, result);
-    case OBJECT_LOOP:
-        return call_loop(rendering, callee->loop, call, result);
-    case OBJECT_JOINER:
-        return call_joiner(callee->joiner, result);
     case OBJECT_UNDEFINED:
         return object_fail_undefined(rendering, callee);
     default:
@@ -296,39 +213,5 @@ bool call_bind(struct rendering *rendering, const struct function *function, con
     if (self)
         bound->self = *self;
     *object = (struct object){.kind = OBJECT_FUNCTION, .function = bound};
-    return true;
-}
-
-void call_add_macro_repr(struct buffer *buffer, const struct macro *macro)
-{
-    struct text name = macro->definition->name;
-    if (name.data)
-        buffer_add_format(buffer, "<Macro '%.*s'>", (int)name.size, name.data);
-    else
-        buffer_add_string(buffer, "<Macro anonymous>");
-}
-
-bool call_macro_attribute(struct rendering *rendering, const struct macro *macro, struct text name,
-                          struct object *value, bool *known)
-{
-    const struct macro_definition *definition = macro->definition;
-    *known = true;
-    if (text_equals_string(name, "name")) {
-        *value = definition->name.data ? object_string(definition->name) : OBJECT_NONE_VALUE;
-    } else if (text_equals_string(name, "arguments")) {
-        struct object *items;
-        if (!list_allocate(rendering, definition->n_parameters, OBJECT_TUPLE, &items, value))
-            return false;
-        for (size_t i = 0; i < definition->n_parameters; i++)
-            items[i] = object_string(rendering->template->names[definition->parameters[i]->name.name]);
-    } else if (text_equals_string(name, "catch_kwargs")) {
-        *value = object_bool(definition->special[MACRO_KWARGS].present);
-    } else if (text_equals_string(name, "catch_varargs")) {
-        *value = object_bool(definition->special[MACRO_VARARGS].present);
-    } else if (text_equals_string(name, "caller")) {
-        *value = object_bool(definition->special[MACRO_CALLER].present || definition->explicit_caller);
-    } else {
-        *known = false;
-    }
     return true;
 }

@@ -35,8 +35,3 @@ bool call_is_callable(const struct object *object);
 // A function, or a method bound to *self (NULL: none), as an object.
 bool call_bind(struct rendering *rendering, const struct function *function, const struct object *self,
                struct object *object);
-
-void call_add_macro_repr(struct buffer *buffer, const struct macro *macro);
-// Python's attributes of a macro; *known is false when there is none of that name.
-bool call_macro_attribute(struct rendering *rendering, const struct macro *macro, struct text name,
-                          struct object *value, bool *known);

@@ -3,32 +3,39 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-struct case_table {
-    const struct case_run *runs;
-    size_t n_runs;
-    const struct case_expansion *expansions;
-    size_t n_expansions;
+struct codepoint_range {
+    uint32_t first, last;
 };
 
-uint32_t character_classes(uint32_t codepoint)
+// Format, control, private and separating characters (Unicode's categories Cc, Cf, Co, Zl, Zp, Zs).
+static const struct codepoint_range unprintable[] = {
+    {0x00, 0x1F},       {0x7F, 0xA0},       {0xAD, 0xAD},         {0x600, 0x605},     {0x61C, 0x61C},
+    {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},       {0x8E2, 0x8E2},     {0x1680, 0x1680},
+    {0x180E, 0x180E},   {0x2000, 0x200F},   {0x2028, 0x202F},     {0x205F, 0x2064},   {0x2066, 0x206F},
+    {0x3000, 0x3000},   {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF},     {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
+    {0x110CD, 0x110CD}, {0x13430, 0x13438}, {0x1BCA0, 0x1BCA3},   {0x1D173, 0x1D17A}, {0xE0001, 0xE0001},
+    {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD}, {0x100000, 0x10FFFD},
+};
+
+// Characters of one upper-case character that is not their title case: digraphs, Georgian letters.
+static const struct codepoint_range titled_otherwise[] = {{0x1C4, 0x1CC}, {0x1F1, 0x1F3}, {0x10D0, 0x10FF}};
+
+static const struct codepoint_range spaces[] = {
+    {0x09, 0x0D},     {0x1C, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
+    {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+};
+
+static bool is_in(const struct codepoint_range *ranges, size_t n_ranges, uint32_t codepoint)
 {
-    size_t low = 0, high = COUNT(class_changes);
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (class_changes[middle] >> 11 <= codepoint)
-            low = middle;
-        else
-            high = middle;
-    }
-    return class_changes[low] & 0x7FF;
+    for (size_t i = 0; i < n_ranges && ranges[i].first <= codepoint; i++)
+        if (codepoint <= ranges[i].last)
+            return true;
+    return false;
 }
 
 bool character_is_space(uint32_t codepoint)
 {
-    if (codepoint < 128)
-        return codepoint == ' ' || (codepoint >= 9 && codepoint <= 13) ||
-               (codepoint >= 28 && codepoint <= 31);
-    return character_classes(codepoint) & CHARACTER_SPACE;
+    return is_in(spaces, COUNT(spaces), codepoint);
 }
 
 bool character_is_line_break(uint32_t codepoint)
@@ -37,68 +44,63 @@ bool character_is_line_break(uint32_t codepoint)
            codepoint == 0x85 || codepoint == 0x2028 || codepoint == 0x2029;
 }
 
-int character_number_level(uint32_t codepoint)
+bool character_is_printable(uint32_t codepoint)
 {
-    return (int)((character_classes(codepoint) & CHARACTER_NUMERIC) >> CHARACTER_NUMBER_SHIFT);
+    return !is_in(unprintable, COUNT(unprintable), codepoint);
 }
 
-static size_t expand(const struct case_expansion *expansion, uint32_t *out)
+static size_t map(uint32_t codepoint, const struct case_run *runs, size_t n_runs,
+                  const struct case_expansion *expansions, size_t n_expansions, uint32_t *out)
 {
-    size_t n = 0;
-    while (n < CHARACTER_EXPANSION_MAX && expansion->mapped[n]) {
-        out[n] = expansion->mapped[n];
-        n++;
-    }
-    return n;
-}
-
-static size_t map(const struct case_table *table, uint32_t codepoint, uint32_t *out)
-{
-    size_t low = 0, high = table->n_expansions;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (table->expansions[middle].codepoint == codepoint)
-            return expand(&table->expansions[middle], out);
-        if (table->expansions[middle].codepoint < codepoint)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    for (size_t i = 0; i < n_expansions && expansions[i].codepoint <= codepoint; i++)
+        for (size_t n = 0; expansions[i].codepoint == codepoint; n++) {
+            if (n == CHARACTER_EXPANSION_MAX || !expansions[i].mapped[n])
+                return n;
+            out[n] = expansions[i].mapped[n];
+        }
     out[0] = codepoint;
-    low = 0;
-    high = table->n_runs;
+    size_t low = 0, high = n_runs;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        const struct case_run *run = &table->runs[middle];
-        if (codepoint < run->first) {
-            high = middle;
-        } else if (codepoint > run->last) {
+        const struct case_run *run = &runs[middle];
+        if (codepoint > run->last) {
             low = middle + 1;
+        } else if (codepoint < run->first) {
+            high = middle;
         } else {
             if ((codepoint - run->first) % run->stride == 0)
                 out[0] = (uint32_t)((int32_t)codepoint + run->delta);
-            return 1;
+            break;
         }
     }
     return 1;
 }
 
-#define CASE_FUNCTION(name, ascii)                                                                           \
-    size_t character_##name(uint32_t codepoint, uint32_t *out)                                               \
-    {                                                                                                        \
-        static const struct case_table table = {name##_runs, COUNT(name##_runs), name##_expansions,          \
-                                                COUNT(name##_expansions)};                                   \
-        if (codepoint < 128) {                                                                               \
-            out[0] = ascii;                                                                                  \
-            return 1;                                                                                        \
-        }                                                                                                    \
-        return map(&table, codepoint, out);                                                                  \
-    }
+size_t character_upper(uint32_t codepoint, uint32_t *out)
+{
+    out[0] = codepoint >= 'a' && codepoint <= 'z' ? codepoint - 32 : codepoint;
+    return codepoint < 128 ? 1
+                           : map(codepoint, upper_runs, COUNT(upper_runs), upper_expansions,
+                                 COUNT(upper_expansions), out);
+}
 
-#define ASCII_UPPER (codepoint >= 'a' && codepoint <= 'z' ? codepoint - 32 : codepoint)
-#define ASCII_LOWER (codepoint >= 'A' && codepoint <= 'Z' ? codepoint + 32 : codepoint)
+size_t character_lower(uint32_t codepoint, uint32_t *out)
+{
+    out[0] = codepoint >= 'A' && codepoint <= 'Z' ? codepoint + 32 : codepoint;
+    return codepoint < 128 ? 1
+                           : map(codepoint, lower_runs, COUNT(lower_runs), lower_expansions,
+                                 COUNT(lower_expansions), out);
+}
 
-CASE_FUNCTION(upper, ASCII_UPPER)
-CASE_FUNCTION(lower, ASCII_LOWER)
-CASE_FUNCTION(title, ASCII_UPPER)
-CASE_FUNCTION(fold, ASCII_LOWER)
+size_t character_title(uint32_t codepoint, uint32_t *out)
+{
+    size_t n = character_upper(codepoint, out);
+    return n > 1 || is_in(titled_otherwise, COUNT(titled_otherwise), codepoint) ? 0 : n;
+}
+
+bool character_has_case(uint32_t codepoint)
+{
+    uint32_t mapped[CHARACTER_EXPANSION_MAX];
+    return character_upper(codepoint, mapped) > 1 || mapped[0] != codepoint ||
+           character_lower(codepoint, mapped) > 1 || mapped[0] != codepoint;
+}

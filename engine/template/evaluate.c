@@ -14,8 +14,10 @@ enum {
     CONCATENATE_BYTES = 256, // from here on appending to the first operand may pay; see rendering.h
 };
 
-// Names that transformers passes besides the request's: the special tokens, where the tokenizer has them. False: undefined.
-static bool load_environment(const struct template_environment *environment, struct text name, struct object *global)
+// Names that transformers passes besides the request's: the special tokens, where the tokenizer has them.
+// False: undefined.
+static bool load_environment(const struct template_environment *environment, struct text name,
+                             struct object *global)
 {
     const struct {
         const char *name;
@@ -39,11 +41,6 @@ static bool load_environment(const struct template_environment *environment, str
 static bool load_global(struct rendering *rendering, uint32_t name, struct object *value)
 {
     const struct template *template = rendering->template;
-    uint32_t slot = template->exported[name];
-    if (slot != UINT32_MAX && rendering->root && rendering->root->slots[slot].kind != OBJECT_MISSING) {
-        *value = rendering->root->slots[slot]; // a block reads what the template set
-        return true;
-    }
     if (!rendering->globals_known[name]) {
         struct object *global = &rendering->globals[name];
         struct text text = template->names[name];
@@ -94,62 +91,11 @@ struct argument_space {
     struct keyword_argument keywords[ARGUMENTS_NEAR];
 };
 
-static bool add_keyword(struct rendering *rendering, struct call *call, struct keyword_argument *keywords,
-                        struct text name, const struct object *value)
-{
-    for (size_t i = 0; i < call->n_keywords; i++)
-        if (text_equal(keywords[i].name, name))
-            return rendering_fail(rendering, "got multiple values for keyword argument '%.*s'",
-                                  codepoints_cut(name), name.data);
-    keywords[call->n_keywords++] = (struct keyword_argument){name, *value};
-    return rendering_spend(rendering, 1);
-}
-
-static bool spread_keywords(struct rendering *rendering, const struct object *more, struct call *call,
-                            struct keyword_argument *keywords)
-{
-    for (uint32_t i = 0; i < more->dict->n_entries; i++) {
-        const struct dict_entry *entry = &more->dict->entries[i];
-        if (entry->key.kind != OBJECT_STRING)
-            return rendering_fail(rendering, "keywords must be strings");
-        if (!add_keyword(rendering, call, keywords, entry->key.text, &entry->value))
-            return false;
-    }
-    return true;
-}
-
-// *x and **x of a call, as a list and a dict; MISSING where the call has none.
-static bool evaluate_spread(struct rendering *rendering, struct activation *activation,
-                            const struct argument_expressions *arguments, struct object *more_items,
-                            struct object *more_keywords)
-{
-    more_items->kind = more_keywords->kind = OBJECT_MISSING;
-    struct object value;
-    if (arguments->more_positional && (!evaluate(rendering, activation, arguments->more_positional, &value) ||
-                                       !iterator_collect(rendering, &value, OBJECT_LIST, more_items)))
-        return false;
-    if (!arguments->more_keywords)
-        return true;
-    if (!evaluate(rendering, activation, arguments->more_keywords, more_keywords))
-        return false;
-    return more_keywords->kind == OBJECT_DICT ||
-           rendering_fail(rendering, "argument after ** must be a mapping, not %s",
-                          object_type_name(more_keywords));
-}
-
 static NOINLINE bool evaluate_arguments(struct rendering *rendering, struct activation *activation,
                                         const struct argument_expressions *arguments,
-                                        const struct object *caller, struct argument_space *space,
-                                        struct call *call)
+                                        struct argument_space *space, struct call *call)
 {
-    struct object more_items = {0}, more_keywords = {0};
-    if ((arguments->more_positional || arguments->more_keywords) &&
-        !evaluate_spread(rendering, activation, arguments, &more_items, &more_keywords))
-        return false;
-    size_t n_more = more_items.kind == OBJECT_LIST ? more_items.sequence->n_items : 0;
-    size_t n_items = arguments->positional.n_items + n_more;
-    size_t n_keywords = arguments->n_keywords + (caller ? 1 : 0);
-    n_keywords += more_keywords.kind == OBJECT_DICT ? more_keywords.dict->n_entries : 0;
+    size_t n_items = arguments->positional.n_items, n_keywords = arguments->n_keywords;
     struct object *items = space->items;
     struct keyword_argument *keywords = space->keywords;
     if (n_items > ARGUMENTS_NEAR)
@@ -158,34 +104,27 @@ static NOINLINE bool evaluate_arguments(struct rendering *rendering, struct acti
         keywords = rendering_allocate_array(rendering, n_keywords, sizeof *keywords);
     if (!items || !keywords)
         return false;
-    for (size_t i = 0; i < arguments->positional.n_items; i++)
+    for (size_t i = 0; i < n_items; i++)
         if (!evaluate(rendering, activation, arguments->positional.items[i], &items[i]))
             return false;
-    if (n_more)
-        memcpy(items + arguments->positional.n_items, more_items.sequence->items, n_more * sizeof *items);
-    *call = (struct call){items, n_items, keywords, 0};
-    for (size_t i = 0; i < arguments->n_keywords; i++) {
-        struct object value;
-        if (!evaluate(rendering, activation, arguments->keywords[i].value, &value) ||
-            !add_keyword(rendering, call, keywords, arguments->keywords[i].name, &value))
+    for (size_t i = 0; i < n_keywords; i++) {
+        keywords[i].name = arguments->keywords[i].name;
+        if (!evaluate(rendering, activation, arguments->keywords[i].value, &keywords[i].value))
             return false;
     }
-    if (caller && !add_keyword(rendering, call, keywords, TEXT("caller"), caller))
-        return false;
-    return more_keywords.kind != OBJECT_DICT || spread_keywords(rendering, &more_keywords, call, keywords);
+    *call = (struct call){items, n_items, keywords, n_keywords};
+    return true;
 }
 
 static NOINLINE bool evaluate_called(struct rendering *rendering, struct activation *activation,
-                                     const struct expression *expression, const struct object *caller,
-                                     struct object *value)
+                                     const struct expression *expression, struct object *value)
 {
     struct argument_space space;
     struct call call;
     struct object callee;
-    if (!evaluate(rendering, activation, expression->call.callee, &callee) ||
-        !evaluate_arguments(rendering, activation, expression->call.arguments, caller, &space, &call))
-        return false;
-    return call_object(rendering, &callee, &call, value);
+    return evaluate(rendering, activation, expression->call.callee, &callee) &&
+           evaluate_arguments(rendering, activation, expression->call.arguments, &space, &call) &&
+           call_object(rendering, &callee, &call, value);
 }
 
 static bool set_line(struct rendering *rendering, const struct expression *expression, bool ok)
@@ -193,12 +132,6 @@ static bool set_line(struct rendering *rendering, const struct expression *expre
     if (!ok && !rendering->error_line)
         rendering->error_line = expression->line;
     return ok;
-}
-
-bool evaluate_call(struct rendering *rendering, struct activation *activation, const struct expression *call,
-                   const struct object *caller, struct object *value)
-{
-    return set_line(rendering, call, evaluate_called(rendering, activation, call, caller, value));
 }
 
 static NOINLINE bool filter_input(struct rendering *rendering, struct activation *activation,
@@ -213,9 +146,8 @@ static NOINLINE bool filter_input(struct rendering *rendering, struct activation
         return rendering_fail(rendering, "no %s named '%.*s'",
                               filter->kind == EXPRESSION_FILTER ? "filter" : "test",
                               codepoints_cut(filter->filter.name), filter->filter.name.data);
-    bool plain = !arguments->positional.n_items && !arguments->n_keywords && !arguments->more_positional &&
-                 !arguments->more_keywords;
-    if (!plain && !evaluate_arguments(rendering, activation, arguments, NULL, &space, &call))
+    bool plain = !arguments->positional.n_items && !arguments->n_keywords;
+    if (!plain && !evaluate_arguments(rendering, activation, arguments, &space, &call))
         return false;
     return call_function(rendering, filter->filter.function, input, &call, value);
 }
@@ -294,7 +226,7 @@ static NOINLINE bool evaluate_binary(struct rendering *rendering, struct activat
     struct object left, right;
     return evaluate(rendering, activation, expression->binary.left, &left) &&
            evaluate(rendering, activation, expression->binary.right, &right) &&
-           operator_arithmetic(rendering, expression->binary.operator, & left, &right, value);
+           operator_arithmetic(rendering, expression->binary.operator, &left, &right, value);
 }
 
 static NOINLINE bool evaluate_comparison(struct rendering *rendering, struct activation *activation,
@@ -307,7 +239,7 @@ static NOINLINE bool evaluate_comparison(struct rendering *rendering, struct act
     for (size_t i = 0; holds && i < expression->comparison.n_operands; i++) {
         const struct comparison_operand *operand = &expression->comparison.operands[i];
         if (!evaluate(rendering, activation, operand->operand, &right) ||
-            !operator_compare(rendering, operand->operator, & left, &right, &holds))
+            !operator_compare(rendering, operand->operator, &left, &right, &holds))
             return false;
         left = right;
     }
@@ -424,7 +356,7 @@ static bool evaluate_nested(struct rendering *rendering, struct activation *acti
     case EXPRESSION_SUBSCRIPT:
         return evaluate_subscript(rendering, activation, expression, value);
     case EXPRESSION_CALL:
-        return evaluate_called(rendering, activation, expression, NULL, value);
+        return evaluate_called(rendering, activation, expression, value);
     case EXPRESSION_FILTER:
     case EXPRESSION_TEST:
         return evaluate_filtered(rendering, activation, expression, value);

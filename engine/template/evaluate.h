@@ -10,9 +10,6 @@ bool evaluate(struct rendering *rendering, struct activation *activation, const 
 // A filter expression without input of its own applied to `input`.
 bool evaluate_filter(struct rendering *rendering, struct activation *activation,
                      const struct expression *filter, const struct object *input, struct object *value);
-// A call expression with `caller` as an argument more.
-bool evaluate_call(struct rendering *rendering, struct activation *activation, const struct expression *call,
-                   const struct object *caller, struct object *value);
 bool evaluate_assign(struct rendering *rendering, struct activation *activation,
                      const struct expression *target, const struct object *value);
 // Fails where a namespace target's variable is no namespace.

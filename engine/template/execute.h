@@ -8,9 +8,6 @@ enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAILED };
 
 enum flow execute(struct rendering *rendering, struct activation *activation,
                   const struct statements *statements);
-// Runs a recursive for statement over `iterable`; its text is added to rendering->text.
-bool execute_recursive_loop(struct rendering *rendering, const struct statement *statement,
-                            struct activation *around, const struct object *iterable, int64_t depth0);
 // A body whose text becomes a string: a macro's, a set block's. On anything but FLOW_NEXT the text is
 // dropped.
 enum flow execute_captured(struct rendering *rendering, struct activation *activation,

@@ -1,5 +1,5 @@
 // Expressions, by jinja's grammar. From the loosest binding: a if b else c; or; and; not; comparisons, in;
-// + -; ~; * / // %; **; unary - +; .name [index] (call); |filter, is test.
+// + -; ~; * / // %; unary - +; .name [index] (call); |filter, is test.
 #include "engine/template/parser.h"
 
 static struct expression *parse_condition(struct parser *parser);
@@ -57,7 +57,7 @@ struct expression *expression_create_binary(struct parser *parser, enum expressi
     if (!expression || !expression_cover(parser, expression, left) ||
         !expression_cover(parser, expression, right))
         return NULL;
-    expression->binary.operator= operator;
+    expression->binary.operator = operator;
     expression->binary.left = left;
     expression->binary.right = right;
     return expression;
@@ -87,6 +87,7 @@ static bool parse_otherwise(struct parser *parser, struct expression **otherwise
 static struct expression *parse_condition(struct parser *parser)
 {
     uint32_t line = parser->token.line;
+    const struct expression *unknown = parser->unknown;
     struct expression *value = parse_or(parser);
     while (value) {
         bool has_if;
@@ -97,10 +98,13 @@ static struct expression *parse_condition(struct parser *parser)
         struct expression *condition = expression_create(parser, EXPRESSION_CONDITION, line);
         if (!condition)
             return NULL;
+        parser->unknown = unknown; // what stands behind a condition may never run
+        parser->scope->n_branches++;
         condition->condition.yes = value;
         condition->condition.test = parse_or(parser);
-        if (!condition->condition.test || !parse_otherwise(parser, &condition->condition.no) ||
-            !expression_cover(parser, condition, value) ||
+        bool ok = condition->condition.test && parse_otherwise(parser, &condition->condition.no);
+        parser->scope->n_branches--;
+        if (!ok || !expression_cover(parser, condition, value) ||
             !expression_cover(parser, condition, condition->condition.test) ||
             !expression_cover(parser, condition, condition->condition.no))
             return NULL;
@@ -148,46 +152,23 @@ static struct expression *parse_or(struct parser *parser)
     return left;
 }
 
-static struct expression *parse_power(struct parser *parser)
+static bool product_operator(enum token_kind kind, enum operator *operator)
 {
-    uint32_t line = parser->token.line;
-    struct expression *left = primary_parse_unary(parser, true);
-    while (left && parser->token.kind == TOKEN_POWER) { // to the left, unlike Python's
-        struct expression *right = parser_advance(parser) ? primary_parse_unary(parser, true) : NULL;
-        left = right ? expression_create_binary(parser, EXPRESSION_BINARY, OPERATOR_POWER, line, left, right)
-                     : NULL;
-        line = parser->token.line;
-    }
-    return left;
-}
-
-static bool product_operator(enum token_kind kind, enum operator* operator)
-{
-    switch (kind) {
-    case TOKEN_MULTIPLY:
-        *operator= OPERATOR_MULTIPLY;
-        return true;
-    case TOKEN_DIVIDE:
-        *operator= OPERATOR_DIVIDE;
-        return true;
-    case TOKEN_FLOOR_DIVIDE:
-        *operator= OPERATOR_FLOOR_DIVIDE;
-        return true;
-    case TOKEN_MODULO:
-        *operator= OPERATOR_MODULO;
-        return true;
-    default:
-        return false;
-    }
+    *operator = kind == TOKEN_MULTIPLY       ? OPERATOR_MULTIPLY
+                : kind == TOKEN_DIVIDE       ? OPERATOR_DIVIDE
+                : kind == TOKEN_FLOOR_DIVIDE ? OPERATOR_FLOOR_DIVIDE
+                                             : OPERATOR_MODULO;
+    return kind == TOKEN_MULTIPLY || kind == TOKEN_DIVIDE || kind == TOKEN_FLOOR_DIVIDE ||
+           kind == TOKEN_MODULO;
 }
 
 static struct expression *parse_product(struct parser *parser)
 {
     uint32_t line = parser->token.line;
-    struct expression *left = parse_power(parser);
+    struct expression *left = primary_parse_unary(parser, true);
     enum operator operator;
     while (left && product_operator(parser->token.kind, &operator)) {
-        struct expression *right = parser_advance(parser) ? parse_power(parser) : NULL;
+        struct expression *right = parser_advance(parser) ? primary_parse_unary(parser, true) : NULL;
         left =
             right ? expression_create_binary(parser, EXPRESSION_BINARY, operator, line, left, right) : NULL;
         line = parser->token.line;
@@ -217,7 +198,7 @@ static struct expression *parse_sum(struct parser *parser)
     uint32_t line = parser->token.line;
     struct expression *left = parse_concatenation(parser);
     while (left && (parser->token.kind == TOKEN_ADD || parser->token.kind == TOKEN_SUBTRACT)) {
-        enum operator operator= parser->token.kind == TOKEN_ADD ? OPERATOR_ADD : OPERATOR_SUBTRACT;
+        enum operator operator = parser->token.kind == TOKEN_ADD ? OPERATOR_ADD : OPERATOR_SUBTRACT;
         struct expression *right = parser_advance(parser) ? parse_concatenation(parser) : NULL;
         left =
             right ? expression_create_binary(parser, EXPRESSION_BINARY, operator, line, left, right) : NULL;
@@ -227,7 +208,7 @@ static struct expression *parse_sum(struct parser *parser)
 }
 
 // *found: a comparison operator stands here; it is gone then.
-static bool parse_comparison_operator(struct parser *parser, enum operator* operator, bool * found)
+static bool parse_comparison_operator(struct parser *parser, enum operator *operator, bool *found)
 {
     static const enum operator operators[] = {
         [TOKEN_EQUAL] = OPERATOR_EQUAL,     [TOKEN_NOT_EQUAL] = OPERATOR_NOT_EQUAL,
@@ -237,15 +218,15 @@ static bool parse_comparison_operator(struct parser *parser, enum operator* oper
     enum token_kind kind = parser->token.kind;
     *found = kind >= TOKEN_EQUAL && kind <= TOKEN_LESS_EQUAL;
     if (*found) {
-        *operator= operators[kind];
+        *operator = operators[kind];
     } else if (parser_is_name(parser, "in")) {
         *found = true;
-        *operator= OPERATOR_IN;
+        *operator = OPERATOR_IN;
     } else if (parser_is_name(parser, "not")) {
         if (!parser_look_ahead(parser))
             return false;
         *found = parser->ahead.kind == TOKEN_NAME && text_equals_string(parser->ahead.text, "in");
-        *operator= OPERATOR_NOT_IN;
+        *operator = OPERATOR_NOT_IN;
         if (*found && !parser_advance(parser))
             return false;
     }
@@ -260,7 +241,7 @@ static struct expression *parse_comparison(struct parser *parser)
     while (first) {
         struct comparison_operand operand;
         bool found;
-        if (!parse_comparison_operator(parser, &operand.operator, & found))
+        if (!parse_comparison_operator(parser, &operand.operator, &found))
             return NULL;
         if (!found)
             return comparison ? comparison : first;
@@ -287,8 +268,7 @@ static bool is_tuple_end(const struct parser *parser, unsigned how)
 {
     enum token_kind kind = parser->token.kind;
     return kind == TOKEN_VARIABLE_END || kind == TOKEN_BLOCK_END || kind == TOKEN_RIGHT_PARENTHESIS ||
-           ((how & TUPLE_UNTIL_IN) && parser_is_name(parser, "in")) ||
-           ((how & TUPLE_UNTIL_RECURSIVE) && parser_is_name(parser, "recursive"));
+           ((how & TUPLE_UNTIL_IN) && parser_is_name(parser, "in"));
 }
 
 static struct expression *parse_element(struct parser *parser, unsigned how)
@@ -339,6 +319,8 @@ static bool check_target(struct parser *parser, const struct expression *target)
 
 struct expression *expression_parse_target(struct parser *parser, unsigned how)
 {
+    parser->in_target = true;
     struct expression *target = expression_parse_tuple(parser, how | TUPLE_SIMPLE);
+    parser->in_target = false;
     return target && check_target(parser, target) ? target : NULL;
 }

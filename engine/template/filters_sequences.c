@@ -1,6 +1,6 @@
-// Filters over whole sequences that give their result at once.
-#include "engine/template/arguments.h"
+// Filters over whole sequences.
 #include "engine/template/attribute_path.h"
+#include "engine/template/call.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/iterator.h"
@@ -8,31 +8,24 @@
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/sort.h"
-#include "engine/template/text_operations.h"
 
 static bool join(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct object separator = object_string(TEXT("")), item;
-    struct iterator iterator;
-    if (call->items[1].kind != OBJECT_MISSING && !represent_str(rendering, &call->items[1], &separator))
-        return false;
-    if (!iterator_start(rendering, &call->items[0], &iterator))
+    struct object separator = object_string(TEXT("")), items;
+    if ((call->items[1].kind != OBJECT_MISSING && !represent_str(rendering, &call->items[1], &separator)) ||
+        !iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
         return false;
     size_t start = rendering->text.size;
-    for (bool first = true;; first = false) {
-        bool more;
-        if (!iterator_next(rendering, &iterator, &item, &more))
+    for (size_t i = 0; i < items.sequence->n_items; i++) {
+        struct object value;
+        if (!attribute_path_get(rendering, &items.sequence->items[i], &call->items[2], NULL, &value))
             return false;
-        if (!more)
-            return rendering_take(rendering, start, result);
-        struct object value = item;
-        if (!attribute_path_get(rendering, &item, &call->items[2], NULL, &value))
-            return false;
-        if (!first)
+        if (i)
             rendering_add_text(rendering, separator.text);
         if (!represent_add_str(rendering, &value) || !rendering_check_text(rendering))
             return false;
     }
+    return rendering_take(rendering, start, result);
 }
 
 static bool list(struct rendering *rendering, const struct call *call, struct object *result)
@@ -41,13 +34,12 @@ static bool list(struct rendering *rendering, const struct call *call, struct ob
 }
 
 static bool pick(struct rendering *rendering, const struct object *from, const size_t *order,
-                 enum object_kind kind, struct object *result)
+                 struct object *result)
 {
-    size_t n = from->sequence->n_items;
     struct object *items;
-    if (!list_allocate(rendering, n, kind, &items, result))
+    if (!list_allocate(rendering, from->sequence->n_items, OBJECT_LIST, &items, result))
         return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < from->sequence->n_items; i++)
         items[i] = from->sequence->items[order[i]];
     return true;
 }
@@ -61,7 +53,7 @@ static bool sort(struct rendering *rendering, const struct call *call, struct ob
     return iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) &&
            attribute_path_keys(rendering, items.sequence, &call->items[3], true, case_sensitive, &keys) &&
            sort_order(rendering, keys, items.sequence->n_items, reverse, &order) &&
-           pick(rendering, &items, order, OBJECT_LIST, result);
+           pick(rendering, &items, order, result);
 }
 
 static bool extreme(struct rendering *rendering, const struct call *call, bool largest, struct object *result)
@@ -99,100 +91,44 @@ static bool maximum(struct rendering *rendering, const struct call *call, struct
 
 static bool sum(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct iterator iterator;
-    struct object total = call->items[2].kind == OBJECT_MISSING ? object_integer(0) : call->items[2];
+    struct object items, value,
+        total = call->items[2].kind == OBJECT_MISSING ? object_integer(0) : call->items[2];
     if (total.kind == OBJECT_STRING)
         return rendering_fail(rendering, "sum() can't sum strings");
-    if (!iterator_start(rendering, &call->items[0], &iterator))
+    if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
         return false;
-    for (;;) {
-        struct object item, value, next;
-        bool more;
-        if (!iterator_next(rendering, &iterator, &item, &more))
+    for (size_t i = 0; i < items.sequence->n_items; i++)
+        if (!attribute_path_get(rendering, &items.sequence->items[i], &call->items[1], NULL, &value) ||
+            !operator_arithmetic(rendering, OPERATOR_ADD, &total, &value, result))
             return false;
-        if (!more)
-            break;
-        if (!attribute_path_get(rendering, &item, &call->items[1], NULL, &value) ||
-            !operator_arithmetic(rendering, OPERATOR_ADD, &total, &value, &next))
-            return false;
-        total = next;
-    }
+        else
+            total = *result;
     *result = total;
     return true;
 }
 
 static bool dictsort(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    const struct object *value = &call->items[0];
+    struct object view = call->items[0], items, *keys;
     struct text by;
+    size_t *order;
     if (!argument_text(rendering, &call->items[2], TEXT("key"), &by))
         return false;
-    bool by_value = text_equals_string(by, "value");
-    if (!by_value && !text_equals_string(by, "key"))
+    struct object position = object_integer(text_equals_string(by, "value"));
+    if (!position.integer && !text_equals_string(by, "key"))
         return rendering_fail(rendering, "you can only sort by either \"key\" or \"value\"");
-    if (value->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, value);
-    if (value->kind != OBJECT_DICT)
-        return rendering_fail(rendering, "'%s' object has no attribute 'items'", object_type_name(value));
-    struct object view = *value, items, *keys;
-    size_t *order;
+    if (view.kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, &view);
+    if (view.kind != OBJECT_DICT)
+        return rendering_fail(rendering, "'%s' object has no attribute 'items'", object_type_name(&view));
     view.kind = OBJECT_VIEW;
     view.detail = VIEW_ITEMS;
-    struct object position = object_integer(by_value);
+    bool case_sensitive = argument_truth(&call->items[1], false),
+         reverse = argument_truth(&call->items[3], false);
     return iterator_collect(rendering, &view, OBJECT_LIST, &items) &&
-           attribute_path_keys(rendering, items.sequence, &position, false,
-                               argument_truth(&call->items[1], false), &keys) &&
-           sort_order(rendering, keys, items.sequence->n_items, argument_truth(&call->items[3], false),
-                      &order) &&
-           pick(rendering, &items, order, OBJECT_LIST, result);
-}
-
-// One group: the tuple (grouper, list), whose parts have those names too.
-static bool make_group(struct rendering *rendering, const struct object *grouper, const struct object *items,
-                       size_t n_items, struct object *group)
-{
-    struct object list;
-    if (!list_wrap(rendering, items, n_items, OBJECT_LIST, &list) ||
-        !tuple_pair(rendering, grouper, &list, group))
-        return false;
-    group->detail = 1;
-    return true;
-}
-
-static bool groupby(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct object *path = &call->items[1], *missing = &call->items[2];
-    bool case_sensitive = argument_truth(&call->items[3], false);
-    struct object items, sorted;
-    struct list_builder groups = {0};
-    size_t *order;
-    if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
-        return false;
-    size_t n = items.sequence->n_items;
-    struct object *keys = rendering_allocate_array(rendering, n + 1, sizeof *keys);
-    for (size_t i = 0; keys && i < n; i++)
-        if (!attribute_path_key(rendering, &items.sequence->items[i], path, missing, case_sensitive,
-                                &keys[i]))
-            return false;
-    if (!keys || !sort_order(rendering, keys, n, false, &order) ||
-        !pick(rendering, &items, order, OBJECT_LIST, &sorted))
-        return false;
-    for (size_t start = 0, stop; start < n; start = stop) {
-        bool equal = true;
-        for (stop = start + 1; stop < n; stop++) {
-            if (!object_equal(rendering, &keys[order[start]], &keys[order[stop]], &equal))
-                return false;
-            if (!equal)
-                break;
-        }
-        struct object grouper, group;
-        const struct object *members = &sorted.sequence->items[start];
-        if (!attribute_path_get(rendering, members, path, missing, &grouper) || // in the first one's own case
-            !make_group(rendering, &grouper, members, stop - start, &group) ||
-            !list_add(rendering, &groups, &group))
-            return false;
-    }
-    return list_finish(rendering, &groups, OBJECT_LIST, result);
+           attribute_path_keys(rendering, items.sequence, &position, false, case_sensitive, &keys) &&
+           sort_order(rendering, keys, items.sequence->n_items, reverse, &order) &&
+           pick(rendering, &items, order, result);
 }
 
 static bool reverse_text(struct rendering *rendering, struct text text, struct object *result)
@@ -204,43 +140,226 @@ static bool reverse_text(struct rendering *rendering, struct text text, struct o
     return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
 }
 
+static bool reversed_list(struct rendering *rendering, const struct object *value, struct object *result)
+{
+    struct object items, *reversed;
+    if (!iterator_collect(rendering, value, OBJECT_LIST, &items) ||
+        !list_allocate(rendering, items.sequence->n_items, OBJECT_LIST, &reversed, result))
+        return false;
+    for (size_t i = 0, n = items.sequence->n_items; i < n; i++)
+        reversed[i] = items.sequence->items[n - 1 - i];
+    return true;
+}
+
 static bool reverse(struct rendering *rendering, const struct call *call, struct object *result)
 {
     const struct object *value = &call->items[0];
-    bool possible;
     if (value->kind == OBJECT_STRING)
         return reverse_text(rendering, value->text, result);
-    if (!iterator_reversed(rendering, value, result, &possible))
+    return reversed_list(rendering, value, result) &&
+           (value->kind == OBJECT_GENERATOR || iterator_generator(rendering, result, result));
+}
+
+static bool first(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    bool more;
+    struct iterator iterator;
+    if (!iterator_start(rendering, &call->items[0], &iterator) ||
+        !iterator_next(rendering, &iterator, result, &more))
         return false;
-    if (possible)
+    if (!more)
+        *result = object_undefined_hint("no first item, sequence was empty");
+    return true;
+}
+
+static bool last(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object items;
+    if (call->items[0].kind == OBJECT_GENERATOR)
+        return rendering_fail(rendering, "'generator' object is not reversible");
+    if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
+        return false;
+    size_t n = items.sequence->n_items;
+    *result = n ? items.sequence->items[n - 1] : object_undefined_hint("no last item, sequence was empty");
+    return true;
+}
+
+// map, select and their like: `function` (NULL: none) applied to an attribute of each item.
+struct mapping {
+    struct object path, missing;
+    const struct function *function;
+    struct call rest; // the function's further arguments
+};
+
+static bool fail_unknown(struct rendering *rendering, const char *what, struct text name)
+{
+    return rendering_fail(rendering, "no %s named '%.*s'", what, codepoints_cut(name), name.data);
+}
+
+static bool prepare_map(struct rendering *rendering, const struct call *call, struct mapping *mapping)
+{
+    for (size_t i = 0; call->n_items == 1 && i < call->n_keywords; i++) {
+        struct text name = call->keywords[i].name;
+        if (text_equals_string(name, "attribute"))
+            mapping->path = call->keywords[i].value;
+        else if (text_equals_string(name, "default"))
+            mapping->missing = call->keywords[i].value;
+        else
+            return rendering_fail(rendering, "map: unexpected keyword argument '%.*s'", codepoints_cut(name),
+                                  name.data);
+    }
+    if (mapping->path.kind != OBJECT_MISSING)
         return true;
-    if (!iterator_possible(value))
-        return rendering_fail(rendering, "argument must be iterable");
-    struct object items, reversed; // of a generator: a list
-    return iterator_collect(rendering, value, OBJECT_LIST, &items) &&
-           iterator_reversed(rendering, &items, &reversed, &possible) &&
-           iterator_collect(rendering, &reversed, OBJECT_LIST, result);
+    if (call->n_items < 2 || call->items[1].kind != OBJECT_STRING)
+        return rendering_fail(rendering, "map requires a filter argument");
+    mapping->function = functions_find_filter(call->items[1].text);
+    mapping->rest = (struct call){call->items + 2, call->n_items - 2, call->keywords, call->n_keywords};
+    return mapping->function || fail_unknown(rendering, "filter", call->items[1].text);
+}
+
+static bool prepare_select(struct rendering *rendering, const struct call *call, bool attribute,
+                           struct mapping *mapping)
+{
+    size_t used = 1;
+    if (attribute && call->n_items < 2)
+        return rendering_fail(rendering, "missing parameter for attribute name");
+    if (attribute)
+        mapping->path = call->items[used++];
+    if (used == call->n_items)
+        return true;
+    if (call->items[used].kind != OBJECT_STRING)
+        return rendering_fail(rendering, "a test's name must be str");
+    struct text name = call->items[used++].text;
+    mapping->function = functions_find_test(name);
+    mapping->rest = (struct call){call->items + used, call->n_items - used, call->keywords, call->n_keywords};
+    return mapping->function || fail_unknown(rendering, "test", name);
+}
+
+static bool apply(struct rendering *rendering, const struct mapping *mapping, const struct object *item,
+                  struct object *value)
+{
+    if (!attribute_path_get(rendering, item, &mapping->path, &mapping->missing, value))
+        return false;
+    struct object input = *value;
+    return !mapping->function || call_function(rendering, mapping->function, &input, &mapping->rest, value);
+}
+
+enum choice {
+    CHOICE_MAPPED,
+    CHOICE_TRUE,
+    CHOICE_FALSE
+}; // which items: all, mapped; those that pass; those that do not
+
+static bool map_items(struct rendering *rendering, const struct object *value, const struct mapping *mapping,
+                      enum choice choice, struct object *result)
+{
+    struct list_builder list = {0};
+    struct object items, mapped;
+    if (!iterator_collect(rendering, value, OBJECT_LIST, &items))
+        return false;
+    for (size_t i = 0; i < items.sequence->n_items; i++) {
+        const struct object *item = &items.sequence->items[i];
+        if (!rendering_spend(rendering, 1) || !apply(rendering, mapping, item, &mapped))
+            return false;
+        bool chosen = choice == CHOICE_MAPPED || object_truth(&mapped) == (choice == CHOICE_TRUE);
+        if (chosen && !list_add(rendering, &list, choice == CHOICE_MAPPED ? &mapped : item))
+            return false;
+    }
+    return list_finish(rendering, &list, OBJECT_LIST, result) &&
+           iterator_generator(rendering, result, result);
+}
+
+static bool choose(struct rendering *rendering, const struct call *call, bool attribute, enum choice choice,
+                   struct object *result)
+{
+    struct mapping mapping = {0};
+    if (!call->n_items)
+        return rendering_fail(rendering, "the filter misses its value");
+    struct object value = call->items[0], empty = object_undefined_hint("");
+    if (!object_truth(&value)) // jinja looks no further then
+        return map_items(rendering, &empty, &mapping, choice, result);
+    bool ok = choice == CHOICE_MAPPED ? prepare_map(rendering, call, &mapping)
+                                      : prepare_select(rendering, call, attribute, &mapping);
+    return ok && map_items(rendering, &value, &mapping, choice, result);
+}
+
+static bool map(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return choose(rendering, call, false, CHOICE_MAPPED, result);
+}
+
+static bool select_items(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return choose(rendering, call, false, CHOICE_TRUE, result);
+}
+
+static bool reject(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return choose(rendering, call, false, CHOICE_FALSE, result);
+}
+
+static bool selectattr(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return choose(rendering, call, true, CHOICE_TRUE, result);
+}
+
+static bool rejectattr(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return choose(rendering, call, true, CHOICE_FALSE, result);
+}
+
+static bool unique(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object items, *keys;
+    struct list_builder list = {0};
+    struct dict *seen = dict_create(rendering, 0);
+    bool case_sensitive = argument_truth(&call->items[1], false);
+    if (!seen || !iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) ||
+        !attribute_path_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
+        return false;
+    for (size_t i = 0; i < items.sequence->n_items; i++) {
+        const struct object *found;
+        if (!dict_find(rendering, seen, &keys[i], &found))
+            return false;
+        if (!found && (!dict_set(rendering, seen, &keys[i], &keys[i]) ||
+                       !list_add(rendering, &list, &items.sequence->items[i])))
+            return false;
+    }
+    return list_finish(rendering, &list, OBJECT_LIST, result) &&
+           iterator_generator(rendering, result, result);
+}
+
+static bool items(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object view = call->items[0];
+    if (view.kind == OBJECT_DICT) {
+        view.kind = OBJECT_VIEW;
+        view.detail = VIEW_ITEMS;
+    } else if (view.kind != OBJECT_UNDEFINED) {
+        return rendering_fail(rendering, "can only get item pairs from a mapping");
+    }
+    return iterator_collect(rendering, &view, OBJECT_LIST, result) &&
+           iterator_generator(rendering, result, result);
 }
 
 static const struct function functions[] = {
-    {.name = "join", .run = join, .n_required = 1, .parameters = {"value", "d", "attribute"}},
-    {.name = "list", .run = list, .n_required = 1, .parameters = {"value"}},
-    {.name = "sort",
-     .run = sort,
-     .n_required = 1,
-     .parameters = {"value", "reverse", "case_sensitive", "attribute"}},
-    {.name = "min", .run = minimum, .n_required = 1, .parameters = {"value", "case_sensitive", "attribute"}},
-    {.name = "max", .run = maximum, .n_required = 1, .parameters = {"value", "case_sensitive", "attribute"}},
-    {.name = "sum", .run = sum, .n_required = 1, .parameters = {"iterable", "attribute", "start"}},
-    {.name = "dictsort",
-     .run = dictsort,
-     .n_required = 1,
-     .parameters = {"value", "case_sensitive", "by", "reverse"}},
-    {.name = "groupby",
-     .run = groupby,
-     .n_required = 2,
-     .parameters = {"value", "attribute", "default", "case_sensitive"}},
-    {.name = "reverse", .run = reverse, .n_required = 1, .parameters = {"value"}},
+    FUNCTION("join", join, 1, "value", "d", "attribute"),
+    FUNCTION("list", list, 1, "value"),
+    FUNCTION("sort", sort, 1, "value", "reverse", "case_sensitive", "attribute"),
+    FUNCTION("min", minimum, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("max", maximum, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("sum", sum, 1, "iterable", "attribute", "start"),
+    FUNCTION("dictsort", dictsort, 1, "value", "case_sensitive", "by", "reverse"),
+    FUNCTION("reverse", reverse, 1, "value"),
+    FUNCTION("first", first, 1, "seq"),
+    FUNCTION("last", last, 1, "seq"),
+    ANY_ARGUMENTS("map", map),
+    ANY_ARGUMENTS("select", select_items),
+    ANY_ARGUMENTS("reject", reject),
+    ANY_ARGUMENTS("selectattr", selectattr),
+    ANY_ARGUMENTS("rejectattr", rejectattr),
+    FUNCTION("unique", unique, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("items", items, 1, "value"),
 };
 
-const struct function_table filters_of_sequences = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table filters_of_sequences = FUNCTION_TABLE(functions);

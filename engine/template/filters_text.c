@@ -1,11 +1,9 @@
 // Filters over text.
-#include "engine/template/arguments.h"
-#include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
-#include "engine/template/iterator.h"
 #include "engine/template/markup.h"
+#include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/text_operations.h"
@@ -35,35 +33,9 @@ static bool capitalize(struct rendering *rendering, const struct call *call, str
     return change_case(rendering, call, CASE_CAPITAL, result);
 }
 
-// Words begin behind blanks and opening brackets, unlike str.title's.
 static bool title(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct object string;
-    if (!represent_str(rendering, &call->items[0], &string))
-        return false;
-    size_t start = rendering->text.size;
-    struct text text = string.text;
-    for (size_t i = 0; i < text.size;) {
-        size_t at = i, word;
-        uint32_t codepoint = codepoints_next(text, &i), mapped[CHARACTER_EXPANSION_MAX];
-        size_t n = character_upper(codepoint, mapped);
-        for (size_t k = 0; k < n; k++)
-            codepoints_add(&rendering->text, mapped[k]);
-        if (character_is_space(codepoint) || (codepoint < 128 && memchr("-({[<", (int)codepoint, 5)))
-            continue;
-        for (word = at = i; i < text.size; at = i) {
-            codepoint = codepoints_next(text, &i);
-            if (character_is_space(codepoint) || (codepoint < 128 && memchr("-({[<", (int)codepoint, 5)))
-                break;
-        }
-        struct object rest;
-        if (!text_change_case(rendering, (struct text){text.data + word, at - word}, CASE_LOWER, &rest))
-            return false;
-        buffer_add_text(&rendering->text, rest.text);
-        i = at;
-    }
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
+    return change_case(rendering, call, CASE_TITLE_WORDS, result);
 }
 
 static bool trim(struct rendering *rendering, const struct call *call, struct object *result)
@@ -113,7 +85,7 @@ static bool indent(struct rendering *rendering, const struct call *call, struct 
     else if (width->kind == OBJECT_NONE)
         return rendering_fail(rendering, "indent: the width is none");
     else if (!argument_integer(rendering, width, 4, &n) ||
-             !text_pad(rendering, TEXT(""), n, '>', TEXT(" "), &indention))
+             !operator_repeat_text(rendering, TEXT(" "), n, &indention))
         return false;
     bool first = argument_truth(&call->items[2], false), blank = argument_truth(&call->items[3], false);
     size_t start = buffer->size;
@@ -132,36 +104,6 @@ static bool indent(struct rendering *rendering, const struct call *call, struct 
         rendering_add_text(rendering, line);
     }
     return rendering_take(rendering, start, result);
-}
-
-static bool is_word(uint32_t codepoint)
-{
-    return codepoint == '_' || character_classes(codepoint) & (CHARACTER_ALPHA | CHARACTER_NUMERIC);
-}
-
-static bool wordcount(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object string;
-    int64_t count = 0;
-    bool inside = false;
-    if (!represent_str(rendering, &call->items[0], &string))
-        return false;
-    for (size_t i = 0; i < string.text.size;) {
-        bool word = is_word(codepoints_next(string.text, &i));
-        count += word && !inside;
-        inside = word;
-    }
-    *result = object_integer(count);
-    return rendering_spend_bytes(rendering, string.text.size * 8);
-}
-
-static bool center(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object string;
-    int64_t width;
-    return represent_str(rendering, &call->items[0], &string) &&
-           argument_integer(rendering, &call->items[1], 80, &width) &&
-           text_pad(rendering, string.text, width, '^', TEXT(" "), result);
 }
 
 enum { TRUNCATE_LENGTH = 255, TRUNCATE_LEEWAY = 5 }; // jinja's defaults
@@ -225,15 +167,6 @@ static bool escape(struct rendering *rendering, const struct call *call, struct 
     return markup_escape(rendering, &call->items[0], result);
 }
 
-static bool forceescape(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object string;
-    if (!represent_str(rendering, &call->items[0], &string))
-        return false;
-    string.markup = false;
-    return markup_escape(rendering, &string, result);
-}
-
 static bool safe(struct rendering *rendering, const struct call *call, struct object *result)
 {
     if (!represent_str(rendering, &call->items[0], result))
@@ -242,137 +175,20 @@ static bool safe(struct rendering *rendering, const struct call *call, struct ob
     return true;
 }
 
-static bool add_quoted(struct rendering *rendering, struct text text, bool in_query)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    struct buffer *buffer = &rendering->text;
-    size_t start = buffer->size;
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-                     (byte >= '0' && byte <= '9') || (byte && strchr("_.-~", byte)) ||
-                     (byte == '/' && !in_query);
-        if (plain)
-            buffer_add_byte(buffer, (char)byte);
-        else if (byte == ' ' && in_query)
-            buffer_add_byte(buffer, '+');
-        else
-            buffer_add(buffer, (char[]){'%', digits[byte >> 4], digits[byte & 0xF]}, 3);
-    }
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_check_text(rendering);
-}
-
-static bool add_query_pair(struct rendering *rendering, const struct object *pair)
-{
-    if (!object_is_sequence(pair) || pair->sequence->n_items != 2)
-        return rendering_fail(rendering, "urlencode: expected pairs");
-    for (int i = 0; i < 2; i++) {
-        struct object string;
-        if (!represent_str(rendering, &pair->sequence->items[i], &string))
-            return false;
-        if (i)
-            buffer_add_byte(&rendering->text, '=');
-        if (!add_quoted(rendering, string.text, true))
-            return false;
-    }
-    return true;
-}
-
-static bool urlencode(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object value = call->items[0];
-    size_t start = rendering->text.size;
-    if (value.kind == OBJECT_STRING || !iterator_possible(&value)) {
-        struct object string;
-        if (!represent_str(rendering, &value, &string))
-            return false;
-        return add_quoted(rendering, string.text, false) && rendering_take(rendering, start, result);
-    }
-    struct iterator iterator;
-    if (value.kind == OBJECT_DICT) {
-        value.kind = OBJECT_VIEW;
-        value.detail = VIEW_ITEMS;
-    }
-    if (!iterator_start(rendering, &value, &iterator))
-        return false;
-    for (bool first = true;; first = false) {
-        struct object pair;
-        bool more;
-        if (!iterator_next(rendering, &iterator, &pair, &more))
-            return false;
-        if (!more)
-            return rendering_take(rendering, start, result);
-        if (!first)
-            buffer_add_byte(&rendering->text, '&');
-        if (!add_query_pair(rendering, &pair))
-            return false;
-    }
-}
-
-static bool xmlattr(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct object *value = &call->items[0];
-    bool space = argument_truth(&call->items[1], true);
-    if (value->kind != OBJECT_DICT)
-        return rendering_fail(rendering, "xmlattr: expected a dict, not %s", object_type_name(value));
-    size_t start = rendering->text.size;
-    for (uint32_t i = 0; i < value->dict->n_entries; i++) {
-        const struct dict_entry *entry = &value->dict->entries[i];
-        struct object escaped;
-        if (!argument_is_given(&entry->value) || entry->value.kind == OBJECT_UNDEFINED)
-            continue;
-        if (entry->key.kind != OBJECT_STRING)
-            return rendering_fail(rendering, "xmlattr: expected string keys");
-        for (size_t k = 0; k < entry->key.text.size; k++)
-            if (memchr(" \t\n\r\f\v/>=", entry->key.text.data[k], 9))
-                return rendering_fail(rendering, "invalid character in attribute name");
-        if (rendering->text.size > start || space)
-            buffer_add_byte(&rendering->text, ' ');
-        markup_add_escaped(rendering, entry->key.text);
-        if (!markup_escape(rendering, &entry->value, &escaped))
-            return false;
-        buffer_add_string(&rendering->text, "=\"");
-        rendering_add_text(rendering, escaped.text);
-        buffer_add_byte(&rendering->text, '"');
-    }
-    return rendering_take(rendering, start, result);
-}
-
-static bool not_supported(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)call;
-    (void)result;
-    return rendering_fail(rendering, "this filter is not supported in chat templates");
-}
-
 static const struct function functions[] = {
-    {.name = "upper", .run = upper, .n_required = 1, .parameters = {"s"}},
-    {.name = "lower", .run = lower, .n_required = 1, .parameters = {"s"}},
-    {.name = "capitalize", .run = capitalize, .n_required = 1, .parameters = {"s"}},
-    {.name = "title", .run = title, .n_required = 1, .parameters = {"s"}},
-    {.name = "trim", .run = trim, .n_required = 1, .parameters = {"value", "chars"}},
-    {.name = "replace", .run = replace, .n_required = 3, .parameters = {"s", "old", "new", "count"}},
-    {.name = "string", .run = string, .n_required = 1, .parameters = {"s"}},
-    {.name = "indent", .run = indent, .n_required = 1, .parameters = {"s", "width", "first", "blank"}},
-    {.name = "wordcount", .run = wordcount, .n_required = 1, .parameters = {"s"}},
-    {.name = "center", .run = center, .n_required = 1, .parameters = {"value", "width"}},
-    {.name = "truncate",
-     .run = truncate_text,
-     .n_required = 1,
-     .parameters = {"s", "length", "killwords", "end", "leeway"}},
-    {.name = "format", .run = format, .any_arguments = true},
-    {.name = "e", .run = escape, .n_required = 1, .parameters = {"s"}},
-    {.name = "escape", .run = escape, .n_required = 1, .parameters = {"s"}},
-    {.name = "forceescape", .run = forceescape, .n_required = 1, .parameters = {"value"}},
-    {.name = "safe", .run = safe, .n_required = 1, .parameters = {"value"}},
-    {.name = "urlencode", .run = urlencode, .n_required = 1, .parameters = {"value"}},
-    {.name = "xmlattr", .run = xmlattr, .n_required = 1, .parameters = {"d", "autospace"}},
-    {.name = "pprint", .run = not_supported, .any_arguments = true},
-    {.name = "striptags", .run = not_supported, .any_arguments = true},
-    {.name = "urlize", .run = not_supported, .any_arguments = true},
-    {.name = "wordwrap", .run = not_supported, .any_arguments = true},
-    {.name = "random", .run = not_supported, .any_arguments = true}, // a result is a function of the request
+    FUNCTION("upper", upper, 1, "s"),
+    FUNCTION("lower", lower, 1, "s"),
+    FUNCTION("capitalize", capitalize, 1, "s"),
+    FUNCTION("title", title, 1, "s"),
+    FUNCTION("trim", trim, 1, "value", "chars"),
+    FUNCTION("replace", replace, 3, "s", "old", "new", "count"),
+    FUNCTION("string", string, 1, "s"),
+    FUNCTION("indent", indent, 1, "s", "width", "first", "blank"),
+    FUNCTION("truncate", truncate_text, 1, "s", "length", "killwords", "end", "leeway"),
+    ANY_ARGUMENTS("format", format),
+    FUNCTION("e", escape, 1, "s"),
+    FUNCTION("escape", escape, 1, "s"),
+    FUNCTION("safe", safe, 1, "value"),
 };
 
-const struct function_table filters_of_text = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table filters_of_text = FUNCTION_TABLE(functions);

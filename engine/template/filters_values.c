@@ -1,12 +1,9 @@
-// Filters over single values, and those that take one item of a sequence.
-#include "engine/template/access.h"
-#include "engine/template/arguments.h"
-#include "engine/template/iterator.h"
+// Filters over single values.
+#include "engine/template/functions.h"
 #include "engine/template/number_text.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
-#include "engine/template/text_operations.h"
 #include "engine/template/tojson.h"
 
 #include <math.h>
@@ -38,34 +35,28 @@ static bool integer(struct rendering *rendering, const struct call *call, struct
 {
     const struct object *value = &call->items[0];
     int64_t base, number;
+    double real = value->kind == OBJECT_FLOAT ? value->number : NAN;
     if (value->kind == OBJECT_UNDEFINED)
         return object_fail_undefined(rendering, value);
     if (!argument_integer(rendering, &call->items[2], 10, &base))
         return false;
-    struct object missing = call->items[1].kind == OBJECT_MISSING ? object_integer(0) : call->items[1];
-    double real = NAN;
-    if (object_is_integral(value)) {
+    if (base != 10)
+        return rendering_fail(rendering, "int: a base other than 10 is not supported");
+    *result = call->items[1].kind == OBJECT_MISSING ? object_integer(0) : call->items[1];
+    if (object_is_integral(value))
         *result = object_integer(object_to_integer(value));
-        return true;
-    }
-    if (value->kind == OBJECT_FLOAT)
-        real = value->number;
-    enum number_text_status status = NUMBER_TEXT_NONE;
     if (value->kind == OBJECT_STRING) {
-        status = number_text_integer(value->text, base, &number);
+        enum number_text_status status = number_text_integer(value->text, &number);
+        if (status == NUMBER_TEXT_TOO_LARGE)
+            return rendering_fail_limit(rendering, "an integer beyond 64 bits");
+        if (status == NUMBER_TEXT_OK)
+            *result = object_integer(number);
+        else if (!number_text_float(value->text, &real) || isinf(real)) // "42.9" is 42
+            real = NAN;
         if (!rendering_spend_bytes(rendering, value->text.size * 4))
             return false;
     }
-    if (status == NUMBER_TEXT_OK) {
-        *result = object_integer(number);
-        return true;
-    }
-    if (status == NUMBER_TEXT_TOO_LARGE)
-        return rendering_fail_limit(rendering, "an integer beyond 64 bits");
-    if (value->kind == OBJECT_STRING && !number_text_float(value->text, &real)) // "42.9" is 42
-        real = NAN;
-    *result = missing;
-    if (isnan(real) || (isinf(real) && value->kind == OBJECT_STRING))
+    if (isnan(real))
         return true;
     if (!(fabs(real) < 0x1p63))
         return rendering_fail(rendering, "cannot convert a float to a 64-bit integer");
@@ -191,98 +182,16 @@ static bool tojson(struct rendering *rendering, const struct call *call, struct 
            tojson_add(rendering, &call->items[0], &style) && rendering_take(rendering, start, result);
 }
 
-static bool filesizeformat(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    static const char prefixes[] = "kMGTPEZY";
-    const struct object *value = &call->items[0];
-    double bytes;
-    if (value->kind == OBJECT_UNDEFINED)
-        return object_fail_undefined(rendering, value);
-    if (object_is_number(value))
-        bytes = object_to_double(value);
-    else if (value->kind != OBJECT_STRING || !number_text_float(value->text, &bytes))
-        return rendering_fail(rendering, "could not convert %s to float", object_type_name(value));
-    bool binary = argument_truth(&call->items[1], false);
-    double base = binary ? 1024 : 1000, unit = base;
-    size_t start = rendering->text.size;
-    if (bytes == 1) {
-        buffer_add_string(&rendering->text, "1 Byte");
-    } else if (bytes < base) {
-        buffer_add_format(&rendering->text, "%.0f Bytes", trunc(bytes) + 0.0);
-    } else {
-        size_t i = 0;
-        while (prefixes[i + 1] && bytes >= unit * base) {
-            unit *= base;
-            i++;
-        }
-        char prefix = binary && i == 0 ? 'K' : prefixes[i];
-        buffer_add_format(&rendering->text, "%.1f %c%sB", bytes / unit, prefix, binary ? "i" : "");
-    }
-    return rendering_take(rendering, start, result);
-}
-
-static bool attr(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    if (call->items[1].kind != OBJECT_STRING)
-        return rendering_fail(rendering, "attr: the name must be str");
-    return access_attribute_only(rendering, &call->items[0], call->items[1].text, result);
-}
-
-static bool first(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    bool more;
-    struct iterator iterator;
-    if (!iterator_start(rendering, &call->items[0], &iterator) ||
-        !iterator_next(rendering, &iterator, result, &more))
-        return false;
-    if (!more)
-        *result = object_undefined_hint("no first item, sequence was empty");
-    return true;
-}
-
-static bool last(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct object *value = &call->items[0];
-    struct object generator;
-    struct iterator iterator;
-    bool possible, more = false;
-    if (object_is_sequence(value)) {
-        more = value->sequence->n_items > 0;
-        if (more)
-            *result = value->sequence->items[value->sequence->n_items - 1];
-    } else if (!iterator_reversed(rendering, value, &generator, &possible)) {
-        return false;
-    } else if (!possible) {
-        return rendering_fail(rendering, "'%s' object is not reversible", object_type_name(value));
-    } else if (!iterator_start(rendering, &generator, &iterator) ||
-               !iterator_next(rendering, &iterator, result, &more)) {
-        return false;
-    }
-    if (!more)
-        *result = object_undefined_hint("no last item, sequence was empty");
-    return true;
-}
-
 static const struct function functions[] = {
-    {.name = "default",
-     .run = default_value,
-     .n_required = 1,
-     .parameters = {"value", "default_value", "boolean"}},
-    {.name = "d", .run = default_value, .n_required = 1, .parameters = {"value", "default_value", "boolean"}},
-    {.name = "length", .run = length, .n_required = 1, .parameters = {"obj"}, .positional_only = true},
-    {.name = "count", .run = length, .n_required = 1, .parameters = {"obj"}, .positional_only = true},
-    {.name = "int", .run = integer, .n_required = 1, .parameters = {"value", "default", "base"}},
-    {.name = "float", .run = real_number, .n_required = 1, .parameters = {"value", "default"}},
-    {.name = "abs", .run = absolute, .n_required = 1, .parameters = {"x"}, .positional_only = true},
-    {.name = "round", .run = round_number, .n_required = 1, .parameters = {"value", "precision", "method"}},
-    {.name = "tojson",
-     .run = tojson,
-     .n_required = 1,
-     .parameters = {"x", "ensure_ascii", "indent", "separators", "sort_keys"}},
-    {.name = "filesizeformat", .run = filesizeformat, .n_required = 1, .parameters = {"value", "binary"}},
-    {.name = "attr", .run = attr, .n_required = 2, .parameters = {"obj", "name"}},
-    {.name = "first", .run = first, .n_required = 1, .parameters = {"seq"}},
-    {.name = "last", .run = last, .n_required = 1, .parameters = {"seq"}},
+    FUNCTION("default", default_value, 1, "value", "default_value", "boolean"),
+    FUNCTION("d", default_value, 1, "value", "default_value", "boolean"),
+    METHOD("length", length, 1, "obj"),
+    METHOD("count", length, 1, "obj"),
+    FUNCTION("int", integer, 1, "value", "default", "base"),
+    FUNCTION("float", real_number, 1, "value", "default"),
+    METHOD("abs", absolute, 1, "x"),
+    FUNCTION("round", round_number, 1, "value", "precision", "method"),
+    FUNCTION("tojson", tojson, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
 };
 
-const struct function_table filters_of_values = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table filters_of_values = FUNCTION_TABLE(functions);

@@ -1,4 +1,7 @@
 #include "engine/template/functions.h"
+#include "engine/template/rendering.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static const struct function *find_in(const struct function_table *table, struct text name)
 {
@@ -8,22 +11,14 @@ static const struct function *find_in(const struct function_table *table, struct
     return NULL;
 }
 
-static const struct function *find(const struct function_table *const *tables, size_t n_tables,
-                                   struct text name)
-{
-    for (size_t i = 0; i < n_tables; i++) {
-        const struct function *function = find_in(tables[i], name);
-        if (function)
-            return function;
-    }
-    return NULL;
-}
-
 const struct function *functions_find_filter(struct text name)
 {
     static const struct function_table *const tables[] = {&filters_of_text, &filters_of_values,
-                                                          &filters_of_sequences, &filters_lazy};
-    return find(tables, sizeof tables / sizeof tables[0], name);
+                                                          &filters_of_sequences};
+    const struct function *function = NULL;
+    for (size_t i = 0; i < COUNT(tables) && !function; i++)
+        function = find_in(tables[i], name);
+    return function;
 }
 
 const struct function *functions_find_test(struct text name)
@@ -38,27 +33,70 @@ const struct function *functions_find_global(struct text name)
 
 const struct function *functions_find_method(enum object_kind kind, struct text name)
 {
-    static const struct function_table *const of_strings[] = {&methods_of_strings, &methods_of_string_case};
     switch (kind) {
     case OBJECT_STRING:
-        return find(of_strings, sizeof of_strings / sizeof of_strings[0], name);
+        return find_in(&methods_of_strings, name);
     case OBJECT_DICT:
         return find_in(&methods_of_dicts, name);
     case OBJECT_LIST:
         return find_in(&methods_of_lists, name);
     case OBJECT_TUPLE:
-    case OBJECT_RANGE:
         return find_in(&methods_of_tuples, name);
-    case OBJECT_BOOL:
-    case OBJECT_INTEGER:
-        return find_in(&methods_of_integers, name);
-    case OBJECT_FLOAT:
-        return find_in(&methods_of_floats, name);
     case OBJECT_LOOP:
         return find_in(&methods_of_loops, name);
-    case OBJECT_CYCLER:
-        return find_in(&methods_of_cyclers, name);
     default:
         return NULL;
     }
+}
+
+bool functions_is_refused(enum object_kind kind, struct text name)
+{
+    static const char *const refused[] = {
+        [OBJECT_STRING] = " casefold center encode expandtabs format_map isidentifier isprintable istitle "
+                          "ljust maketrans partition"
+                          " rjust rpartition swapcase translate zfill ",
+        [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
+                           "numerator real to_bytes ",
+        [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",
+        [OBJECT_RANGE] = " count index start step stop ",
+        [OBJECT_VIEW] = " isdisjoint mapping ",
+        [OBJECT_GENERATOR] = " close send throw ",
+        [OBJECT_LOOP] = " changed ",
+        [OBJECT_MACRO] = " name arguments catch_kwargs catch_varargs caller ",
+    };
+    kind = kind == OBJECT_BOOL ? OBJECT_INTEGER : kind;
+    const char *found = kind < COUNT(refused) && refused[kind] && name.size ? refused[kind] : NULL;
+    while (found && (found = memmem(found, strlen(found), name.data, name.size))) {
+        if (found[-1] == ' ' && found[name.size] == ' ')
+            return true;
+        found++;
+    }
+    return false;
+}
+
+bool argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing,
+                      int64_t *integer)
+{
+    *integer = missing;
+    if (!argument_is_given(argument))
+        return true;
+    if (argument->kind == OBJECT_UNDEFINED)
+        return object_fail_undefined(rendering, argument);
+    if (!object_is_integral(argument))
+        return rendering_fail(rendering, "'%s' object cannot be interpreted as an integer",
+                              object_type_name(argument));
+    *integer = object_to_integer(argument);
+    return true;
+}
+
+bool argument_text(struct rendering *rendering, const struct object *argument, struct text missing,
+                   struct text *text)
+{
+    *text = missing;
+    if (!argument_is_given(argument))
+        return true;
+    if (argument->kind != OBJECT_STRING)
+        return rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+    *text = argument->text.data ? argument->text : TEXT(""); // given, if empty
+    return true;
 }

@@ -31,29 +31,49 @@ struct function {
     bool unsafe;        // exists in Python, but the sandbox keeps it from templates
 };
 
+// A row of a table; further arguments: the names of the parameters.
+#define FUNCTION(name, run, n_required, ...) {name, run, n_required, {__VA_ARGS__}, false, false, false}
+#define METHOD(name, run, n_required, ...)   {name, run, n_required, {__VA_ARGS__}, true, false, false}
+#define ANY_ARGUMENTS(name, run)             {name, run, 0, {NULL}, false, true, false}
+#define UNSAFE(name)                         {name, NULL, 0, {NULL}, false, false, true}
+
 struct function_table {
     const struct function *functions;
     size_t n_functions;
 };
 
-extern const struct function_table filters_of_text;      // filters_text.c
-extern const struct function_table filters_of_values;    // filters_values.c
-extern const struct function_table filters_of_sequences; // filters_sequences.c
-extern const struct function_table filters_lazy;         // filters_lazy.c
-extern const struct function_table tests_table;          // tests.c
-extern const struct function_table globals_table;        // globals.c
-extern const struct function_table methods_of_strings;   // methods_string.c, methods_case.c
-extern const struct function_table methods_of_string_case;
+#define FUNCTION_TABLE(rows) {rows, sizeof(rows) / sizeof(rows)[0]}
+
+extern const struct function_table filters_of_text;
+extern const struct function_table filters_of_values;
+extern const struct function_table filters_of_sequences;
+extern const struct function_table tests_table;
+extern const struct function_table globals_table;
+extern const struct function_table methods_of_strings;
 extern const struct function_table methods_of_dicts; // methods.c
 extern const struct function_table methods_of_lists;
 extern const struct function_table methods_of_tuples;
-extern const struct function_table methods_of_integers;
-extern const struct function_table methods_of_floats;
 extern const struct function_table methods_of_loops;
-extern const struct function_table methods_of_cyclers;
 
 const struct function *functions_find_filter(struct text name); // NULL: none
 const struct function *functions_find_test(struct text name);
 const struct function *functions_find_global(struct text name);
 // A method of that kind of object, an unsafe one too.
 const struct function *functions_find_method(enum object_kind kind, struct text name);
+// Whether Python's type has an attribute of that name, which is refused here.
+bool functions_is_refused(enum object_kind kind, struct text name);
+
+// Reading the arguments of a bound call; each fails with Python's kind of message. Left out or none:
+// `missing`.
+bool argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing,
+                      int64_t *integer);
+bool argument_text(struct rendering *rendering, const struct object *argument, struct text missing,
+                   struct text *text);
+static inline bool argument_truth(const struct object *argument, bool missing)
+{
+    return argument->kind == OBJECT_MISSING ? missing : object_truth(argument);
+}
+static inline bool argument_is_given(const struct object *argument)
+{
+    return argument->kind != OBJECT_MISSING && argument->kind != OBJECT_NONE;
+}

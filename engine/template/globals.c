@@ -1,7 +1,7 @@
 // Functions that every template sees.
-#include "engine/template/arguments.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
+#include "engine/template/functions.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
@@ -91,37 +91,6 @@ static bool make_namespace(struct rendering *rendering, const struct call *call,
     return true;
 }
 
-static bool make_cycler(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    if (call->n_items == 0 || call->n_keywords)
-        return rendering_fail(rendering, "cycler: at least one item has to be provided");
-    struct cycler *made = rendering_allocate(rendering, sizeof *made);
-    struct object *items = rendering_allocate_array(rendering, call->n_items, sizeof *items);
-    if (!made || !items)
-        return false;
-    memcpy(items, call->items, call->n_items * sizeof *items);
-    *made = (struct cycler){items, call->n_items, 0};
-    *result = (struct object){.kind = OBJECT_CYCLER, .cycler = made};
-    return true;
-}
-
-static bool make_joiner(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct joiner *made = rendering_allocate(rendering, sizeof *made);
-    if (!made)
-        return false;
-    made->separator = call->items[0].kind == OBJECT_MISSING ? object_string(TEXT(", ")) : call->items[0];
-    *result = (struct object){.kind = OBJECT_JOINER, .joiner = made};
-    return true;
-}
-
-static bool lipsum(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)call;
-    (void)result;
-    return rendering_fail(rendering, "lipsum() is not supported in chat templates");
-}
-
 static bool raise_exception(struct rendering *rendering, const struct call *call, struct object *result)
 {
     struct object message;
@@ -140,7 +109,8 @@ static bool strftime_now(struct rendering *rendering, const struct call *call, s
     struct tm parts = {0};
     time_t now = (time_t)rendering->environment->now;
     if (now == 0)
-        return rendering_fail(rendering, "strftime_now: the time of submission is not known; the job needs a \"created\"");
+        return rendering_fail(
+            rendering, "strftime_now: the time of submission is not known; the job needs a \"created\"");
     if (call->items[0].kind != OBJECT_STRING)
         return rendering_fail(rendering, "strftime() argument 1 must be str, not %s",
                               object_type_name(&call->items[0]));
@@ -173,19 +143,22 @@ static bool strftime_now(struct rendering *rendering, const struct call *call, s
     return rendering_take(rendering, start, result);
 }
 
+static bool unsupported(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    (void)call;
+    (void)result;
+    return rendering_fail(rendering, "cycler, joiner and lipsum are not supported in chat templates");
+}
+
 static const struct function functions[] = {
-    {.name = "range",
-     .run = range,
-     .n_required = 1,
-     .parameters = {"start", "stop", "step"},
-     .positional_only = true},
-    {.name = "dict", .run = dict, .any_arguments = true},
-    {.name = "namespace", .run = make_namespace, .any_arguments = true},
-    {.name = "cycler", .run = make_cycler, .any_arguments = true},
-    {.name = "joiner", .run = make_joiner, .parameters = {"sep"}},
-    {.name = "lipsum", .run = lipsum, .any_arguments = true},
-    {.name = "raise_exception", .run = raise_exception, .n_required = 1, .parameters = {"message"}},
-    {.name = "strftime_now", .run = strftime_now, .n_required = 1, .parameters = {"format"}},
+    METHOD("range", range, 1, "start", "stop", "step"),
+    ANY_ARGUMENTS("dict", dict),
+    ANY_ARGUMENTS("namespace", make_namespace),
+    ANY_ARGUMENTS("cycler", unsupported),
+    ANY_ARGUMENTS("joiner", unsupported),
+    ANY_ARGUMENTS("lipsum", unsupported),
+    FUNCTION("raise_exception", raise_exception, 1, "message"),
+    FUNCTION("strftime_now", strftime_now, 1, "format"),
 };
 
-const struct function_table globals_table = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table globals_table = FUNCTION_TABLE(functions);

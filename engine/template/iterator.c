@@ -1,7 +1,6 @@
 #include "engine/template/iterator.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
-#include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 
 bool iterator_possible(const struct object *over)
@@ -15,7 +14,6 @@ bool iterator_possible(const struct object *over)
     case OBJECT_RANGE:
     case OBJECT_VIEW:
     case OBJECT_GENERATOR:
-    case OBJECT_LOOP:
         return true;
     default:
         return false;
@@ -28,30 +26,6 @@ bool iterator_start(struct rendering *rendering, const struct object *over, stru
         return rendering_fail(rendering, "'%s' object is not iterable", object_type_name(over));
     *iterator = (struct iterator){.over = *over};
     return true;
-}
-
-static bool next_generated(struct rendering *rendering, struct generator *generator, struct object *item,
-                           bool *more)
-{
-    *more = false;
-    if (generator->finished)
-        return true;
-    if (!rendering_enter(rendering))
-        return false;
-    bool ok = generator->next(rendering, generator, item, more);
-    rendering_leave(rendering);
-    if (ok && !*more)
-        generator->finished = true;
-    return ok;
-}
-
-// A loop yields pairs of its item and itself.
-static bool next_of_loop(struct rendering *rendering, struct loop *loop, struct object *item, bool *more)
-{
-    if (!loop_next(rendering, loop, more))
-        return false;
-    struct object self = {.kind = OBJECT_LOOP, .loop = loop};
-    return !*more || tuple_pair(rendering, &loop->current, &self, item);
 }
 
 bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item, bool *more)
@@ -88,9 +62,10 @@ bool iterator_next(struct rendering *rendering, struct iterator *iterator, struc
             *item = object_integer(over->range->start + (int64_t)iterator->position++ * over->range->step);
         return true;
     case OBJECT_GENERATOR:
-        return next_generated(rendering, over->generator, item, more);
-    case OBJECT_LOOP:
-        return next_of_loop(rendering, over->loop, item, more);
+        *more = over->generator->position < over->generator->items.n_items;
+        if (*more)
+            *item = over->generator->items.items[over->generator->position++];
+        return true;
     default: // undefined: empty
         return true;
     }
@@ -119,39 +94,12 @@ bool iterator_collect(struct rendering *rendering, const struct object *over, en
     }
 }
 
-struct object iterator_generator(struct generator *generator)
+bool iterator_generator(struct rendering *rendering, const struct object *list, struct object *generator)
 {
-    return (struct object){.kind = OBJECT_GENERATOR, .generator = generator};
-}
-
-struct reversed_generator {
-    struct generator generator;
-    struct object items; // a list
-    size_t n_left;
-};
-
-static bool reversed_next(struct rendering *rendering, struct generator *generator, struct object *item,
-                          bool *more)
-{
-    (void)rendering;
-    struct reversed_generator *reversed = (struct reversed_generator *)generator;
-    *more = reversed->n_left > 0;
-    if (*more)
-        *item = reversed->items.sequence->items[--reversed->n_left];
-    return true;
-}
-
-bool iterator_reversed(struct rendering *rendering, const struct object *over, struct object *generator,
-                       bool *possible)
-{
-    *possible = iterator_possible(over) && over->kind != OBJECT_GENERATOR && over->kind != OBJECT_LOOP;
-    if (!*possible)
-        return true;
-    struct reversed_generator *reversed = rendering_allocate(rendering, sizeof *reversed);
-    if (!reversed || !iterator_collect(rendering, over, OBJECT_LIST, &reversed->items))
+    struct generator *made = rendering_allocate(rendering, sizeof *made);
+    if (!made)
         return false;
-    reversed->generator.next = reversed_next;
-    reversed->n_left = reversed->items.sequence->n_items;
-    *generator = iterator_generator(&reversed->generator);
+    made->items = *list->sequence;
+    *generator = (struct object){.kind = OBJECT_GENERATOR, .generator = made};
     return true;
 }

@@ -8,20 +8,18 @@ struct iterator {
     size_t position; // items; bytes of a string
 };
 
-// Generators compute their items when asked, once. The specific ones hold a struct generator as first member.
+// What map, select and their like give: items that are there for whoever takes them first.
 struct generator {
-    bool (*next)(struct rendering *rendering, struct generator *generator, struct object *item, bool *more);
-    bool finished;
+    struct sequence items;
+    size_t position;
 };
 
 // Fails where Python raises "object is not iterable".
 bool iterator_start(struct rendering *rendering, const struct object *over, struct iterator *iterator);
 bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item, bool *more);
 bool iterator_possible(const struct object *over);
-// A list (or tuple) of all items.
+// A list (or tuple) of all items; of a generator, of those that are left.
 bool iterator_collect(struct rendering *rendering, const struct object *over, enum object_kind kind,
                       struct object *list);
-// An iterator from the last item to the first; *possible is false for what Python can't reverse.
-bool iterator_reversed(struct rendering *rendering, const struct object *over, struct object *generator,
-                       bool *possible);
-struct object iterator_generator(struct generator *generator);
+// A generator over the list's items.
+bool iterator_generator(struct rendering *rendering, const struct object *list, struct object *generator);

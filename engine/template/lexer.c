@@ -270,25 +270,10 @@ static enum status lex_data(struct lexer *lexer, struct token *token)
     }
 }
 
-static bool is_name_character(uint32_t codepoint)
+static bool is_name_character(char byte)
 {
-    if (codepoint < 128)
-        return (codepoint >= 'a' && codepoint <= 'z') || (codepoint >= 'A' && codepoint <= 'Z') ||
-               (codepoint >= '0' && codepoint <= '9') || codepoint == '_';
-    return character_classes(codepoint) & (CHARACTER_IDENTIFIER | CHARACTER_ALPHA | CHARACTER_NUMERIC);
-}
-
-static enum status lex_name(struct lexer *lexer, size_t stop, struct token *token)
-{
-    token->kind = TOKEN_NAME;
-    token->text = (struct text){lexer->source.data + lexer->position, stop - lexer->position};
-    for (size_t i = 0; i < token->text.size;) {
-        uint32_t wanted = i ? CHARACTER_IDENTIFIER : CHARACTER_IDENTIFIER_START;
-        if (!(character_classes(codepoints_next(token->text, &i)) & wanted))
-            return fail(lexer, "invalid character in identifier");
-    }
-    lexer->position = stop;
-    return STATUS_OK;
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
+           byte == '_';
 }
 
 static enum status lex_string(struct lexer *lexer, size_t stop, struct token *token)
@@ -361,8 +346,9 @@ static enum status lex_number(struct lexer *lexer, struct token *token)
     bool after_dot = lexer->position > 0 && lexer->source.data[lexer->position - 1] == '.';
     struct text rest = {lexer->source.data + lexer->position, lexer->source.size - lexer->position};
     struct literal_number number;
-    if (!literal_number(rest, after_dot, &number))
-        return fail(lexer, "a number beyond 64 bits");
+    const char *problem = literal_number(rest, after_dot, &number);
+    if (problem)
+        return fail(lexer, problem);
     token->kind = number.is_float ? TOKEN_FLOAT : TOKEN_INTEGER;
     token->integer = number.integer;
     token->number = number.number;
@@ -393,11 +379,14 @@ enum status lexer_next(struct lexer *lexer, struct token *token)
     if (first >= '0' && first <= '9')
         return lex_number(lexer, token);
     size_t stop = lexer->position;
-    for (size_t next = stop; next < lexer->source.size; stop = next)
-        if (!is_name_character(codepoints_next(lexer->source, &next)))
-            break;
-    if (stop > lexer->position)
-        return lex_name(lexer, stop, token);
+    while (stop < lexer->source.size && is_name_character(lexer->source.data[stop]))
+        stop++;
+    if (stop > lexer->position) {
+        token->kind = TOKEN_NAME;
+        token->text = (struct text){lexer->source.data + lexer->position, stop - lexer->position};
+        lexer->position = stop;
+        return STATUS_OK;
+    }
     if ((first == '\'' || first == '"') && string_end(lexer) != NOWHERE)
         return lex_string(lexer, string_end(lexer), token);
     return lex_operator(lexer, token);

@@ -1,11 +1,49 @@
 #include "engine/template/loop.h"
 #include "engine/template/container.h"
+#include "engine/template/evaluate.h"
 #include "engine/template/rendering.h"
 
-bool loop_start(struct rendering *rendering, struct loop *loop, const struct object *iterable)
+bool loop_start(struct rendering *rendering, struct loop *loop)
 {
-    *loop = (struct loop){.iterable = *iterable, .index0 = -1, .n_items = -1};
-    return iterator_start(rendering, iterable, &loop->iterator);
+    loop->index0 = loop->n_items = -1;
+    return iterator_start(rendering, &loop->iterable, &loop->iterator) &&
+           (!loop->statement->loop.test ||
+            evaluate_enter_scope(rendering, loop->activation, &loop->statement->loop.test_scope));
+}
+
+// What a target of several names was set to, as a tuple: that is what the filter passes on.
+static bool collect_target(struct rendering *rendering, struct activation *activation,
+                           const struct expression *target, struct object *item)
+{
+    struct object *items;
+    if (target->kind != EXPRESSION_TUPLE) {
+        *item = *evaluate_place(activation, target->name.place);
+        return true;
+    }
+    if (!list_allocate(rendering, target->items.n_items, OBJECT_TUPLE, &items, item))
+        return false;
+    for (size_t i = 0; i < target->items.n_items; i++)
+        if (!collect_target(rendering, activation, target->items.items[i], &items[i]))
+            return false;
+    return true;
+}
+
+// The next item that passes the filter.
+static bool fetch(struct rendering *rendering, struct loop *loop, struct object *item, bool *more)
+{
+    const struct statement *statement = loop->statement;
+    struct object test;
+    for (;;) {
+        if (!iterator_next(rendering, &loop->iterator, item, more))
+            return false;
+        if (!*more || !statement->loop.test || loop->collected)
+            return true;
+        if (!evaluate_assign(rendering, loop->activation, statement->loop.test_target, item) ||
+            !evaluate(rendering, loop->activation, statement->loop.test, &test))
+            return false;
+        if (object_truth(&test))
+            return collect_target(rendering, loop->activation, statement->loop.test_target, item);
+    }
 }
 
 static bool peek(struct rendering *rendering, struct loop *loop)
@@ -13,7 +51,7 @@ static bool peek(struct rendering *rendering, struct loop *loop)
     if (loop->next.kind != OBJECT_MISSING || loop->peeked_end)
         return true;
     bool more;
-    if (!iterator_next(rendering, &loop->iterator, &loop->next, &more))
+    if (!fetch(rendering, loop, &loop->next, &more))
         return false;
     if (!more) {
         loop->next.kind = OBJECT_MISSING;
@@ -36,21 +74,28 @@ bool loop_next(struct rendering *rendering, struct loop *loop, bool *more)
     return true;
 }
 
+// Of what is left: a filter or a generator has to be asked now.
+static bool collect_rest(struct rendering *rendering, struct loop *loop)
+{
+    struct list_builder builder = {0};
+    struct object item, rest;
+    for (bool more = true; more;)
+        if (!fetch(rendering, loop, &item, &more) || (more && !list_add(rendering, &builder, &item)))
+            return false;
+    loop->n_items = (int64_t)builder.n_items + loop->index0 + 1 + (loop->next.kind != OBJECT_MISSING);
+    loop->collected = true;
+    return list_finish(rendering, &builder, OBJECT_LIST, &rest) &&
+           iterator_start(rendering, &rest, &loop->iterator);
+}
+
 bool loop_length(struct rendering *rendering, struct loop *loop, int64_t *length)
 {
-    if (loop->n_items < 0) {
-        bool has_length;
-        if (!object_length(rendering, &loop->iterable, &loop->n_items, &has_length))
-            return false;
-        if (!has_length) { // a generator: what is left of it is needed now
-            struct object rest;
-            if (!iterator_collect(rendering, &loop->iterator.over, OBJECT_LIST, &rest) ||
-                !iterator_start(rendering, &rest, &loop->iterator))
-                return false;
-            loop->n_items =
-                (int64_t)rest.sequence->n_items + loop->index0 + 1 + (loop->next.kind != OBJECT_MISSING);
-        }
-    }
+    bool has_length = false;
+    if (loop->n_items < 0 && !loop->statement->loop.test &&
+        !object_length(rendering, &loop->iterable, &loop->n_items, &has_length))
+        return false;
+    if (loop->n_items < 0 && !collect_rest(rendering, loop))
+        return false;
     *length = loop->n_items;
     return true;
 }
@@ -91,10 +136,8 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
         *value = object_integer(length);
     } else if (text_equals_string(name, "previtem") || text_equals_string(name, "nextitem")) {
         return neighbour(rendering, loop, name.data[0] == 'n', value);
-    } else if (text_equals_string(name, "depth")) {
-        *value = object_integer(loop->depth0 + 1);
-    } else if (text_equals_string(name, "depth0")) {
-        *value = object_integer(loop->depth0);
+    } else if (text_equals_string(name, "depth") || text_equals_string(name, "depth0")) {
+        *value = object_integer(name.size == 5); // no loop is recursive
     } else {
         *known = false;
     }

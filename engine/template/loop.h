@@ -1,4 +1,4 @@
-// The variable `loop` of a for statement.
+// A for statement while it runs, and its variable `loop`.
 #pragma once
 
 #include "engine/template/iterator.h"
@@ -7,20 +7,20 @@ struct activation;
 struct statement;
 
 struct loop {
+    const struct statement *statement; // its filter lets items through
+    struct activation *activation;
     struct object iterable;
     struct iterator iterator;
+    bool collected;  // the iterator is over a list of items that passed
     int64_t index0;  // -1 before the first item
     int64_t n_items; // -1 while unknown
-    int64_t depth0;
     struct object current, previous;
     struct object next; // MISSING unless peeked at
     bool peeked_end;
-    struct object last_changed;        // a tuple; MISSING at first
-    const struct statement *recursive; // the statement that loop(...) runs again, or NULL
-    struct activation *activation;     // where it was written
+    struct loop *next_spare;
 };
 
-bool loop_start(struct rendering *rendering, struct loop *loop, const struct object *iterable);
+bool loop_start(struct rendering *rendering, struct loop *loop); // statement, activation, iterable: given
 bool loop_next(struct rendering *rendering, struct loop *loop, bool *more); // into loop->current
 bool loop_length(struct rendering *rendering, struct loop *loop, int64_t *length);
 // An attribute other than the methods; *known is false when there is none of that name.

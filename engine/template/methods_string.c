@@ -1,5 +1,5 @@
-// Methods of strings that search, cut and join.
-#include "engine/template/arguments.h"
+// Methods of strings.
+#include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
@@ -7,14 +7,82 @@
 #include "engine/template/rendering.h"
 #include "engine/template/text_operations.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static bool required_text(struct rendering *rendering, const struct object *argument, struct text *text)
 {
-    if (argument->kind != OBJECT_STRING)
-        return rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
     *text = argument->text;
-    return true;
+    return argument->kind == OBJECT_STRING ||
+           rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+}
+
+#define CASE_METHOD(method, to)                                                                              \
+    static bool method(struct rendering *rendering, const struct call *call, struct object *result)          \
+    {                                                                                                        \
+        return text_change_case(rendering, call->items[0].text, to, result);                                 \
+    }
+
+CASE_METHOD(upper, CASE_UPPER)
+CASE_METHOD(lower, CASE_LOWER)
+CASE_METHOD(title, CASE_TITLE)
+CASE_METHOD(capitalize, CASE_CAPITAL)
+
+// Beyond ASCII the answer needs tables of Unicode that are not here.
+static bool require_ascii(struct rendering *rendering, struct text text, const char *method)
+{
+    for (size_t i = 0; i < text.size; i++)
+        if ((unsigned char)text.data[i] >= 128)
+            return rendering_fail(rendering, "%s() of text beyond ASCII is not supported", method);
+    return rendering_spend_bytes(rendering, text.size * 8);
+}
+
+#define ALL_METHOD(name, condition)                                                                          \
+    static bool is_##name(struct rendering *rendering, const struct call *call, struct object *result)       \
+    {                                                                                                        \
+        struct text text = call->items[0].text;                                                              \
+        bool holds = text.size > 0;                                                                          \
+        for (size_t i = 0; i < text.size && holds; i++)                                                      \
+            holds = condition((unsigned char)text.data[i]);                                                  \
+        *result = object_bool(holds);                                                                        \
+        return require_ascii(rendering, text, "is" #name);                                                   \
+    }
+
+ALL_METHOD(alpha, isalpha)
+ALL_METHOD(alnum, isalnum)
+ALL_METHOD(decimal, isdigit)
+ALL_METHOD(digit, isdigit)
+ALL_METHOD(numeric, isdigit)
+
+// Whether some letter has that case and none has the other.
+#define CASE_TEST(name, wanted, other)                                                                       \
+    static bool is_##name(struct rendering *rendering, const struct call *call, struct object *result)       \
+    {                                                                                                        \
+        struct text text = call->items[0].text;                                                              \
+        bool found = false, holds = true;                                                                    \
+        for (size_t i = 0; i < text.size; i++) {                                                             \
+            found = found || wanted((unsigned char)text.data[i]);                                            \
+            holds = holds && !other((unsigned char)text.data[i]);                                            \
+        }                                                                                                    \
+        *result = object_bool(found && holds);                                                               \
+        return require_ascii(rendering, text, "is" #name);                                                   \
+    }
+
+CASE_TEST(upper, isupper, islower)
+CASE_TEST(lower, islower, isupper)
+
+static bool is_space(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text;
+    *result = object_bool(text.size && text_strip(text, (struct text){0}, true, false).size == 0);
+    return rendering_spend_bytes(rendering, text.size * 8);
+}
+
+static bool is_ascii(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text;
+    *result = object_bool(codepoints_count(text) == text.size);
+    return rendering_spend_bytes(rendering, text.size);
 }
 
 static bool split_method(struct rendering *rendering, const struct call *call, bool from_right,
@@ -67,83 +135,75 @@ static bool rstrip(struct rendering *rendering, const struct call *call, struct 
     return strip_method(rendering, call, false, true, result);
 }
 
-// The part of the string between two positions, as a slice finds it. *inside is false when they lie beyond
-// it.
-static bool window(struct rendering *rendering, const struct call *call, struct text *part, size_t *start,
-                   bool *inside)
+static bool has_affix(struct text text, struct text affix, bool at_end)
 {
-    struct text text = call->items[0].text;
-    int64_t first, last, length = INT64_MAX;
-    if (!argument_integer(rendering, &call->items[2], 0, &first) ||
-        !argument_integer(rendering, &call->items[3], INT64_MAX, &last))
-        return false;
-    *part = text;
-    *start = 0;
-    *inside = true;
-    if (first == 0 && last == INT64_MAX)
-        return rendering_spend_bytes(rendering, text.size);
-    length = (int64_t)codepoints_count(text);
-    first = first < 0 ? (first + length < 0 ? 0 : first + length) : first;
-    last = last < 0 ? (last + length < 0 ? 0 : last + length) : last > length ? length : last;
-    *inside = first <= last;
-    if (*inside) {
-        *start = (size_t)first;
-        *part = codepoints_slice(text, (size_t)first, (size_t)last);
-    }
-    return rendering_spend_bytes(rendering, text.size);
+    size_t offset = at_end ? text.size - affix.size : 0;
+    return affix.size <= text.size &&
+           (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
 }
 
-static bool affix(struct rendering *rendering, const struct call *call, bool at_end, struct object *result)
+static bool affix_method(struct rendering *rendering, const struct call *call, bool at_end,
+                         struct object *result)
 {
-    struct text part, candidate;
-    size_t start;
-    bool inside, found = false;
     const struct object *alternatives = &call->items[1];
+    bool found = false;
     size_t n = 1;
     if (alternatives->kind == OBJECT_TUPLE) {
         n = alternatives->sequence->n_items;
         alternatives = alternatives->sequence->items;
     }
-    if (!window(rendering, call, &part, &start, &inside))
-        return false;
     for (size_t i = 0; i < n && !found; i++) {
-        if (!required_text(rendering, &alternatives[i], &candidate))
+        struct text affix;
+        if (!required_text(rendering, &alternatives[i], &affix))
             return false;
-        size_t offset = at_end ? part.size - candidate.size : 0;
-        found = inside && candidate.size <= part.size &&
-                (!candidate.size || memcmp(part.data + offset, candidate.data, candidate.size) == 0);
+        found = has_affix(call->items[0].text, affix, at_end);
     }
     *result = object_bool(found);
-    return true;
+    return rendering_spend_bytes(rendering, call->items[0].text.size);
 }
 
 static bool startswith(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    return affix(rendering, call, false, result);
+    return affix_method(rendering, call, false, result);
 }
 
 static bool endswith(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    return affix(rendering, call, true, result);
+    return affix_method(rendering, call, true, result);
+}
+
+static bool removeprefix(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text, prefix;
+    if (!required_text(rendering, &call->items[1], &prefix))
+        return false;
+    size_t cut = has_affix(text, prefix, false) ? prefix.size : 0;
+    *result = object_string((struct text){text.data + cut, text.size - cut});
+    return true;
+}
+
+static bool removesuffix(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text, suffix;
+    if (!required_text(rendering, &call->items[1], &suffix))
+        return false;
+    *result = object_string(
+        (struct text){text.data, text.size - (has_affix(text, suffix, true) ? suffix.size : 0)});
+    return true;
 }
 
 static bool search(struct rendering *rendering, const struct call *call, bool last, bool must,
                    struct object *result)
 {
-    struct text part, wanted;
-    size_t start;
-    bool inside;
-    if (!required_text(rendering, &call->items[1], &wanted) ||
-        !window(rendering, call, &part, &start, &inside))
+    struct text text = call->items[0].text, wanted;
+    if (!required_text(rendering, &call->items[1], &wanted) || !rendering_spend_bytes(rendering, text.size) ||
+        (last && !text_spend_search(rendering, text, wanted)))
         return false;
-    if (last && !text_spend_search(rendering, part, wanted))
-        return false;
-    size_t found = inside ? text_find(part, wanted, last) : SIZE_MAX;
+    size_t found = text_find(text, wanted, last);
     if (found == SIZE_MAX && must)
         return rendering_fail(rendering, "substring not found");
-    *result = object_integer(-1);
-    if (found != SIZE_MAX)
-        *result = object_integer((int64_t)(start + codepoints_count((struct text){part.data, found})));
+    *result =
+        object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count((struct text){text.data, found}));
     return true;
 }
 
@@ -169,26 +229,19 @@ static bool rindex_of(struct rendering *rendering, const struct call *call, stru
 
 static bool count(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct text part, wanted;
-    size_t start;
-    bool inside;
+    struct text rest = call->items[0].text, wanted;
     int64_t n = 0;
-    if (!required_text(rendering, &call->items[1], &wanted) ||
-        !window(rendering, call, &part, &start, &inside))
+    if (!required_text(rendering, &call->items[1], &wanted))
         return false;
-    if (inside && wanted.size == 0)
-        n = (int64_t)codepoints_count(part) + 1;
-    while (inside && wanted.size) {
-        size_t found = text_find(part, wanted, false);
-        if (found == SIZE_MAX)
-            break;
+    if (wanted.size == 0)
+        n = (int64_t)codepoints_count(rest) + 1;
+    for (size_t found; wanted.size && (found = text_find(rest, wanted, false)) != SIZE_MAX; n++) {
         if (!rendering_spend(rendering, 1))
             return false;
-        n++;
-        part = (struct text){part.data + found + wanted.size, part.size - found - wanted.size};
+        rest = (struct text){rest.data + found + wanted.size, rest.size - found - wanted.size};
     }
     *result = object_integer(n);
-    return true;
+    return rendering_spend_bytes(rendering, call->items[0].text.size);
 }
 
 static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
@@ -203,26 +256,22 @@ static bool replace(struct rendering *rendering, const struct call *call, struct
 
 static bool join(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct iterator iterator;
-    if (!iterator_start(rendering, &call->items[1], &iterator))
+    struct object items;
+    if (!iterator_collect(rendering, &call->items[1], OBJECT_LIST, &items))
         return false;
     size_t start = rendering->text.size;
-    for (size_t i = 0;; i++) {
-        struct object item;
-        bool more;
-        if (!iterator_next(rendering, &iterator, &item, &more))
-            return false;
-        if (!more)
-            return rendering_take(rendering, start, result);
-        if (item.kind != OBJECT_STRING)
+    for (size_t i = 0; i < items.sequence->n_items; i++) {
+        const struct object *item = &items.sequence->items[i];
+        if (item->kind != OBJECT_STRING)
             return rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
-                                  object_type_name(&item));
+                                  object_type_name(item));
         if (i)
             rendering_add_text(rendering, call->items[0].text);
-        rendering_add_text(rendering, item.text);
+        rendering_add_text(rendering, item->text);
         if (!rendering_check_text(rendering))
             return false;
     }
+    return rendering_take(rendering, start, result);
 }
 
 static bool format(struct rendering *rendering, const struct call *call, struct object *result)
@@ -231,196 +280,38 @@ static bool format(struct rendering *rendering, const struct call *call, struct 
     return format_braces(rendering, call->items[0].text, &rest, result);
 }
 
-static bool format_map(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct object *mapping = &call->items[1];
-    if (mapping->kind != OBJECT_DICT)
-        return rendering_fail(rendering, "format_map: expected a dict");
-    size_t n = 0;
-    struct keyword_argument *keywords =
-        rendering_allocate_array(rendering, (size_t)mapping->dict->n_entries + 1, sizeof *keywords);
-    for (uint32_t i = 0; keywords && i < mapping->dict->n_entries; i++)
-        if (mapping->dict->entries[i].key.kind == OBJECT_STRING)
-            keywords[n++] = (struct keyword_argument){mapping->dict->entries[i].key.text,
-                                                      mapping->dict->entries[i].value};
-    struct call rest = {NULL, 0, keywords, n};
-    return keywords && format_braces(rendering, call->items[0].text, &rest, result);
-}
-
-static bool justify(struct rendering *rendering, const struct call *call, char align, struct object *result)
-{
-    int64_t width;
-    struct text fill;
-    return argument_integer(rendering, &call->items[1], 0, &width) &&
-           argument_text(rendering, &call->items[2], TEXT(" "), &fill) &&
-           text_pad(rendering, call->items[0].text, width, align, fill, result);
-}
-
-static bool ljust(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return justify(rendering, call, '<', result);
-}
-
-static bool rjust(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return justify(rendering, call, '>', result);
-}
-
-static bool center(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return justify(rendering, call, '^', result);
-}
-
-static bool zfill(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text, sign = {text.data, 0};
-    int64_t width;
-    struct object padded;
-    if (text.size && (text.data[0] == '-' || text.data[0] == '+')) {
-        sign.size = 1;
-        text = (struct text){text.data + 1, text.size - 1};
-    }
-    if (!argument_integer(rendering, &call->items[1], 0, &width))
-        return false;
-    if (width < 0)
-        width = 0;
-    return text_pad(rendering, text, width - (int64_t)sign.size, '>', TEXT("0"), &padded) &&
-           rendering_concatenate(rendering, sign, padded.text, result);
-}
-
-static bool partition_method(struct rendering *rendering, const struct call *call, bool last,
-                             struct object *result)
-{
-    struct text text = call->items[0].text, separator;
-    struct object *items;
-    if (!required_text(rendering, &call->items[1], &separator))
-        return false;
-    if (!separator.size)
-        return rendering_fail(rendering, "empty separator");
-    if (!list_allocate(rendering, 3, OBJECT_TUPLE, &items, result))
-        return false;
-    size_t found = text_find(text, separator, last);
-    items[0] = items[1] = items[2] = object_string(TEXT(""));
-    if (found == SIZE_MAX) {
-        items[last ? 2 : 0] = call->items[0];
-    } else {
-        items[0] = object_string((struct text){text.data, found});
-        items[1] = object_string(separator);
-        size_t behind = found + separator.size;
-        items[2] = object_string((struct text){text.data + behind, text.size - behind});
-    }
-    return text_spend_search(rendering, text, separator);
-}
-
-static bool partition(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return partition_method(rendering, call, false, result);
-}
-
-static bool rpartition(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return partition_method(rendering, call, true, result);
-}
-
-static bool removeprefix(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text, prefix;
-    if (!required_text(rendering, &call->items[1], &prefix))
-        return false;
-    bool has = prefix.size && prefix.size <= text.size && memcmp(text.data, prefix.data, prefix.size) == 0;
-    if (has)
-        text = (struct text){text.data + prefix.size, text.size - prefix.size};
-    *result = object_string(text);
-    return true;
-}
-
-static bool removesuffix(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text, suffix;
-    if (!required_text(rendering, &call->items[1], &suffix))
-        return false;
-    if (suffix.size && suffix.size <= text.size &&
-        memcmp(text.data + text.size - suffix.size, suffix.data, suffix.size) == 0)
-        text.size -= suffix.size;
-    *result = object_string(text);
-    return true;
-}
-
-static bool expandtabs(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct text text = call->items[0].text;
-    int64_t tab_size, column = 0;
-    if (!argument_integer(rendering, &call->items[1], 8, &tab_size))
-        return false;
-    size_t start = rendering->text.size;
-    for (size_t i = 0; i < text.size;) {
-        uint32_t codepoint = codepoints_next(text, &i);
-        int64_t blanks = codepoint == '\t' && tab_size > 0 ? tab_size - column % tab_size : 0;
-        if (blanks > TEMPLATE_OUTPUT_BYTES_MAX)
-            return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
-        for (int64_t k = 0; k < blanks; k++)
-            buffer_add_byte(&rendering->text, ' ');
-        if (codepoint != '\t')
-            codepoints_add(&rendering->text, codepoint);
-        column = codepoint == '\n' || codepoint == '\r' ? 0 : column + (codepoint == '\t' ? blanks : 1);
-        if (!rendering_check_text(rendering))
-            return false;
-    }
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
-}
-
-static bool not_supported(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)call;
-    (void)result;
-    return rendering_fail(rendering, "this method is not supported in chat templates");
-}
-
-#define METHOD(method, required, ...)                                                                        \
-    {                                                                                                        \
-        .name = #method, .run = method, .n_required = 1 + required, .parameters = {"self", __VA_ARGS__},     \
-        .positional_only = true                                                                              \
-    }
-
 static const struct function functions[] = {
-    {.name = "split", .run = split, .n_required = 1, .parameters = {"self", "sep", "maxsplit"}},
-    {.name = "rsplit", .run = rsplit, .n_required = 1, .parameters = {"self", "sep", "maxsplit"}},
-    {.name = "splitlines", .run = splitlines, .n_required = 1, .parameters = {"self", "keepends"}},
-    METHOD(strip, 0, "chars"),
-    METHOD(lstrip, 0, "chars"),
-    METHOD(rstrip, 0, "chars"),
-    METHOD(startswith, 1, "prefix", "start", "end"),
-    METHOD(endswith, 1, "suffix", "start", "end"),
-    METHOD(find, 1, "sub", "start", "end"),
-    METHOD(rfind, 1, "sub", "start", "end"),
-    {.name = "index",
-     .run = index_of,
-     .n_required = 2,
-     .parameters = {"self", "sub", "start", "end"},
-     .positional_only = true},
-    {.name = "rindex",
-     .run = rindex_of,
-     .n_required = 2,
-     .parameters = {"self", "sub", "start", "end"},
-     .positional_only = true},
-    METHOD(count, 1, "sub", "start", "end"),
-    METHOD(replace, 2, "old", "new", "count"),
-    METHOD(join, 1, "iterable"),
-    {.name = "format", .run = format, .any_arguments = true},
-    METHOD(format_map, 1, "mapping"),
-    METHOD(ljust, 1, "width", "fillchar"),
-    METHOD(rjust, 1, "width", "fillchar"),
-    METHOD(center, 1, "width", "fillchar"),
-    METHOD(zfill, 1, "width"),
-    METHOD(partition, 1, "sep"),
-    METHOD(rpartition, 1, "sep"),
-    METHOD(removeprefix, 1, "prefix"),
-    METHOD(removesuffix, 1, "suffix"),
-    {.name = "expandtabs", .run = expandtabs, .n_required = 1, .parameters = {"self", "tabsize"}},
-    {.name = "encode", .run = not_supported, .any_arguments = true},
-    {.name = "translate", .run = not_supported, .any_arguments = true},
-    {.name = "maketrans", .run = not_supported, .any_arguments = true},
+    METHOD("upper", upper, 1, "self"),
+    METHOD("lower", lower, 1, "self"),
+    METHOD("title", title, 1, "self"),
+    METHOD("capitalize", capitalize, 1, "self"),
+    METHOD("isalpha", is_alpha, 1, "self"),
+    METHOD("isalnum", is_alnum, 1, "self"),
+    METHOD("isdecimal", is_decimal, 1, "self"),
+    METHOD("isdigit", is_digit, 1, "self"),
+    METHOD("isnumeric", is_numeric, 1, "self"),
+    METHOD("isupper", is_upper, 1, "self"),
+    METHOD("islower", is_lower, 1, "self"),
+    METHOD("isspace", is_space, 1, "self"),
+    METHOD("isascii", is_ascii, 1, "self"),
+    FUNCTION("split", split, 1, "self", "sep", "maxsplit"),
+    FUNCTION("rsplit", rsplit, 1, "self", "sep", "maxsplit"),
+    FUNCTION("splitlines", splitlines, 1, "self", "keepends"),
+    METHOD("strip", strip, 1, "self", "chars"),
+    METHOD("lstrip", lstrip, 1, "self", "chars"),
+    METHOD("rstrip", rstrip, 1, "self", "chars"),
+    METHOD("startswith", startswith, 2, "self", "prefix"),
+    METHOD("endswith", endswith, 2, "self", "suffix"),
+    METHOD("removeprefix", removeprefix, 2, "self", "prefix"),
+    METHOD("removesuffix", removesuffix, 2, "self", "suffix"),
+    METHOD("find", find, 2, "self", "sub"),
+    METHOD("rfind", rfind, 2, "self", "sub"),
+    METHOD("index", index_of, 2, "self", "sub"),
+    METHOD("rindex", rindex_of, 2, "self", "sub"),
+    METHOD("count", count, 2, "self", "sub"),
+    METHOD("replace", replace, 3, "self", "old", "new", "count"),
+    METHOD("join", join, 2, "self", "iterable"),
+    ANY_ARGUMENTS("format", format),
 };
 
-const struct function_table methods_of_strings = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table methods_of_strings = FUNCTION_TABLE(functions);

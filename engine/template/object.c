@@ -38,37 +38,21 @@ const char *object_type_name(const struct object *object)
         [OBJECT_LOOP] = "LoopContext",
         [OBJECT_MACRO] = "Macro",
         [OBJECT_FUNCTION] = "builtin_function_or_method",
-        [OBJECT_CYCLER] = "Cycler",
-        [OBJECT_JOINER] = "Joiner",
     };
     if (object->kind == OBJECT_VIEW)
         return view_names[object->detail];
     return names[object->kind];
 }
 
-const char *object_owner_name(enum object_kind kind, enum view_kind view)
+// As jinja's messages name an owner: "dict object", "None".
+static const char *owner_name(enum object_kind kind)
 {
     static const char *const names[] = {
-        [OBJECT_NAMESPACE] = "jinja2.utils.Namespace object",
-        [OBJECT_LOOP] = "jinja2.runtime.LoopContext object",
-        [OBJECT_MACRO] = "jinja2.runtime.Macro object",
-        [OBJECT_CYCLER] = "jinja2.utils.Cycler object",
-        [OBJECT_JOINER] = "jinja2.utils.Joiner object",
-        [OBJECT_NONE] = "None",
-        [OBJECT_BOOL] = "bool object",
-        [OBJECT_INTEGER] = "int object",
-        [OBJECT_FLOAT] = "float object",
-        [OBJECT_STRING] = "str object",
-        [OBJECT_LIST] = "list object",
-        [OBJECT_TUPLE] = "tuple object",
-        [OBJECT_DICT] = "dict object",
-        [OBJECT_RANGE] = "range object",
-        [OBJECT_GENERATOR] = "generator object",
-        [OBJECT_FUNCTION] = "builtin_function_or_method object",
+        [OBJECT_NONE] = "None",          [OBJECT_BOOL] = "bool object",  [OBJECT_INTEGER] = "int object",
+        [OBJECT_FLOAT] = "float object", [OBJECT_STRING] = "str object", [OBJECT_LIST] = "list object",
+        [OBJECT_TUPLE] = "tuple object", [OBJECT_DICT] = "dict object",
     };
-    if (kind == OBJECT_VIEW)
-        return view_names[view];
-    return names[kind] ? names[kind] : "object";
+    return kind <= OBJECT_DICT && names[kind] ? names[kind] : "object";
 }
 
 bool object_truth(const struct object *object)
@@ -99,8 +83,6 @@ bool object_truth(const struct object *object)
     case OBJECT_LOOP: // its length is at least 1 while it exists
     case OBJECT_MACRO:
     case OBJECT_FUNCTION:
-    case OBJECT_CYCLER:
-    case OBJECT_JOINER:
         break;
     }
     return true;
@@ -249,8 +231,6 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     case OBJECT_NAMESPACE:
     case OBJECT_LOOP:
     case OBJECT_MACRO:
-    case OBJECT_CYCLER:
-    case OBJECT_JOINER:
         *equal = same_pointer(a, b);
         return true;
     default: // none; any two undefined values
@@ -364,7 +344,7 @@ bool object_fail_undefined(struct rendering *rendering, const struct object *und
 {
     int size = codepoints_cut(undefined->text);
     const char *data = undefined->text.data ? undefined->text.data : "";
-    const char *owner = object_owner_name(undefined->owner, VIEW_KEYS);
+    const char *owner = owner_name(undefined->owner);
     switch ((enum undefined_reason)undefined->detail) {
     case UNDEFINED_NAME:
         return rendering_fail(rendering, "'%.*s' is undefined", size, data);
@@ -393,7 +373,8 @@ static bool is_plain_role(struct text key, const struct value *value)
     if (!text_equals_string(key, "role") || value->kind != VALUE_STRING)
         return false;
     for (size_t i = 0; i < value->text.size; i++)
-        if (!isalnum((unsigned char)value->text.data[i]) && value->text.data[i] != '_' && value->text.data[i] != '-')
+        if (!isalnum((unsigned char)value->text.data[i]) && value->text.data[i] != '_' &&
+            value->text.data[i] != '-')
             return false;
     return true;
 }

@@ -32,8 +32,6 @@ enum object_kind {
     OBJECT_LOOP,
     OBJECT_MACRO,
     OBJECT_FUNCTION, // global, or a method with its object
-    OBJECT_CYCLER,
-    OBJECT_JOINER,
 };
 
 // Why a value is undefined: the text of the error that using it raises.
@@ -64,8 +62,6 @@ struct object {
         struct loop *loop;
         const struct macro *macro;
         const struct bound_function *function;
-        struct cycler *cycler;
-        struct joiner *joiner;
     };
 };
 
@@ -94,16 +90,6 @@ struct range {
 struct bound_function {
     const struct function *function;
     struct object self; // MISSING for a global function
-};
-
-struct cycler {
-    const struct object *items;
-    size_t n_items, position;
-};
-
-struct joiner {
-    struct object separator;
-    bool used;
 };
 
 #define OBJECT_NONE_VALUE ((struct object){.kind = OBJECT_NONE})
@@ -162,8 +148,6 @@ static inline double object_to_double(const struct object *number)
 }
 
 const char *object_type_name(const struct object *object); // as Python's type(x).__name__
-// As jinja's messages name an owner: "dict object", "None".
-const char *object_owner_name(enum object_kind kind, enum view_kind view);
 bool object_truth(const struct object *object);
 // len(x); *has_length is false where Python raises TypeError.
 bool object_length(struct rendering *rendering, const struct object *object, int64_t *length,

@@ -9,29 +9,19 @@
 #include <string.h>
 
 static const char *const symbols[] = {
-    [OPERATOR_ADD] = "+",
-    [OPERATOR_SUBTRACT] = "-",
-    [OPERATOR_MULTIPLY] = "*",
-    [OPERATOR_DIVIDE] = "/",
-    [OPERATOR_FLOOR_DIVIDE] = "//",
-    [OPERATOR_MODULO] = "%",
-    [OPERATOR_POWER] = "**",
-    [OPERATOR_EQUAL] = "==",
-    [OPERATOR_NOT_EQUAL] = "!=",
-    [OPERATOR_LESS] = "<",
-    [OPERATOR_LESS_EQUAL] = "<=",
-    [OPERATOR_GREATER] = ">",
-    [OPERATOR_GREATER_EQUAL] = ">=",
-    [OPERATOR_IN] = "in",
-    [OPERATOR_NOT_IN] = "not in",
+    [OPERATOR_ADD] = "+",         [OPERATOR_SUBTRACT] = "-",      [OPERATOR_MULTIPLY] = "*",
+    [OPERATOR_DIVIDE] = "/",      [OPERATOR_FLOOR_DIVIDE] = "//", [OPERATOR_MODULO] = "%",
+    [OPERATOR_EQUAL] = "==",      [OPERATOR_NOT_EQUAL] = "!=",    [OPERATOR_LESS] = "<",
+    [OPERATOR_LESS_EQUAL] = "<=", [OPERATOR_GREATER] = ">",       [OPERATOR_GREATER_EQUAL] = ">=",
+    [OPERATOR_IN] = "in",         [OPERATOR_NOT_IN] = "not in",
 };
 
-static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object * a,
+static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object *a,
                           const struct object *b)
 {
     if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
         return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
-    if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING)
+    if (operator == OPERATOR_ADD && a->kind == OBJECT_STRING)
         return rendering_fail(rendering, "can only concatenate str (not \"%s\") to str", object_type_name(b));
     return rendering_fail(rendering, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator],
                           object_type_name(a), object_type_name(b));
@@ -45,33 +35,6 @@ static bool fail_overflow(struct rendering *rendering)
 static bool fail_zero(struct rendering *rendering)
 {
     return rendering_fail(rendering, "division by zero");
-}
-
-static bool power_integers(struct rendering *rendering, int64_t base, int64_t exponent, struct object *result)
-{
-    int64_t power = 1;
-    while (exponent > 0) {
-        if (exponent & 1 && __builtin_mul_overflow(power, base, &power))
-            return fail_overflow(rendering);
-        exponent >>= 1;
-        if (exponent && __builtin_mul_overflow(base, base, &base))
-            return fail_overflow(rendering);
-    }
-    *result = object_integer(power);
-    return true;
-}
-
-static bool power_floats(struct rendering *rendering, double base, double exponent, struct object *result)
-{
-    if (base == 0 && exponent < 0)
-        return rendering_fail(rendering, "0.0 cannot be raised to a negative power");
-    double power = pow(base, exponent);
-    if (isnan(power) && !isnan(base) && !isnan(exponent))
-        return rendering_fail(rendering, "a complex number is not supported");
-    if (isinf(power) && isfinite(base) && isfinite(exponent))
-        return rendering_fail(rendering, "numerical result out of range");
-    *result = object_float(power);
-    return true;
 }
 
 // Quotient rounded down and the remainder that goes with it, both as Python defines them.
@@ -156,12 +119,8 @@ static bool calculate_integers(struct rendering *rendering, enum operator operat
     case OPERATOR_DIVIDE:
         *result = object_float(b ? divide_exactly(a, b) : 0);
         return b != 0 || fail_zero(rendering);
-    case OPERATOR_POWER:
-        if (b >= 0)
-            return power_integers(rendering, a, b, result);
-        return power_floats(rendering, (double)a, (double)b, result);
     default:
-        return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
+        return divide_integers(rendering, operator == OPERATOR_FLOOR_DIVIDE, a, b, result);
     }
     *result = object_integer(integer);
     return !overflow || fail_overflow(rendering);
@@ -183,10 +142,8 @@ static bool calculate_floats(struct rendering *rendering, enum operator operator
     case OPERATOR_DIVIDE:
         *result = object_float(b == 0 ? 0 : a / b);
         return b != 0 || fail_zero(rendering);
-    case OPERATOR_POWER:
-        return power_floats(rendering, a, b, result);
     default:
-        return divide_floats(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
+        return divide_floats(rendering, operator == OPERATOR_FLOOR_DIVIDE, a, b, result);
     }
 }
 
@@ -260,7 +217,7 @@ static bool add_strings(struct rendering *rendering, const struct object *a, con
     return true;
 }
 
-bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object * a,
+bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object *a,
                          const struct object *b, struct object *result)
 {
     if (object_is_integral(a) && object_is_integral(b))
@@ -297,23 +254,6 @@ static bool contains_text(struct rendering *rendering, const struct object *item
     return rendering_spend_bytes(rendering, container.size);
 }
 
-static bool is_multiple(int64_t from, int64_t to, int64_t step)
-{
-    uint64_t distance = step > 0 ? (uint64_t)to - (uint64_t)from : (uint64_t)from - (uint64_t)to;
-    return distance % (step > 0 ? (uint64_t)step : 0 - (uint64_t)step) == 0;
-}
-
-static bool contains_number(const struct range *range, const struct object *item)
-{
-    double number = object_to_double(item);
-    if (number != floor(number) || fabs(number) >= 0x1p63)
-        return false;
-    int64_t integer = item->kind == OBJECT_FLOAT ? (int64_t)number : object_to_integer(item);
-    bool inside = range->step > 0 ? integer >= range->start && integer < range->stop
-                                  : integer <= range->start && integer > range->stop;
-    return inside && is_multiple(range->start, integer, range->step);
-}
-
 static bool contains_by_search(struct rendering *rendering, const struct object *item,
                                const struct object *container, bool *result)
 {
@@ -348,17 +288,13 @@ bool operator_contains(struct rendering *rendering, const struct object *item, c
         *result = value;
         return true;
     }
-    if (container->kind == OBJECT_RANGE && object_is_number(item)) {
-        *result = contains_number(container->range, item);
-        return true;
-    }
     if (!iterator_possible(container))
         return rendering_fail(rendering, "argument of type '%s' is not iterable",
                               object_type_name(container));
     return contains_by_search(rendering, item, container, result);
 }
 
-bool operator_compare(struct rendering *rendering, enum operator operator, const struct object * a,
+bool operator_compare(struct rendering *rendering, enum operator operator, const struct object *a,
                       const struct object *b, bool *result)
 {
     int order;
@@ -383,11 +319,10 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
     if (!object_compare(rendering, a, b, symbols[operator], &order))
         return false;
     bool nan = (a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number));
-    *result = !nan && (operator== OPERATOR_LESS       ? order < 0 :
-                       operator== OPERATOR_LESS_EQUAL ? order <= 0
-                       :
-                       operator== OPERATOR_GREATER ? order > 0
-                                                   : order >= 0);
+    *result = !nan && (operator == OPERATOR_LESS         ? order < 0
+                       : operator == OPERATOR_LESS_EQUAL ? order <= 0
+                       : operator == OPERATOR_GREATER    ? order > 0
+                                                         : order >= 0);
     return true;
 }
 

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const parser_special_names[MACRO_SPECIAL_COUNT] = {"caller", "varargs", "kwargs"};
-
 void parser_set_error(struct parser *parser, uint32_t line, const char *format, ...)
 {
     char text[ERROR_TEXT_BYTES];

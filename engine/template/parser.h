@@ -3,10 +3,7 @@
 #pragma once
 
 #include "engine/template/lexer.h"
-#include "engine/template/syntax.h"
-
-// By enum macro_special.
-extern const char *const parser_special_names[MACRO_SPECIAL_COUNT];
+#include "engine/template/scope.h"
 
 struct parser {
     struct lexer lexer;
@@ -17,8 +14,11 @@ struct parser {
     struct arena *arena;
     struct error *error;
     unsigned depth;
-    unsigned n_special[MACRO_SPECIAL_COUNT]; // how often each of these names was read so far
-    uint32_t *name_index;                    // open addressing: name number + 1
+    struct scope_draft *scope;        // the innermost open one
+    unsigned n_loops, n_macros;       // open ones
+    bool in_target;                   // of `set` or `for`: names are not read
+    const struct expression *unknown; // a filter or test that does not exist, where it would certainly run
+    uint32_t *name_index;             // open addressing: name number + 1
     uint32_t name_index_mask, names_capacity;
 };
 
@@ -60,18 +60,17 @@ bool expression_list_add(struct parser *parser, struct expression_list *list, st
 struct expression *expression_create_items(struct parser *parser, enum expression_kind kind, uint32_t line,
                                            const struct expression_list *list);
 
-enum {                          // how expression_parse_tuple reads
-    TUPLE_SIMPLE = 1,           // names and literals only
-    TUPLE_NO_CONDITION = 2,     // `a if b` is not part of an element
-    TUPLE_PARENTHESISED = 4,    // may be empty
-    TUPLE_NAMESPACES = 8,       // ns.attribute is a target
-    TUPLE_UNTIL_IN = 16,        // ends before `in`
-    TUPLE_UNTIL_RECURSIVE = 32, // ends before `recursive`
+enum {                       // how expression_parse_tuple reads
+    TUPLE_SIMPLE = 1,        // names and literals only
+    TUPLE_NO_CONDITION = 2,  // `a if b` is not part of an element
+    TUPLE_PARENTHESISED = 4, // may be empty
+    TUPLE_NAMESPACES = 8,    // ns.attribute is a target
+    TUPLE_UNTIL_IN = 16,     // ends before `in`
 };
 
 struct expression *expression_parse(struct parser *parser);
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
-// A target of `set`, `for`, `with`. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
+// A target of `set`, `for`, not mentioned yet. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);
 struct expression *expression_parse_name_target(struct parser *parser);
 // `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's
@@ -82,4 +81,4 @@ bool expression_parse_filters(struct parser *parser, struct expression *input, b
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
 
-bool statements_parse_template(struct parser *parser, struct statements *body);
+bool statements_parse_template(struct parser *parser); // and resolves its variables

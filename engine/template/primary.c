@@ -1,4 +1,5 @@
 // The tightest-binding expressions: literals, names, .name [index] (call), |filter, is test.
+#include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
 
@@ -48,6 +49,20 @@ struct expression *expression_parse_name_target(struct parser *parser)
     return create_name(parser, token.line, token.text);
 }
 
+// What jinja gives to macros that ask for it by name.
+static bool is_hidden_parameter(struct text name)
+{
+    return text_equals_string(name, "caller") || text_equals_string(name, "varargs") ||
+           text_equals_string(name, "kwargs");
+}
+
+static struct expression *fail_unsupported(struct parser *parser, struct token token)
+{
+    parser_set_error(parser, token.line, "'%.*s' is not supported in chat templates",
+                     codepoints_cut(token.text), token.text.data);
+    return NULL;
+}
+
 static struct expression *parse_name(struct parser *parser, bool namespaces)
 {
     struct token token = parser->token;
@@ -56,10 +71,12 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
         return NULL;
     if (is_constant_name(token.text, &constant))
         return create_literal(parser, token.line, constant);
-    for (int i = 0; i < MACRO_SPECIAL_COUNT; i++)
-        parser->n_special[i] += text_equals_string(token.text, parser_special_names[i]);
+    if (parser->n_macros && is_hidden_parameter(token.text))
+        return fail_unsupported(parser, token);
     struct expression *name = create_name(parser, token.line, token.text);
-    if (!name || !namespaces || parser->token.kind != TOKEN_DOT)
+    if (!name || (!parser->in_target && !scope_mention(parser, name, MENTION_READ)))
+        return NULL;
+    if (!namespaces || parser->token.kind != TOKEN_DOT)
         return name;
     if (!parser_advance(parser))
         return NULL;
@@ -302,26 +319,19 @@ static bool add_keyword(struct parser *parser, struct argument_expressions *argu
 static bool parse_argument(struct parser *parser, struct argument_expressions *arguments,
                            struct expression_list *positional, size_t *keywords_capacity)
 {
-    uint32_t line = parser->token.line;
-    bool more_keywords = arguments->more_keywords, more_positional = arguments->more_positional;
-    if (parser->token.kind == TOKEN_MULTIPLY && !more_positional && !more_keywords) {
-        arguments->more_positional = parser_advance(parser) ? expression_parse(parser) : NULL;
-        return arguments->more_positional;
-    }
-    if (parser->token.kind == TOKEN_POWER && !more_keywords) {
-        arguments->more_keywords = parser_advance(parser) ? expression_parse(parser) : NULL;
-        return arguments->more_keywords;
-    }
-    if (parser->token.kind == TOKEN_NAME) {
+    struct token token = parser->token;
+    if (token.kind == TOKEN_MULTIPLY || token.kind == TOKEN_POWER)
+        return fail_unsupported(parser, token);
+    if (token.kind == TOKEN_NAME) {
         if (!parser_look_ahead(parser))
             return false;
-        if (parser->ahead.kind == TOKEN_ASSIGN && !more_keywords)
+        if (parser->ahead.kind == TOKEN_ASSIGN)
             return add_keyword(parser, arguments, keywords_capacity);
     }
-    if (more_positional || more_keywords || arguments->n_keywords)
-        return parser_fail(parser, line, "invalid syntax for a function call");
+    if (arguments->n_keywords)
+        return parser_fail(parser, token.line, "invalid syntax for a function call");
     if (positional->n_items == ARGUMENTS_MAX)
-        return fail_arguments(parser, line);
+        return fail_arguments(parser, token.line);
     struct expression *argument = expression_parse(parser);
     return argument && expression_list_add(parser, positional, argument);
 }
@@ -356,8 +366,7 @@ static bool cover_arguments(struct parser *parser, struct expression *call,
     for (size_t i = 0; i < arguments->n_keywords; i++)
         if (!expression_cover(parser, call, arguments->keywords[i].value))
             return false;
-    return expression_cover(parser, call, arguments->more_positional) &&
-           expression_cover(parser, call, arguments->more_keywords);
+    return true;
 }
 
 static struct expression *parse_call(struct parser *parser, struct expression *callee)
@@ -387,23 +396,6 @@ static struct expression *parse_postfix(struct parser *parser, struct expression
     return expression;
 }
 
-// A name that may have dots. No filter or test of ours has, but the syntax has.
-static bool parse_dotted_name(struct parser *parser, struct text *name)
-{
-    *name = parser->token.text;
-    if (!parser_expect(parser, TOKEN_NAME))
-        return false;
-    while (parser->token.kind == TOKEN_DOT) {
-        if (!parser_advance(parser))
-            return false;
-        struct text part = parser->token.text;
-        if (!parser_expect(parser, TOKEN_NAME))
-            return false;
-        name->size = (size_t)(part.data + part.size - name->data);
-    }
-    return true;
-}
-
 static const struct argument_expressions no_arguments;
 
 static struct expression *create_filter(struct parser *parser, enum expression_kind kind, uint32_t line,
@@ -418,6 +410,8 @@ static struct expression *create_filter(struct parser *parser, enum expression_k
     filter->filter.function =
         kind == EXPRESSION_TEST ? functions_find_test(name) : functions_find_filter(name);
     filter->filter.arguments = arguments;
+    if (!filter->filter.function && !parser->scope->n_branches && !parser->unknown)
+        parser->unknown = filter;
     return filter;
 }
 
@@ -425,18 +419,18 @@ bool expression_parse_filters(struct parser *parser, struct expression *input, b
                               struct expression **filter)
 {
     *filter = input;
-    while (at_name || parser->token.kind == TOKEN_PIPE) {
+    for (; at_name || parser->token.kind == TOKEN_PIPE; at_name = false) {
         if (!at_name && !parser_advance(parser))
             return false;
-        at_name = false;
-        uint32_t line = parser->token.line;
-        struct text name;
+        struct token name = parser->token;
         const struct argument_expressions *arguments = &no_arguments;
-        if (!parse_dotted_name(parser, &name))
+        if (!parser_expect(parser, TOKEN_NAME))
             return false;
         if (parser->token.kind == TOKEN_LEFT_PARENTHESIS)
             arguments = parse_arguments(parser);
-        *filter = arguments ? create_filter(parser, EXPRESSION_FILTER, line, *filter, name, arguments) : NULL;
+        *filter = arguments
+                      ? create_filter(parser, EXPRESSION_FILTER, name.line, *filter, name.text, arguments)
+                      : NULL;
         if (!*filter)
             return false;
     }
@@ -487,9 +481,10 @@ static struct expression *parse_test(struct parser *parser, struct expression *i
 {
     uint32_t line = parser->token.line;
     bool negated;
-    struct text name;
-    if (!parser_advance(parser) || !parser_skip_name(parser, "not", &negated) ||
-        !parse_dotted_name(parser, &name))
+    if (!parser_advance(parser) || !parser_skip_name(parser, "not", &negated))
+        return NULL;
+    struct text name = parser->token.text;
+    if (!parser_expect(parser, TOKEN_NAME))
         return NULL;
     const struct argument_expressions *arguments = parse_test_arguments(parser);
     if (!arguments)
@@ -535,5 +530,8 @@ struct expression *primary_parse_unary(struct parser *parser, bool with_filters)
         expression = primary_parse(parser, false);
     }
     expression = expression ? parse_postfix(parser, expression) : NULL;
-    return expression && with_filters ? parse_filters_and_tests(parser, expression) : expression;
+    if (expression && with_filters)
+        expression = parse_filters_and_tests(parser, expression);
+    return expression && parser->token.kind == TOKEN_POWER ? fail_unsupported(parser, parser->token)
+                                                           : expression;
 }

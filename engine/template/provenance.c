@@ -10,7 +10,8 @@ struct provenance_page {
 
 static size_t slot_of(const struct provenance *provenance, uintptr_t number)
 {
-    size_t slot = (size_t)((uint64_t)number * 0x9E3779B97F4A7C15u >> 32) & provenance->mask; // Knuth, vol. 3, section 6.4
+    size_t slot = (size_t)((uint64_t)number * 0x9E3779B97F4A7C15u >> 32) &
+                  provenance->mask; // Knuth, vol. 3, section 6.4
     while (provenance->slots[slot] && provenance->slots[slot]->number != number)
         slot = (slot + 1) & provenance->mask;
     return slot;
@@ -22,7 +23,8 @@ static bool make_room(struct rendering *rendering, struct provenance *provenance
     size_t n_slots = provenance->slots ? provenance->mask + 1 : 0;
     if (2 * (provenance->n_pages + 1) <= n_slots)
         return true;
-    struct provenance larger = {.n_pages = provenance->n_pages, .mask = (n_slots ? 2 * n_slots : SLOTS_FIRST) - 1};
+    struct provenance larger = {.n_pages = provenance->n_pages,
+                                .mask = (n_slots ? 2 * n_slots : SLOTS_FIRST) - 1};
     larger.slots = rendering_allocate_array(rendering, larger.mask + 1, sizeof(struct provenance_page *));
     if (!larger.slots)
         return false;
@@ -67,7 +69,8 @@ bool provenance_mark(struct rendering *rendering, const char *data, size_t size)
     uintptr_t at = (uintptr_t)data, end = at + size;
     while (at < end) {
         struct provenance_page *page = page_for(rendering, at / PAGE_BYTES);
-        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, stop = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
+        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
+                  stop = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
         if (!page)
             return false;
         mark_page(page, at - first, stop - first);
@@ -95,7 +98,8 @@ static uintptr_t find(const struct provenance *provenance, uintptr_t at, uintptr
     return end;
 }
 
-bool provenance_next(const struct provenance *provenance, struct text text, size_t from, struct text_span *run)
+bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
+                     struct text_span *run)
 {
     if (!provenance->slots || from >= text.size)
         return false;

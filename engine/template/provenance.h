@@ -1,6 +1,7 @@
-// Which bytes in memory came from the caller's variables. Strings share memory, and none is changed or freed while a template is
-// rendered: so a byte is marked once, by its address, and whatever part of a string it is found in later it is still known.
-// One bit a byte, in pages of 4,096 that are made when the first bit is set.
+// Which bytes in memory came from the caller's variables. Strings share memory, and none is changed or freed
+// while a template is rendered: so a byte is marked once, by its address, and whatever part of a string it is
+// found in later it is still known. One bit a byte, in pages of 4,096 that are made when the first bit is
+// set.
 #pragma once
 
 #include "schemas/span.h"
@@ -20,4 +21,5 @@ struct provenance {
 // False: out of memory, or of the rendering's limits, which has the error.
 bool provenance_mark(struct rendering *rendering, const char *data, size_t size) WARN_UNUSED;
 // The first run of marked bytes in text[from..]. False: there is none.
-bool provenance_next(const struct provenance *provenance, struct text text, size_t from, struct text_span *run);
+bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
+                     struct text_span *run);

@@ -207,7 +207,8 @@ bool rendering_append_tail(struct rendering *rendering, struct text a, size_t st
     if (!rendering_check_text(rendering))
         return false;
     struct text tail = {rendering->text.data + start, rendering->text.size - start};
-    if (!rendering_concatenate(rendering, a, tail, string) || !mark_tail(rendering, start, string->text.data + a.size))
+    if (!rendering_concatenate(rendering, a, tail, string) ||
+        !mark_tail(rendering, start, string->text.data + a.size))
         return false;
     rendering_cut(rendering, start);
     return true;

@@ -33,11 +33,11 @@ struct rendering {
     bool failed;
     int64_t steps_left;
     unsigned depth;         // nested evaluations
-    unsigned calls;         // nested calls of macros and recursive loops
+    unsigned calls;         // nested calls of macros
     struct object *globals; // by name: what a name is outside the template, once asked for
     bool *globals_known;
     struct activation **spare_activations; // by procedure: finished ones to be used again
-    struct activation *root;
+    struct loop *spare_loops;              // finished ones that nothing sees any more
     struct growing_text growing[RENDERING_GROWING_COUNT];
     unsigned growing_next;
 };
@@ -79,10 +79,11 @@ static inline void rendering_leave(struct rendering *rendering)
     rendering->depth--;
 }
 
-// Adds a string's bytes to `text`, of which it is then known whether they came from the variables. For texts of the interpreter's own,
-// buffer_add does.
+// Adds a string's bytes to `text`, of which it is then known whether they came from the variables. For texts
+// of the interpreter's own, buffer_add does.
 void rendering_add_text(struct rendering *rendering, struct text text);
-// All that was added to `text` since `start` counts as content if any byte of `source` does, which it was made from.
+// All that was added to `text` since `start` counts as content if any byte of `source` does, which it was
+// made from.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
 void rendering_cut(struct rendering *rendering, size_t size); // `text` back to that size
 // Concatenates `a` and the text from `start` on, which is cut off.

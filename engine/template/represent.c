@@ -1,9 +1,7 @@
 #include "engine/template/represent.h"
-#include "engine/template/call.h"
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
-#include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 
 #include <inttypes.h>
@@ -64,16 +62,11 @@ void represent_add_float(struct buffer *buffer, double number)
 
 static void add_escaped(struct buffer *buffer, uint32_t codepoint, char quote)
 {
-    char letter = codepoint == '\n'   ? 'n'
-                  : codepoint == '\r' ? 'r'
-                  : codepoint == '\t'
-                      ? 't'
-                      : (char)(codepoint == '\\' || codepoint == (uint32_t)quote ? codepoint : 0);
-    if (letter)
-        buffer_add(buffer, (char[]){'\\', letter}, 2);
-    else if (codepoint < ' ' || codepoint == 127)
-        codepoints_add_escape(buffer, 'x', 2, codepoint);
-    else if (codepoint < 127 || character_classes(codepoint) & CHARACTER_PRINTABLE)
+    static const char letters[] = {['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't', ['\\'] = '\\'};
+    char letter = codepoint < sizeof letters ? letters[codepoint] : '\0';
+    if (letter || codepoint == (uint32_t)quote)
+        buffer_add(buffer, (char[]){'\\', letter ? letter : quote}, 2);
+    else if (character_is_printable(codepoint))
         codepoints_add(buffer, codepoint);
     else if (codepoint < 0x100)
         codepoints_add_escape(buffer, 'x', 2, codepoint);
@@ -136,72 +129,17 @@ static bool add_dict_repr(struct rendering *rendering, const struct dict *dict)
     return true;
 }
 
-static bool add_view_repr(struct rendering *rendering, const struct object *view)
-{
-    struct buffer *buffer = &rendering->text;
-    buffer_add_format(buffer, "%s([", object_type_name(view));
-    for (uint32_t i = 0; i < view->dict->n_entries; i++) {
-        struct object item;
-        if (i)
-            buffer_add_string(buffer, ", ");
-        if (!dict_view_item(rendering, view->dict, (enum view_kind)view->detail, i, &item) ||
-            !represent_add_repr(rendering, &item))
-            return false;
-    }
-    buffer_add_string(buffer, "])");
-    return true;
-}
-
-static bool add_namespace_repr(struct rendering *rendering, const struct object *object)
-{
-    buffer_add_string(&rendering->text, "<Namespace ");
-    if (!add_dict_repr(rendering, object->dict))
-        return false;
-    buffer_add_byte(&rendering->text, '>');
-    return true;
-}
-
-static bool add_loop_repr(struct rendering *rendering, struct loop *loop)
-{
-    int64_t length;
-    if (!loop_length(rendering, loop, &length))
-        return false;
-    buffer_add_format(&rendering->text, "<LoopContext %" PRId64 "/%" PRId64 ">", loop->index0 + 1, length);
-    return true;
-}
-
-static void add_range_repr(struct buffer *buffer, const struct range *range)
-{
-    buffer_add_format(buffer, "range(%" PRId64 ", %" PRId64, range->start, range->stop);
-    if (range->step != 1)
-        buffer_add_format(buffer, ", %" PRId64, range->step);
-    buffer_add_byte(buffer, ')');
-}
-
 static bool add_nested_repr(struct rendering *rendering, const struct object *object)
 {
     switch ((enum object_kind)object->kind) {
     case OBJECT_LIST:
-        return add_items_repr(rendering, object->sequence, false);
     case OBJECT_TUPLE:
-        return add_items_repr(rendering, object->sequence, true);
+        return add_items_repr(rendering, object->sequence, object->kind == OBJECT_TUPLE);
     case OBJECT_DICT:
         return add_dict_repr(rendering, object->dict);
-    case OBJECT_VIEW:
-        return add_view_repr(rendering, object);
-    case OBJECT_NAMESPACE:
-        return add_namespace_repr(rendering, object);
-    case OBJECT_LOOP:
-        return add_loop_repr(rendering, object->loop);
-    case OBJECT_MACRO:
-        call_add_macro_repr(&rendering->text, object->macro);
-        return true;
-    case OBJECT_FUNCTION: // Python adds an address
-        buffer_add_format(&rendering->text, "<built-in %s>", object->function->function->name);
-        return true;
-    default:
-        buffer_add_format(&rendering->text, "<%s object>", object_type_name(object));
-        return true;
+    default: // Python adds an address to most
+        return rendering_fail(rendering, "printing '%s' objects is not supported in chat templates",
+                              object_type_name(object));
     }
 }
 
@@ -229,9 +167,6 @@ bool represent_add_repr(struct rendering *rendering, const struct object *object
         return true;
     case OBJECT_STRING:
         return add_string_repr(rendering, object);
-    case OBJECT_RANGE:
-        add_range_repr(buffer, object->range);
-        return true;
     default:
         break;
     }

@@ -56,6 +56,15 @@ static bool flush(struct parser *parser, struct expression_list *output, struct 
     return add(parser, list, statement);
 }
 
+// What jinja would have refused while it compiles: not where it may never run.
+static bool check_known(struct parser *parser)
+{
+    const struct expression *unknown = parser->unknown;
+    return !unknown || parser_fail(parser, unknown->line, "no %s named '%.*s'",
+                                   unknown->kind == EXPRESSION_FILTER ? "filter" : "test",
+                                   codepoints_cut(unknown->filter.name), unknown->filter.name.data);
+}
+
 static bool parse_data(struct parser *parser, struct expression_list *output)
 {
     struct token token = parser->token;
@@ -73,7 +82,7 @@ static bool parse_variable(struct parser *parser, struct expression_list *output
     if (!parser_advance(parser))
         return false;
     struct expression *expression = expression_parse_tuple(parser, 0);
-    return expression && expression_list_add(parser, output, expression) &&
+    return expression && expression_list_add(parser, output, expression) && check_known(parser) &&
            parser_expect(parser, TOKEN_VARIABLE_END);
 }
 
@@ -135,19 +144,82 @@ static bool parse_closed_body(struct parser *parser, const char *end, struct sta
     return parse_body(parser, &ends, body) && parser_advance(parser);
 }
 
+static bool parse_filtered_body(struct parser *parser, struct statement *statement, bool at_name,
+                                const char *end)
+{
+    if (!scope_open(parser, &statement->set.scope, NULL) ||
+        !expression_parse_filters(parser, NULL, at_name, &statement->set.value) ||
+        !parse_closed_body(parser, end, &statement->set.body))
+        return false;
+    scope_close(parser);
+    return true;
+}
+
 static bool parse_set(struct parser *parser, struct statement *statement)
 {
-    statement->set.target = expression_parse_target(parser, TUPLE_NAMESPACES);
     bool assigned;
-    if (!statement->set.target || !parser_skip(parser, TOKEN_ASSIGN, &assigned))
+    struct expression *target = expression_parse_target(parser, TUPLE_NAMESPACES);
+    if (!target || !parser_skip(parser, TOKEN_ASSIGN, &assigned))
         return false;
+    statement->set.target = target;
     if (assigned) {
         statement->set.value = expression_parse_tuple(parser, 0);
-        return statement->set.value;
+        return statement->set.value && scope_mention_target(parser, target, MENTION_SET);
     }
     statement->kind = STATEMENT_SET_BLOCK;
-    return expression_parse_filters(parser, NULL, false, &statement->set.value) &&
-           parse_closed_body(parser, "endset", &statement->set.body);
+    return scope_mention_target(parser, target, MENTION_SET) &&
+           parse_filtered_body(parser, statement, false, "endset");
+}
+
+static bool parse_filter_block(struct parser *parser, struct statement *statement)
+{
+    return parse_filtered_body(parser, statement, true, "endfilter");
+}
+
+// A for statement's filter sees the items through the same target, but in a scope of its own.
+static struct expression *copy_target(struct parser *parser, const struct expression *target)
+{
+    struct expression *copy = expression_create(parser, target->kind, target->line);
+    if (!copy)
+        return NULL;
+    *copy = *target;
+    if (target->kind != EXPRESSION_TUPLE)
+        return copy;
+    copy->items.items = parser_allocate(parser, (target->items.n_items + 1) * sizeof *copy->items.items);
+    for (size_t i = 0; copy->items.items && i < target->items.n_items; i++)
+        if (!(copy->items.items[i] = copy_target(parser, target->items.items[i])))
+            return NULL;
+    return copy->items.items ? copy : NULL;
+}
+
+static bool parse_loop_test(struct parser *parser, struct statement *statement)
+{
+    statement->loop.test_target = copy_target(parser, statement->loop.target);
+    if (!statement->loop.test_target || !scope_open(parser, &statement->loop.test_scope, NULL) ||
+        !scope_mention_target(parser, statement->loop.test_target, MENTION_DECLARED))
+        return false;
+    statement->loop.test = expression_parse(parser);
+    scope_close(parser);
+    return statement->loop.test;
+}
+
+static bool parse_loop_body(struct parser *parser, struct statement *statement)
+{
+    struct end_tags ends = {{"endfor", "else"}};
+    struct scope_draft *scope = scope_open(parser, &statement->loop.scope, NULL);
+    if (!scope || !scope_mention_target(parser, statement->loop.target, MENTION_DECLARED))
+        return false;
+    scope->loop = statement;
+    scope->in_loop = true;
+    if (!parse_body(parser, &ends, &statement->loop.body))
+        return false;
+    scope_close(parser);
+    bool has_else = parser_is_name(parser, "else");
+    if (!parser_advance(parser) || !scope_open(parser, &statement->loop.otherwise_scope, NULL) ||
+        (has_else && !parse_closed_body(parser, "endfor", &statement->loop.otherwise)))
+        return false;
+    scope_close(parser);
+    return true;
 }
 
 static bool parse_for(struct parser *parser, struct statement *statement)
@@ -156,21 +228,31 @@ static bool parse_for(struct parser *parser, struct statement *statement)
     statement->loop.target = expression_parse_target(parser, TUPLE_UNTIL_IN);
     if (!statement->loop.target || !parser_expect_name(parser, "in"))
         return false;
-    statement->loop.iterable = expression_parse_tuple(parser, TUPLE_NO_CONDITION | TUPLE_UNTIL_RECURSIVE);
+    statement->loop.iterable = expression_parse_tuple(parser, TUPLE_NO_CONDITION);
     if (!statement->loop.iterable || !parser_skip_name(parser, "if", &has_test))
         return false;
-    if (has_test)
-        statement->loop.test = expression_parse(parser);
-    if ((has_test && !statement->loop.test) ||
-        !parser_skip_name(parser, "recursive", &statement->loop.recursive))
+    parser->n_loops++;
+    if (has_test && !parse_loop_test(parser, statement))
         return false;
-    struct end_tags ends = {{"endfor", "else"}};
-    if (!parse_body(parser, &ends, &statement->loop.body))
+    if (parser_is_name(parser, "recursive"))
+        return parser_fail(parser, statement->line, "a recursive loop is not supported in chat templates");
+    bool ok = parse_loop_body(parser, statement);
+    parser->n_loops--;
+    return ok;
+}
+
+static bool add_branch(struct parser *parser, struct statement *statement, size_t *capacity,
+                       const struct branch *branch)
+{
+    size_t n = statement->condition.n_branches;
+    struct branch *branches =
+        parser_grow(parser, statement->condition.branches, n, capacity, sizeof *branches);
+    if (!branches)
         return false;
-    bool has_else = parser_is_name(parser, "else");
-    if (!parser_advance(parser))
-        return false;
-    return !has_else || parse_closed_body(parser, "endfor", &statement->loop.otherwise);
+    branches[n] = *branch;
+    statement->condition.branches = branches;
+    statement->condition.n_branches = n + 1;
+    return true;
 }
 
 static bool parse_if(struct parser *parser, struct statement *statement)
@@ -178,6 +260,7 @@ static bool parse_if(struct parser *parser, struct statement *statement)
     struct end_tags ends = {{"elif", "else", "endif"}};
     size_t capacity = 0;
     bool is_else = false, is_end = false;
+    parser->scope->n_branches++;
     while (!is_end) {
         struct branch branch = {0};
         if (is_else) {
@@ -193,288 +276,127 @@ static bool parse_if(struct parser *parser, struct statement *statement)
             if (!parser_advance(parser))
                 return false;
         }
-        struct branch *branches = statement->condition.branches;
-        size_t n = statement->condition.n_branches;
-        branches = parser_grow(parser, branches, n, &capacity, sizeof *branches);
-        if (!branches)
+        if (!add_branch(parser, statement, &capacity, &branch))
             return false;
-        branches[n] = branch;
-        statement->condition.branches = branches;
-        statement->condition.n_branches = n + 1;
     }
+    parser->scope->n_branches--;
     return true;
 }
 
-static bool is_parameter(const struct macro_definition *definition, uint32_t name)
+static bool is_parameter(const struct macro_definition *macro, uint32_t name)
 {
-    for (size_t i = 0; i < definition->n_parameters; i++)
-        if (definition->parameters[i]->name.name == name)
+    for (size_t i = 0; i < macro->n_parameters; i++)
+        if (macro->parameters[i]->name.name == name)
             return true;
     return false;
 }
 
 enum { PARAMETERS_MAX = 1000 };
 
-static bool parse_parameters(struct parser *parser, struct macro_definition *definition)
+static bool parse_parameter(struct parser *parser, struct macro_definition *macro,
+                            struct expression_list *parameters, struct expression_list *defaults)
+{
+    uint32_t line = parser->token.line;
+    bool has_default;
+    struct expression *parameter = expression_parse_name_target(parser);
+    if (!parameter || !parser_skip(parser, TOKEN_ASSIGN, &has_default))
+        return false;
+    if (is_parameter(macro, parameter->name.name) || parameters->n_items == PARAMETERS_MAX)
+        return parser_fail(parser, line, "a parameter twice, or more than %d parameters", PARAMETERS_MAX);
+    struct expression *value = has_default ? expression_parse(parser) : NULL;
+    if (has_default && (!value || !expression_list_add(parser, defaults, value)))
+        return false;
+    if (!has_default && defaults->n_items)
+        return parser_fail(parser, line, "a parameter without default follows one with a default");
+    if (!expression_list_add(parser, parameters, parameter))
+        return false;
+    macro->parameters = parameters->items;
+    macro->n_parameters = parameters->n_items;
+    return true;
+}
+
+static bool parse_parameters(struct parser *parser, struct macro_definition *macro)
 {
     struct expression_list parameters = {0}, defaults = {0};
     if (!parser_expect(parser, TOKEN_LEFT_PARENTHESIS))
         return false;
     while (parser->token.kind != TOKEN_RIGHT_PARENTHESIS) {
-        uint32_t line = parser->token.line;
         if (parameters.n_items && !parser_expect(parser, TOKEN_COMMA))
             return false;
-        struct expression *parameter = expression_parse_name_target(parser);
-        bool has_default;
-        if (!parameter || !parser_skip(parser, TOKEN_ASSIGN, &has_default))
+        if (!parse_parameter(parser, macro, &parameters, &defaults))
             return false;
-        if (is_parameter(definition, parameter->name.name) || parameters.n_items == PARAMETERS_MAX)
-            return parser_fail(parser, line, "a parameter twice, or more than %d parameters", PARAMETERS_MAX);
-        struct expression *value = has_default ? expression_parse(parser) : NULL;
-        if (has_default && (!value || !expression_list_add(parser, &defaults, value)))
-            return false;
-        if (!has_default && defaults.n_items)
-            return parser_fail(parser, line, "a parameter without default follows one with a default");
-        if (!expression_list_add(parser, &parameters, parameter))
-            return false;
-        definition->parameters = parameters.items;
-        definition->n_parameters = parameters.n_items;
     }
-    definition->defaults = defaults.items;
-    definition->n_defaults = defaults.n_items;
+    macro->defaults = defaults.items;
+    macro->n_defaults = defaults.n_items;
     return parser_advance(parser);
-}
-
-// The body of a macro or call block, and the hidden parameters that it asks for.
-static bool parse_macro_body(struct parser *parser, const char *end, struct macro_definition *definition)
-{
-    unsigned before[MACRO_SPECIAL_COUNT];
-    memcpy(before, parser->n_special, sizeof before);
-    if (!parse_closed_body(parser, end, &definition->body))
-        return false;
-    for (int i = 0; i < MACRO_SPECIAL_COUNT; i++) {
-        struct text name = text_from_string(parser_special_names[i]);
-        if (!parser_name(parser, name, &definition->special[i].name))
-            return false;
-        bool is_explicit = is_parameter(definition, definition->special[i].name);
-        bool used = parser->n_special[i] > before[i];
-        definition->special[i].present = used && !is_explicit;
-        if (i != MACRO_CALLER || !is_explicit)
-            continue;
-        definition->explicit_caller = true;
-        size_t n_plain = definition->n_parameters - definition->n_defaults;
-        for (size_t k = 0; used && k < n_plain; k++)
-            if (definition->parameters[k]->name.name == definition->special[i].name)
-                return parser_fail(parser, definition->parameters[k]->line,
-                                   "the special parameter 'caller' must be left out or have a default");
-    }
-    return true;
-}
-
-static struct macro_definition *create_definition(struct parser *parser, struct statement *statement)
-{
-    statement->macro.definition = parser_allocate(parser, sizeof *statement->macro.definition);
-    return statement->macro.definition;
 }
 
 static bool parse_macro(struct parser *parser, struct statement *statement)
 {
-    struct macro_definition *definition = create_definition(parser, statement);
-    if (!definition)
+    struct macro_definition *macro = statement->macro = parser_allocate(parser, sizeof *macro);
+    if (!macro)
         return false;
-    definition->name = parser->token.text;
-    struct expression *name = expression_parse_name_target(parser);
-    if (!name)
+    macro->name = parser->token.text;
+    macro->target = expression_parse_name_target(parser);
+    if (!macro->target || !scope_mention(parser, macro->target, MENTION_SET))
         return false;
-    definition->name_id = name->name.name;
-    return parse_parameters(parser, definition) && parse_macro_body(parser, "endmacro", definition);
+    struct scope_draft *scope = scope_open(parser, &macro->scope, &macro->procedure);
+    parser->n_macros++;
+    if (!scope || !parse_parameters(parser, macro))
+        return false;
+    for (size_t i = 0; i < macro->n_parameters; i++)
+        if (!scope_mention(parser, macro->parameters[i], MENTION_DECLARED))
+            return false;
+    if (!parse_closed_body(parser, "endmacro", &macro->body))
+        return false;
+    parser->n_macros--;
+    scope_close(parser);
+    return true;
 }
 
-static bool parse_call_block(struct parser *parser, struct statement *statement)
-{
-    struct macro_definition *definition = create_definition(parser, statement);
-    if (!definition)
-        return false;
-    if (parser->token.kind == TOKEN_LEFT_PARENTHESIS && !parse_parameters(parser, definition))
-        return false;
-    statement->macro.call = expression_parse(parser);
-    if (!statement->macro.call)
-        return false;
-    if (statement->macro.call->kind != EXPRESSION_CALL)
-        return parser_fail(parser, statement->line, "expected a call");
-    return parse_macro_body(parser, "endcall", definition);
-}
-
+// What transformers marks as the assistant's: its text is part of the output as it is.
 static bool parse_generation(struct parser *parser, struct statement *statement)
 {
-    struct macro_definition *definition = create_definition(parser, statement);
-    return definition && parse_macro_body(parser, "endgeneration", definition);
-}
-
-static bool parse_filter_block(struct parser *parser, struct statement *statement)
-{
-    return expression_parse_filters(parser, NULL, true, &statement->filter.filter) &&
-           parse_closed_body(parser, "endfilter", &statement->filter.body);
-}
-
-static bool parse_with(struct parser *parser, struct statement *statement)
-{
-    struct expression_list targets = {0}, values = {0};
-    while (parser->token.kind != TOKEN_BLOCK_END) {
-        if (targets.n_items && !parser_expect(parser, TOKEN_COMMA))
-            return false;
-        struct expression *target = expression_parse_target(parser, 0);
-        if (!target || !expression_list_add(parser, &targets, target) || !parser_expect(parser, TOKEN_ASSIGN))
-            return false;
-        struct expression *value = expression_parse(parser);
-        if (!value || !expression_list_add(parser, &values, value))
-            return false;
-    }
-    statement->with.targets = targets.items;
-    statement->with.values = values.items;
-    statement->with.n_targets = targets.n_items;
-    return parse_closed_body(parser, "endwith", &statement->with.body);
-}
-
-static bool parse_autoescape(struct parser *parser, struct statement *statement)
-{
-    statement->with.autoescape = expression_parse(parser);
-    return statement->with.autoescape && parse_closed_body(parser, "endautoescape", &statement->with.body);
-}
-
-static bool parse_block(struct parser *parser, struct statement *statement)
-{
-    bool named_end;
-    statement->block.name = parser->token.text;
-    if (!parser_expect(parser, TOKEN_NAME) || !parser_skip_name(parser, "scoped", &statement->block.scoped) ||
-        !parser_skip_name(parser, "required", &statement->block.required) ||
-        !parse_closed_body(parser, "endblock", &statement->block.body))
+    struct scope_draft *scope = scope_open(parser, &statement->set.scope, NULL);
+    if (!scope)
         return false;
-    parser->template->has_blocks = true;
-    named_end = parser->token.kind == TOKEN_NAME && text_equal(parser->token.text, statement->block.name);
-    return !named_end || parser_advance(parser);
-}
-
-static bool parse_print(struct parser *parser, struct statement *statement)
-{
-    struct expression_list list = {0};
-    while (parser->token.kind != TOKEN_BLOCK_END) {
-        if (list.n_items && !parser_expect(parser, TOKEN_COMMA))
-            return false;
-        struct expression *expression = expression_parse(parser);
-        if (!expression || !expression_list_add(parser, &list, expression))
-            return false;
-    }
-    statement->output = (struct expressions){list.items, list.n_items};
+    scope->in_loop = false;
+    if (!parse_closed_body(parser, "endgeneration", &statement->set.body))
+        return false;
+    scope_close(parser);
     return true;
 }
 
-// `with context`, `without context`, `ignore missing`.
-static bool skip_two_names(struct parser *parser, const char *first, const char *second, bool *skipped)
+static bool parse_jump(struct parser *parser, struct statement *statement)
 {
-    *skipped = false;
-    if (!parser_is_name(parser, first))
-        return true;
-    if (!parser_look_ahead(parser))
-        return false;
-    if (parser->ahead.kind != TOKEN_NAME || !text_equals_string(parser->ahead.text, second))
-        return true;
-    *skipped = true;
-    return parser_advance(parser) && parser_advance(parser);
-}
-
-static bool skip_context(struct parser *parser, bool *skipped)
-{
-    if (!skip_two_names(parser, "with", "context", skipped))
-        return false;
-    return *skipped || skip_two_names(parser, "without", "context", skipped);
-}
-
-static bool parse_imported_name(struct parser *parser, struct expression_list *names)
-{
-    bool has_alias;
-    struct expression *name = expression_parse_name_target(parser);
-    if (!name || !parser_skip_name(parser, "as", &has_alias))
-        return false;
-    if (parser->template->names[name->name.name].data[0] == '_')
-        return parser_fail(parser, name->line, "names starting with an underline can't be imported");
-    if (has_alias)
-        name = expression_parse_name_target(parser);
-    return name && expression_list_add(parser, names, name);
-}
-
-static bool parse_from(struct parser *parser, struct statement *statement)
-{
-    struct expression_list names = {0};
-    bool done = false;
-    if (!parser_expect_name(parser, "import"))
-        return false;
-    while (!done) {
-        if (names.n_items && !parser_expect(parser, TOKEN_COMMA))
-            return false;
-        if (!skip_context(parser, &done))
-            return false;
-        if (!done && (!parse_imported_name(parser, &names) || !skip_context(parser, &done)))
-            return false;
-        done = done || parser->token.kind != TOKEN_COMMA;
-    }
-    statement->unavailable.names = (struct expressions){names.items, names.n_items};
-    return true;
-}
-
-// A template of ours has no other to load: these are read, and fail only if they run.
-static bool parse_unavailable(struct parser *parser, struct statement *statement, struct text tag)
-{
-    bool skipped;
-    statement->unavailable.source = expression_parse(parser);
-    if (!statement->unavailable.source)
-        return false;
-    if (text_equals_string(tag, "from"))
-        return parse_from(parser, statement);
-    if (text_equals_string(tag, "include"))
-        return skip_two_names(parser, "ignore", "missing", &skipped) && skip_context(parser, &skipped);
-    if (text_equals_string(tag, "extends"))
-        return true;
-    struct expression_list names = {0};
-    if (!parser_expect_name(parser, "as"))
-        return false;
-    struct expression *name = expression_parse_name_target(parser);
-    if (!name || !expression_list_add(parser, &names, name))
-        return false;
-    statement->unavailable.names = (struct expressions){names.items, names.n_items};
-    return skip_context(parser, &skipped);
-}
-
-static bool parse_nothing(struct parser *parser, struct statement *statement)
-{
-    (void)parser;
-    (void)statement;
-    return true;
+    return parser->scope->in_loop || parser_fail(parser, statement->line, "'%s' outside a loop",
+                                                 statement->kind == STATEMENT_BREAK ? "break" : "continue");
 }
 
 static const struct tag {
     const char *name;
     enum statement_kind kind;
-    bool (*parse)(struct parser *parser, struct statement *statement); // NULL: parse_unavailable
+    bool (*parse)(struct parser *parser, struct statement *statement);
 } tags[] = {
     {"set", STATEMENT_SET, parse_set},
     {"if", STATEMENT_IF, parse_if},
     {"for", STATEMENT_FOR, parse_for},
     {"macro", STATEMENT_MACRO, parse_macro},
-    {"call", STATEMENT_CALL, parse_call_block},
-    {"generation", STATEMENT_GENERATION, parse_generation},
     {"filter", STATEMENT_FILTER, parse_filter_block},
-    {"with", STATEMENT_WITH, parse_with},
-    {"autoescape", STATEMENT_AUTOESCAPE, parse_autoescape},
-    {"block", STATEMENT_BLOCK, parse_block},
-    {"print", STATEMENT_OUTPUT, parse_print},
-    {"break", STATEMENT_BREAK, parse_nothing},
-    {"continue", STATEMENT_CONTINUE, parse_nothing},
-    {"include", STATEMENT_UNAVAILABLE, NULL},
-    {"import", STATEMENT_UNAVAILABLE, NULL},
-    {"from", STATEMENT_UNAVAILABLE, NULL},
-    {"extends", STATEMENT_UNAVAILABLE, NULL},
+    {"generation", STATEMENT_GENERATION, parse_generation},
+    {"break", STATEMENT_BREAK, parse_jump},
+    {"continue", STATEMENT_CONTINUE, parse_jump},
 };
+
+static bool is_refused(struct text tag)
+{
+    static const char *const names[] = {"autoescape", "block",   "call",  "extends", "from",
+                                        "import",     "include", "print", "with"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (text_equals_string(tag, names[i]))
+            return true;
+    return false;
+}
 
 static bool parse_statement(struct parser *parser, struct statement **statement)
 {
@@ -485,16 +407,19 @@ static bool parse_statement(struct parser *parser, struct statement **statement)
         if (!text_equals_string(token.text, tags[i].name))
             continue;
         *statement = create(parser, tags[i].kind, token.line);
-        if (!*statement || !parser_advance(parser))
-            return false;
-        return tags[i].parse ? tags[i].parse(parser, *statement)
-                             : parse_unavailable(parser, *statement, token.text);
+        return *statement && parser_advance(parser) && tags[i].parse(parser, *statement) &&
+               check_known(parser);
     }
-    int size = codepoints_cut(token.text);
-    return parser_fail(parser, token.line, "unknown tag '%.*s'", size, token.text.data);
+    if (is_refused(token.text))
+        return parser_fail(parser, token.line, "the tag '%.*s' is not supported in chat templates",
+                           (int)token.text.size, token.text.data);
+    return parser_fail(parser, token.line, "unknown tag '%.*s'", codepoints_cut(token.text), token.text.data);
 }
 
-bool statements_parse_template(struct parser *parser, struct statements *body)
+bool statements_parse_template(struct parser *parser)
 {
-    return parser_advance(parser) && parse_until(parser, NULL, body);
+    struct template *template = parser->template;
+    struct scope_draft *root = scope_open(parser, &template->scope, &template->procedure);
+    return root && parser_advance(parser) && parse_until(parser, NULL, &template->body) &&
+           scope_resolve(parser, root);
 }

@@ -1,10 +1,10 @@
 // A parsed template: statements, expressions, and where each variable lives. Immutable once parsed.
 //
-// Variables follow jinja's rules of scope, resolved while parsing. A scope is a loop's body, a macro, a
-// `with`...; `if` makes none. Every name that a scope sets, or that no scope around it has, gets a slot of
+// Variables follow jinja's rules of scope, resolved while parsing. A scope is a loop's body, a macro, a block
+// that is set; `if` makes none. Every name that a scope sets, or that no scope around it has, gets a slot of
 // its own there, loaded on entry: from outside the template, from the slot of the scope around it, or with
-// nothing. So what a scope sets is gone when it ends. Scopes run inside a procedure (the template, a macro, a
-// recursive loop), whose activation holds their slots; a procedure sees the slots of those around it.
+// nothing. So what a scope sets is gone when it ends. Scopes run inside a procedure (the template, a macro),
+// whose activation holds their slots; a procedure sees the slots of those around it.
 #pragma once
 
 #include "engine/template/object.h"
@@ -70,7 +70,6 @@ enum operator{
     OPERATOR_DIVIDE,
     OPERATOR_FLOOR_DIVIDE,
     OPERATOR_MODULO,
-    OPERATOR_POWER,
     OPERATOR_EQUAL,
     OPERATOR_NOT_EQUAL,
     OPERATOR_LESS,
@@ -95,8 +94,6 @@ struct argument_expressions {
     struct expressions positional;
     struct keyword_expression *keywords;
     size_t n_keywords;
-    struct expression *more_positional; // *x, or NULL
-    struct expression *more_keywords;   // **x, or NULL
 };
 
 struct comparison_operand {
@@ -157,18 +154,13 @@ enum statement_kind {
     STATEMENT_OUTPUT,
     STATEMENT_SET,
     STATEMENT_SET_BLOCK,
+    STATEMENT_FILTER,
     STATEMENT_IF,
     STATEMENT_FOR,
     STATEMENT_MACRO,
-    STATEMENT_CALL,
-    STATEMENT_GENERATION, // a call block whose callee just runs it
-    STATEMENT_FILTER,
-    STATEMENT_WITH,
-    STATEMENT_AUTOESCAPE,
-    STATEMENT_BLOCK,
+    STATEMENT_GENERATION,
     STATEMENT_BREAK,
     STATEMENT_CONTINUE,
-    STATEMENT_UNAVAILABLE, // include, import, from, extends: there is nothing to load from
 };
 
 struct statements {
@@ -181,23 +173,13 @@ struct branch {
     struct statements body;
 };
 
-// Hidden parameters, which a macro has when its body reads these names.
-enum macro_special { MACRO_CALLER, MACRO_VARARGS, MACRO_KWARGS, MACRO_SPECIAL_COUNT };
-
-// What a macro and a call block have in common.
 struct macro_definition {
-    struct text name; // data NULL: a call block's
-    uint32_t name_id;
-    struct place place;             // where the macro itself is stored
+    struct text name;
+    struct expression *target;      // where the macro itself is stored
     struct expression **parameters; // names
     size_t n_parameters;
     struct expression **defaults; // of the last ones
     size_t n_defaults;
-    struct {
-        bool present;
-        uint32_t name, slot;
-    } special[MACRO_SPECIAL_COUNT];
-    bool explicit_caller; // a parameter that is called so
     struct statements body;
     struct procedure procedure;
     struct scope scope;
@@ -210,9 +192,9 @@ struct statement {
         struct expressions output;
         struct {
             struct expression *target;
-            struct expression *value; // set: the value; set block: its filter, or NULL
-            struct statements body;   // set block
-            struct scope scope;       // set block
+            struct expression *value; // set: the value; set block and filter: the filter, or NULL
+            struct statements body;   // set block, filter, generation
+            struct scope scope;
         } set;
         struct {
             struct branch *branches;
@@ -223,39 +205,11 @@ struct statement {
             struct expression *test_target;     // the same target in the filter's own scope
             struct expression *iterable, *test; // test: or NULL
             struct statements body, otherwise;
-            bool recursive;
             bool uses_loop;
             uint32_t loop_slot;
             struct scope scope, test_scope, otherwise_scope;
-            struct procedure procedure; // of a recursive loop
         } loop;
-        struct {
-            struct macro_definition *definition;
-            struct expression *call; // of a call block
-        } macro;
-        struct {
-            struct expression *filter;
-            struct statements body;
-            struct scope scope;
-        } filter;
-        struct {
-            struct expression **targets, **values;
-            size_t n_targets;
-            struct statements body;
-            struct scope scope;
-            struct expression *autoescape;
-        } with; // and autoescape
-        struct {
-            struct text name;
-            bool scoped, required;
-            struct statements body;
-            struct procedure procedure;
-            struct scope scope;
-        } block;
-        struct {
-            struct expressions names; // that an import would have set
-            struct expression *source;
-        } unavailable;
+        struct macro_definition *macro;
     };
 };
 
@@ -268,7 +222,4 @@ struct template
     struct statements body;
     struct procedure procedure;
     struct scope scope;
-    // The slots of what the template itself sets, by name number; UINT32_MAX: not set. For blocks.
-    uint32_t *exported;
-    bool has_blocks;
 };

@@ -3,7 +3,6 @@
 #include "engine/template/execute.h"
 #include "engine/template/parser.h"
 #include "engine/template/rendering.h"
-#include "engine/template/scope.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ enum status template_parse(struct template **template, struct text source, struc
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
     struct parser parser = {.template = parsed, .arena = &parsed->arena, .error = error};
     if (lexer_start(&parser.lexer, source, &parsed->arena, error) != STATUS_OK ||
-        !statements_parse_template(&parser, &parsed->body) || !scope_resolve(&parser)) {
+        !statements_parse_template(&parser)) {
         template_destroy(parsed);
         return error->status;
     }
@@ -47,7 +46,6 @@ static bool start(struct rendering *rendering)
     struct activation *root = call_activation_create(rendering, &template->procedure, NULL);
     if (!root || !evaluate_enter_scope(rendering, root, &template->scope))
         return false;
-    rendering->root = root;
     buffer_reserve(&rendering->text, TEXT_BYTES_FIRST);
     return execute(rendering, root, &template->body) == FLOW_NEXT && rendering_check_text(rendering);
 }
@@ -55,7 +53,8 @@ static bool start(struct rendering *rendering)
 static void copy_spans(const struct rendering *rendering, size_t offset, struct text_spans *out)
 {
     for (size_t i = 0; i < rendering->content.n_items; i++)
-        text_spans_add(out, offset + rendering->content.items[i].start, offset + rendering->content.items[i].end);
+        text_spans_add(out, offset + rendering->content.items[i].start,
+                       offset + rendering->content.items[i].end);
     out->failed |= rendering->content.failed;
 }
 

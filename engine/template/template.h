@@ -1,13 +1,17 @@
-// Chat templates: an interpreter for the part of Jinja that models' chat templates use. Sandboxed by
-// construction: no file, network, clock or environment; steps, depth and output are bounded. Errors carry the
-// template's line. Language: jinja.palletsprojects.com/templates, with trim_blocks and lstrip_blocks on, the
-// loop controls and the `generation` tag, raise_exception, strftime_now and the tojson of Hugging Face
-// transformers. A parsed template is immutable: any thread may render.
+// Chat templates: an interpreter for the part of Jinja that models' chat templates and prompts over tables
+// use. Sandboxed by construction: no file, network, clock or environment; steps, depth and output are
+// bounded. Errors carry the template's line. Language: jinja.palletsprojects.com/templates, with trim_blocks
+// and lstrip_blocks on, the loop controls and the `generation` tag, raise_exception, strftime_now and the
+// tojson of Hugging Face transformers. A parsed template is immutable: any thread may render.
 //
-// Known limits: integers have 64 bits, and going beyond is an error; a template loads no other (include,
-// import, from and extends fail when they run); `autoescape true`, `self`, `super` and the filters pprint,
-// random, striptags, urlize and wordwrap are not supported; time is UTC. Everything else is meant to give
-// what jinja2 gives, byte for byte.
+// Rendered text is what jinja2 gives, byte for byte. All else is refused by name: the tags autoescape, block,
+// call, extends, from, import, include, print, with; recursive loops and loop.changed; caller, varargs,
+// kwargs, *x and **x in calls; cycler, joiner, lipsum; ** and numbers other than decimal; the filters attr,
+// batch, center, filesizeformat, forceescape, groupby, pprint, random, slice, striptags, urlencode, urlize,
+// wordcount, wordwrap, xmlattr; the tests escaped, filter, lower, test, upper; the rarer string methods
+// (functions.c) and the start and end of searches; the rarer formats (format.h); printing anything but
+// numbers, strings, lists, tuples and dicts. Known limits: integers have 64 bits; time is UTC; see
+// character.h for letters.
 #pragma once
 
 #include "schemas/span.h"
@@ -34,11 +38,13 @@ struct template_environment {
     struct text eos_token;
     struct text pad_token;
     struct text unk_token;
-    int64_t now; // seconds since 1970 UTC, for strftime_now: the job's submission; 0: unknown, strftime_now fails
-    // Gets the parts of the output that came from the variables' strings, whatever was done to them: all other bytes are the
-    // template's own, or bos_token and its like. A message's "role" counts as the template's where it is a plain word, since templates
-    // put control tokens together with it ("<|" + role + "|>"). A string that is transformed character by character (upper, tojson)
-    // counts as a whole. NULL: not asked for.
+    int64_t
+        now; // seconds since 1970 UTC, for strftime_now: the job's submission; 0: unknown, strftime_now fails
+    // Gets the parts of the output that came from the variables' strings, whatever was done to them: all
+    // other bytes are the template's own, or bos_token and its like. A message's "role" counts as the
+    // template's where it is a plain word, since templates put control tokens together with it ("<|" + role +
+    // "|>"). A string that is transformed character by character (upper, tojson) counts as a whole. NULL: not
+    // asked for.
     struct text_spans *content;
 };
 

@@ -1,11 +1,8 @@
 // Tests: what may follow `is`.
 #include "engine/template/call.h"
-#include "engine/template/character.h"
 #include "engine/template/iterator.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
-#include "engine/template/represent.h"
-#include "engine/template/text_operations.h"
 
 #define TEST(name, condition)                                                                                \
     static bool name(struct rendering *rendering, const struct call *call, struct object *result)            \
@@ -29,7 +26,6 @@ TEST(is_string, value->kind == OBJECT_STRING)
 TEST(is_mapping, value->kind == OBJECT_DICT)
 TEST(is_iterable, iterator_possible(value))
 TEST(is_callable, call_is_callable(value))
-TEST(is_escaped, value->kind == OBJECT_STRING && value->markup)
 TEST(is_sequence, object_is_sequence(value) || value->kind == OBJECT_STRING || value->kind == OBJECT_DICT ||
                       value->kind == OBJECT_RANGE || value->kind == OBJECT_UNDEFINED)
 
@@ -62,37 +58,6 @@ static bool is_divisible(struct rendering *rendering, const struct call *call, s
     return has_remainder(rendering, &call->items[0], &call->items[1], 0, result);
 }
 
-static bool has_case(struct rendering *rendering, const struct object *value, uint32_t wanted,
-                     struct object *result)
-{
-    struct object string;
-    return represent_str(rendering, value, &string) && text_has_case(rendering, string.text, wanted, result);
-}
-
-static bool is_lower(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return has_case(rendering, &call->items[0], CHARACTER_LOWER, result);
-}
-
-static bool is_upper(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return has_case(rendering, &call->items[0], CHARACTER_UPPER, result);
-}
-
-static bool is_filter(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)rendering;
-    *result = object_bool(call->items[0].kind == OBJECT_STRING && functions_find_filter(call->items[0].text));
-    return true;
-}
-
-static bool is_test(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)rendering;
-    *result = object_bool(call->items[0].kind == OBJECT_STRING && functions_find_test(call->items[0].text));
-    return true;
-}
-
 // The same object: for what has no identity here, the same kind and value.
 static bool is_same(struct rendering *rendering, const struct call *call, struct object *result)
 {
@@ -110,7 +75,7 @@ static bool is_same(struct rendering *rendering, const struct call *call, struct
     static bool name(struct rendering *rendering, const struct call *call, struct object *result)            \
     {                                                                                                        \
         bool holds;                                                                                          \
-        if (!operator_compare(rendering, operator, & call->items[0], &call->items[1], &holds))               \
+        if (!operator_compare(rendering, operator, &call->items[0], &call->items[1], &holds))                \
             return false;                                                                                    \
         *result = object_bool(holds);                                                                        \
         return true;                                                                                         \
@@ -124,56 +89,41 @@ COMPARISON(is_greater, OPERATOR_GREATER)
 COMPARISON(is_greater_or_equal, OPERATOR_GREATER_EQUAL)
 COMPARISON(is_in, OPERATOR_IN)
 
-#define ONE(test_name, function)                                                                             \
-    {                                                                                                        \
-        .name = test_name, .run = function, .n_required = 1, .parameters = { "value" }                       \
-    }
-#define TWO(test_name, function)                                                                             \
-    {                                                                                                        \
-        .name = test_name, .run = function, .n_required = 2, .parameters = {"a", "b"},                       \
-        .positional_only = true                                                                              \
-    }
-
 static const struct function functions[] = {
-    ONE("defined", is_defined),
-    ONE("undefined", is_undefined),
-    ONE("none", is_none),
-    ONE("boolean", is_boolean),
-    ONE("true", is_true),
-    ONE("false", is_false),
-    ONE("integer", is_integer),
-    ONE("float", is_float),
-    ONE("number", is_number),
-    ONE("string", is_string),
-    ONE("mapping", is_mapping),
-    ONE("iterable", is_iterable),
-    ONE("sequence", is_sequence),
-    ONE("callable", is_callable),
-    ONE("escaped", is_escaped),
-    ONE("odd", is_odd),
-    ONE("even", is_even),
-    ONE("lower", is_lower),
-    ONE("upper", is_upper),
-    ONE("filter", is_filter),
-    ONE("test", is_test),
-    {.name = "divisibleby", .run = is_divisible, .n_required = 2, .parameters = {"value", "num"}},
-    {.name = "sameas", .run = is_same, .n_required = 2, .parameters = {"value", "other"}},
-    {.name = "in", .run = is_in, .n_required = 2, .parameters = {"value", "seq"}},
-    TWO("==", is_equal),
-    TWO("eq", is_equal),
-    TWO("equalto", is_equal),
-    TWO("!=", is_unequal),
-    TWO("ne", is_unequal),
-    TWO("<", is_less),
-    TWO("lt", is_less),
-    TWO("lessthan", is_less),
-    TWO("<=", is_less_or_equal),
-    TWO("le", is_less_or_equal),
-    TWO(">", is_greater),
-    TWO("gt", is_greater),
-    TWO("greaterthan", is_greater),
-    TWO(">=", is_greater_or_equal),
-    TWO("ge", is_greater_or_equal),
+    FUNCTION("defined", is_defined, 1, "value"),
+    FUNCTION("undefined", is_undefined, 1, "value"),
+    FUNCTION("none", is_none, 1, "value"),
+    FUNCTION("boolean", is_boolean, 1, "value"),
+    FUNCTION("true", is_true, 1, "value"),
+    FUNCTION("false", is_false, 1, "value"),
+    FUNCTION("integer", is_integer, 1, "value"),
+    FUNCTION("float", is_float, 1, "value"),
+    FUNCTION("number", is_number, 1, "value"),
+    FUNCTION("string", is_string, 1, "value"),
+    FUNCTION("mapping", is_mapping, 1, "value"),
+    FUNCTION("iterable", is_iterable, 1, "value"),
+    FUNCTION("sequence", is_sequence, 1, "value"),
+    FUNCTION("callable", is_callable, 1, "value"),
+    FUNCTION("odd", is_odd, 1, "value"),
+    FUNCTION("even", is_even, 1, "value"),
+    FUNCTION("divisibleby", is_divisible, 2, "value", "num"),
+    FUNCTION("sameas", is_same, 2, "value", "other"),
+    FUNCTION("in", is_in, 2, "value", "seq"),
+    METHOD("==", is_equal, 2, "a", "b"),
+    METHOD("eq", is_equal, 2, "a", "b"),
+    METHOD("equalto", is_equal, 2, "a", "b"),
+    METHOD("!=", is_unequal, 2, "a", "b"),
+    METHOD("ne", is_unequal, 2, "a", "b"),
+    METHOD("<", is_less, 2, "a", "b"),
+    METHOD("lt", is_less, 2, "a", "b"),
+    METHOD("lessthan", is_less, 2, "a", "b"),
+    METHOD("<=", is_less_or_equal, 2, "a", "b"),
+    METHOD("le", is_less_or_equal, 2, "a", "b"),
+    METHOD(">", is_greater, 2, "a", "b"),
+    METHOD("gt", is_greater, 2, "a", "b"),
+    METHOD("greaterthan", is_greater, 2, "a", "b"),
+    METHOD(">=", is_greater_or_equal, 2, "a", "b"),
+    METHOD("ge", is_greater_or_equal, 2, "a", "b"),
 };
 
-const struct function_table tests_table = {functions, sizeof functions / sizeof functions[0]};
+const struct function_table tests_table = FUNCTION_TABLE(functions);

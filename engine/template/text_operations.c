@@ -13,77 +13,73 @@ bool text_spend_search(struct rendering *rendering, struct text text, struct tex
     return rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
+// Marks that do not end a word (Unicode's Case_Ignorable, the common ones).
+static bool is_ignorable(uint32_t codepoint)
+{
+    return (codepoint < 128 && codepoint && strchr("'.:^`", (int)codepoint)) || codepoint == 0xAD ||
+           codepoint == 0xB7 || codepoint == 0x2018 || codepoint == 0x2019 ||
+           (codepoint >= 0x300 && codepoint <= 0x36F);
+}
+
 // Unicode standard, section 3.13, Final_Sigma: behind a cased letter and not before one, whatever ignorable
 // characters are between.
 static bool is_final_sigma(struct text text, size_t start, size_t stop)
 {
     bool cased_before = false;
-    while (start > 0) {
-        uint32_t classes = character_classes(codepoints_previous(text, &start));
-        if (classes & CHARACTER_CASE_IGNORABLE)
-            continue;
-        cased_before = classes & CHARACTER_CASED;
-        break;
+    while (start > 0 && !cased_before) {
+        uint32_t codepoint = codepoints_previous(text, &start);
+        cased_before = character_has_case(codepoint);
+        if (!cased_before && !is_ignorable(codepoint))
+            return false;
     }
     while (cased_before && stop < text.size) {
-        uint32_t classes = character_classes(codepoints_next(text, &stop));
-        if (!(classes & CHARACTER_CASE_IGNORABLE))
-            return !(classes & CHARACTER_CASED);
+        uint32_t codepoint = codepoints_next(text, &stop);
+        if (!is_ignorable(codepoint))
+            return !character_has_case(codepoint);
     }
     return cased_before;
 }
 
-static size_t lower(struct text text, size_t start, size_t stop, uint32_t codepoint, uint32_t *mapped)
+static size_t map_lower(struct text text, size_t start, size_t stop, uint32_t codepoint, uint32_t *mapped)
 {
-    if (codepoint == CAPITAL_SIGMA && is_final_sigma(text, start, stop)) {
-        mapped[0] = FINAL_SIGMA;
-        return 1;
-    }
-    return character_lower(codepoint, mapped);
+    if (codepoint != CAPITAL_SIGMA || !is_final_sigma(text, start, stop))
+        return character_lower(codepoint, mapped);
+    mapped[0] = FINAL_SIGMA;
+    return 1;
 }
 
-static void add_changed(struct buffer *buffer, struct text text, enum text_case to)
+static bool starts_word(uint32_t before, enum text_case to)
 {
-    bool after_cased = false;
-    for (size_t i = 0; i < text.size;) {
-        size_t start = i;
-        uint32_t codepoint = codepoints_next(text, &i), mapped[CHARACTER_EXPANSION_MAX];
-        uint32_t classes = to == CASE_TITLE || to == CASE_SWAP ? character_classes(codepoint) : 0;
-        size_t n;
-        if (to == CASE_UPPER || (to == CASE_SWAP && classes & CHARACTER_LOWER))
-            n = character_upper(codepoint, mapped);
-        else if (to == CASE_FOLD)
-            n = character_fold(codepoint, mapped);
-        else if ((to == CASE_TITLE && !after_cased) || (to == CASE_CAPITAL && start == 0))
-            n = character_title(codepoint, mapped);
-        else if (to == CASE_SWAP && !(classes & CHARACTER_UPPER))
-            n = (size_t)(mapped[0] = codepoint, 1);
-        else
-            n = lower(text, start, i, codepoint, mapped);
-        after_cased = classes & CHARACTER_CASED;
-        for (size_t k = 0; k < n; k++)
-            codepoints_add(buffer, mapped[k]);
-    }
+    if (to == CASE_TITLE)
+        return !character_has_case(before);
+    return to == CASE_TITLE_WORDS &&
+           (character_is_space(before) || (before < 128 && before && strchr("-({[<", (int)before)));
 }
 
 bool text_change_case(struct rendering *rendering, struct text text, enum text_case to, struct object *result)
 {
-    size_t start = rendering->text.size;
-    add_changed(&rendering->text, text, to);
-    rendering_note_source(rendering, start, text);
-    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, start, result);
-}
-
-bool text_has_case(struct rendering *rendering, struct text text, uint32_t wanted, struct object *result)
-{
-    bool found = false, other = false;
-    for (size_t i = 0; i < text.size && !other;) {
-        uint32_t classes = character_classes(codepoints_next(text, &i));
-        found = found || (classes & wanted);
-        other = classes & CHARACTER_CASED & ~wanted;
+    size_t first = rendering->text.size, rest = 0; // of a word: what the filter `title` maps on its own
+    uint32_t before = ' ';
+    for (size_t i = 0; i < text.size;) {
+        size_t start = i, n;
+        uint32_t codepoint = codepoints_next(text, &i), mapped[CHARACTER_EXPANSION_MAX];
+        if (to == CASE_UPPER || (to == CASE_TITLE_WORDS && starts_word(before, to)))
+            n = character_upper(codepoint, mapped);
+        else if (to == CASE_CAPITAL ? start == 0 : starts_word(before, to))
+            n = character_title(codepoint, mapped);
+        else
+            n = map_lower((struct text){text.data + rest, text.size - rest}, start - rest, i - rest,
+                          codepoint, mapped);
+        if (to == CASE_TITLE_WORDS && starts_word(before, to))
+            rest = i;
+        if (!n)
+            return rendering_fail(rendering, "the title case of U+%04X is not supported", codepoint);
+        for (size_t k = 0; k < n; k++)
+            codepoints_add(&rendering->text, mapped[k]);
+        before = codepoint;
     }
-    *result = object_bool(found && !other);
-    return rendering_spend_bytes(rendering, text.size * 8);
+    rendering_note_source(rendering, first, text);
+    return rendering_spend_bytes(rendering, text.size * 8) && rendering_take(rendering, first, result);
 }
 
 static bool is_stripped(uint32_t codepoint, struct text chars)
@@ -298,29 +294,4 @@ bool text_split(struct rendering *rendering, struct text text, struct text separ
         list.items[list.n_items - 1 - i] = swapped;
     }
     return list_finish(rendering, &list, OBJECT_LIST, parts);
-}
-
-bool text_pad(struct rendering *rendering, struct text text, int64_t width, char align, struct text fill,
-              struct object *result)
-{
-    int64_t length = (int64_t)codepoints_count(text), padding = width > length ? width - length : 0;
-    // str.center puts the odd one left when the width is odd.
-    int64_t left = align == '>' ? padding : align == '^' ? padding / 2 + (padding & width & 1) : 0;
-    if (codepoints_count(fill) != 1)
-        return rendering_fail(rendering, "the fill character must be exactly one character long");
-    if (padding > TEMPLATE_OUTPUT_BYTES_MAX)
-        return rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
-    if (padding == 0) {
-        *result = object_string(text);
-        return true;
-    }
-    size_t start = rendering->text.size;
-    if (!rendering_spend_bytes(rendering, (size_t)padding * 4))
-        return false;
-    for (int64_t i = 0; i < left; i++)
-        rendering_add_text(rendering, fill);
-    rendering_add_text(rendering, text);
-    for (int64_t i = left; i < padding; i++)
-        rendering_add_text(rendering, fill);
-    return rendering_take(rendering, start, result);
 }

@@ -7,12 +7,16 @@
 // they are.
 bool text_spend_search(struct rendering *rendering, struct text text, struct text part);
 
-enum text_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP, CASE_FOLD };
+enum text_case {
+    CASE_UPPER,
+    CASE_LOWER,
+    CASE_CAPITAL,
+    CASE_TITLE,
+    CASE_TITLE_WORDS
+}; // method and filter `title`
 
 bool text_change_case(struct rendering *rendering, struct text text, enum text_case to,
                       struct object *result);
-// Whether some letter has that case (a class of character.h) and none has another.
-bool text_has_case(struct rendering *rendering, struct text text, uint32_t wanted, struct object *result);
 // Without the characters of `chars` (data NULL: whitespace) at either end.
 struct text text_strip(struct text text, struct text chars, bool left, bool right);
 // count < 0: all.
@@ -25,6 +29,3 @@ bool text_split_lines(struct rendering *rendering, struct text text, bool keep_e
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.
 bool text_split(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
                 bool from_right, struct object *parts);
-// Padded to `width` codepoints; align as in a format: '<', '>', '^' (as str.center).
-bool text_pad(struct rendering *rendering, struct text text, int64_t width, char align, struct text fill,
-              struct object *result);

@@ -104,6 +104,29 @@ static void golden_cases_render_as_jinja_renders_them(void **state)
     arena_finish(&arena);
 }
 
+// jinja2 renders these; they are outside what templates for chats and tables use.
+static void what_is_not_supported_is_refused_by_name(void **state)
+{
+    struct arena arena = {0};
+    struct buffer bytes = golden_read("template/cases.json"),
+                  refused_bytes = golden_read("template/refused.json");
+    struct value file = decode((struct text){bytes.data, bytes.size}, &arena);
+    struct value refused = decode((struct text){refused_bytes.data, refused_bytes.size}, &arena);
+    for (size_t i = 0; i < refused.object.n_members; i++) {
+        const struct value_member *member = &refused.object.members[i];
+        struct buffer out = {0};
+        struct error error = {0};
+        assert_int_not_equal(render(member->key, value_get(&file, "variables"), &out, &error), STATUS_OK);
+        if (!text_equals_string(member->value.text, error.text))
+            fail_msg("%.*s: %s", (int)member->key.size, member->key.data, error.text);
+        buffer_finish(&out);
+    }
+    assert_true(refused.object.n_members > 200);
+    buffer_finish(&bytes);
+    buffer_finish(&refused_bytes);
+    arena_finish(&arena);
+}
+
 static struct buffer read_file(const char *path)
 {
     struct buffer bytes = {0};
@@ -196,10 +219,9 @@ static void nothing_outside_the_sandbox_can_be_reached(void **state)
                  "line 1: access to attribute 'append' of 'list object' is unsafe");
     assert_fails("{{ ''.__class__.mro() }}", STATUS_REJECT, ERROR_TEMPLATE,
                  "line 1: access to attribute '__class__' of 'str object' is unsafe");
-    assert_fails("{% include '/etc/passwd' %}", STATUS_REJECT, ERROR_TEMPLATE,
-                 "line 1: no other template can be loaded from a chat template");
-    assert_fails("{{ [1]|random }}", STATUS_REJECT, ERROR_TEMPLATE,
-                 "line 1: this filter is not supported in chat templates");
+    assert_fails("{% include '/etc/passwd' %}", STATUS_REFUSE, ERROR_TEMPLATE,
+                 "line 1: the tag 'include' is not supported in chat templates");
+    assert_fails("{{ [1]|random }}", STATUS_REFUSE, ERROR_TEMPLATE, "line 1: no filter named 'random'");
 }
 
 static void an_error_leaves_what_was_in_the_output(void **state)
@@ -265,8 +287,8 @@ static void without_a_time_of_submission_strftime_now_fails_instead_of_saying_19
     assert_string_equal(out.data, "True");
     assert_int_equal(render_in(&timeless, "x\n{{ strftime_now('%F') }}", &out, &error), STATUS_REJECT);
     assert_int_equal(error.code, ERROR_TEMPLATE);
-    assert_string_equal(error.text,
-                        "line 2: strftime_now: the time of submission is not known; the job needs a \"created\"");
+    assert_string_equal(
+        error.text, "line 2: strftime_now: the time of submission is not known; the job needs a \"created\"");
     buffer_finish(&out);
 }
 
@@ -362,18 +384,10 @@ static void calls_nest_up_to_their_limit(void **state)
 {
     static const char macro[] =
         "{% macro m(n) %}{% if n > 1 %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}";
-    static const char loop[] =
-        "{% for n in [N] recursive %}{% if n > 1 %}{{ loop([n - 1]) }}{% else %}end{% endif %}"
-        "{% endfor %}";
     char source[512];
     snprintf(source, sizeof source, "%s{{ m(%d) }}", macro, TEMPLATE_CALLS_MAX);
     assert_renders(source, "{}", "end");
     snprintf(source, sizeof source, "%s{{ m(%d) }}", macro, TEMPLATE_CALLS_MAX + 1);
-    assert_fails(source, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                 "line 1: more than 200 calls inside one another");
-    snprintf(source, sizeof source, "{%% set N = %d %%}%s", TEMPLATE_CALLS_MAX, loop);
-    assert_renders(source, "{}", "end");
-    snprintf(source, sizeof source, "{%% set N = %d %%}%s", TEMPLATE_CALLS_MAX + 1, loop);
     assert_fails(source, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: more than 200 calls inside one another");
 }
@@ -391,8 +405,6 @@ static void values_nest_up_to_the_depth_limit(void **state)
     snprintf(text, sizeof text, source, most);
     assert_fails(text, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: nested more than 2000 levels deep while rendering");
-    assert_fails("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", STATUS_REJECT,
-                 ERROR_LIMIT_EXCEEDED, "line 1: nested more than 2000 levels deep while rendering");
 }
 
 static void steps_are_bounded(void **state)
@@ -429,7 +441,7 @@ static void output_is_as_large_as_its_limit(void **state)
     arena_finish(&arena);
     assert_fails("{{ 'a' * 100000000 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: text longer than 16777216 bytes");
-    assert_fails("{{ 'a'.center(100000000) }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+    assert_fails("{{ 'a'|indent(100000000) }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: text longer than 16777216 bytes");
 }
 
@@ -460,7 +472,8 @@ static void integers_beyond_64_bits_are_an_error(void **state)
                    "9223372036854775807-9223372036854775808");
     assert_fails("{{ 9223372036854775807 + 1 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: an integer beyond 64 bits");
-    assert_fails("{{ 2 ** 64 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "line 1: an integer beyond 64 bits");
+    assert_fails("{{ 4611686018427387904 * 2 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
     assert_fails("{{ (-9223372036854775807 - 1) // -1 }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                  "line 1: an integer beyond 64 bits");
     assert_renders("{{ (-9223372036854775807 - 1) % -1 }}", "{}", "0");
@@ -468,13 +481,16 @@ static void integers_beyond_64_bits_are_an_error(void **state)
 
 static void a_large_dict_finds_every_key(void **state)
 {
-    assert_renders(
-        "{% set d = dict(range(1000)|map('string')|map('list')|map('join')|list|batch(1)|map('first')"
-        "|map('default', 0)|select|list|unique|list and []) %}{{ d|length }}",
-        "{}", "0");
-    assert_renders("{% set ns = namespace(n=0) %}{% set d = dict(range(3000)|batch(2)) %}{% for k in d %}"
-                   "{% set ns.n = ns.n + d[k] - k %}{% endfor %}{{ ns.n }} {{ d[2998] }} {{ 2999 in d }}",
-                   "{}", "1500 2999 False");
+    struct buffer source = {0};
+    buffer_add_string(&source, "{% set d = {");
+    for (int i = 0; i < 1500; i++)
+        buffer_add_format(&source, "%d: %d, ", 2 * i, 2 * i + 1);
+    buffer_add_string(
+        &source,
+        "} %}{% set ns = namespace(n=0) %}{% for k in d %}{% set ns.n = ns.n + d[k] - k %}{% endfor %}"
+        "{{ ns.n }} {{ d[2998] }} {{ 2999 in d }}");
+    assert_renders(source.data, "{}", "1500 2999 False");
+    buffer_finish(&source);
 }
 
 struct rendering_thread {
@@ -531,6 +547,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_cases_render_as_jinja_renders_them),
+        cmocka_unit_test(what_is_not_supported_is_refused_by_name),
         cmocka_unit_test(shared_templates_render_byte_for_byte_or_refuse),
         cmocka_unit_test(a_failed_template_names_the_line),
         cmocka_unit_test(a_malformed_template_is_refused_at_its_line),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders expressions.txt (one a line; also each of its parts between commas) and statements.txt (separated by
 ---- lines) with Python's jinja2, set up as Hugging Face transformers does for chat templates, and writes cases.json.
-Needs python3-jinja2. Run here: python3 make_cases.py"""
+What the interpreter refuses by name is in refused.json (with its error) and left out. Needs python3-jinja2. Run here: python3 make_cases.py"""
 import datetime
 import json
 import warnings
@@ -88,7 +88,11 @@ def sources():
 def main():
     warnings.simplefilter("ignore")
     environment, cases = make_environment(), {}
+    with open("refused.json", encoding="utf-8") as file:
+        refused = json.load(file)
     for source in sources():
+        if source in refused:
+            continue
         try:
             text = environment.from_string(source).render(bos_token="<s>", eos_token="</s>",
                                                           add_generation_prompt=True, **VARIABLES)
