@@ -5,7 +5,7 @@ static const char *const names[GRAMMAR_LIMIT_COUNT] = {
     [GRAMMAR_LIMIT_POSITIONS] = "grammar_positions",       [GRAMMAR_LIMIT_DEPTH] = "grammar_depth",
     [GRAMMAR_LIMIT_RULES] = "grammar_rules",               [GRAMMAR_LIMIT_SEARCH] = "grammar_search",
     [GRAMMAR_LIMIT_STATE_ITEMS] = "grammar_state_items",   [GRAMMAR_LIMIT_STATE_TERMS] = "grammar_state_terms",
-    [GRAMMAR_LIMIT_MASK_STEPS] = "grammar_mask_steps",     [GRAMMAR_LIMIT_WORK] = "grammar_work",
+    [GRAMMAR_LIMIT_MASK_SETS] = "grammar_mask_sets",     [GRAMMAR_LIMIT_WORK] = "grammar_work",
 };
 
 const struct grammar_limits grammar_limits_default = {{
@@ -17,7 +17,7 @@ const struct grammar_limits grammar_limits_default = {{
     [GRAMMAR_LIMIT_SEARCH] = 20000,
     [GRAMMAR_LIMIT_STATE_ITEMS] = 20000,
     [GRAMMAR_LIMIT_STATE_TERMS] = 20000,
-    [GRAMMAR_LIMIT_MASK_STEPS] = 20000000,
+    [GRAMMAR_LIMIT_MASK_SETS] = 50000,
     [GRAMMAR_LIMIT_WORK] = 5000000,
 }};
 

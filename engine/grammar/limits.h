@@ -15,7 +15,7 @@ enum grammar_limit {
     GRAMMAR_LIMIT_SEARCH,       // states looked at to find out whether an expression matches anything
     GRAMMAR_LIMIT_STATE_ITEMS,  // items of one state of the parser
     GRAMMAR_LIMIT_STATE_TERMS,  // terms of one derivative
-    GRAMMAR_LIMIT_MASK_STEPS,   // steps through the vocabulary for one mask
+    GRAMMAR_LIMIT_MASK_SETS,    // states of the parser that the tokens of one mask lead to
     GRAMMAR_LIMIT_WORK,         // pieces of derivatives computed while compiling
     GRAMMAR_LIMIT_COUNT,
 };

@@ -1,0 +1,360 @@
+#include "engine/grammar/byte_automaton.h"
+#include "schemas/hash.h"
+
+#include <string.h>
+
+enum { ROW_BYTES = 256 * sizeof(uint32_t), TABLE_SIZE_FIRST = 256, HIGH_FIRST = 0xD800, LOW_FIRST = 0xDC00, LOW_LAST = 0xDFFF };
+
+static bool is_live(struct byte_automaton *automaton, uint32_t expression)
+{
+    return expression != EXPRESSION_NOTHING && !expression_is_empty_language(automaton->pool, expression);
+}
+
+// Whether a code point first..last leads on. Surrogates follow their neighbours in every set, so the caller leaves them out.
+static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
+{
+    if (first > last || !expression_derive(automaton->pool, expression))
+        return false;
+    struct expression_node node = *expression_node(automaton->pool, expression);
+    for (uint32_t i = 0; i < node.n_derivative; i++) {
+        struct expression_piece piece = automaton->pool->pieces.items[node.derivative + i];
+        uint32_t end = CODE_POINT_MAX;
+        if (i + 1 < node.n_derivative)
+            end = automaton->pool->pieces.items[node.derivative + i + 1].first - 1;
+        if (piece.first <= last && end >= first && is_live(automaton, piece.target))
+            return true;
+    }
+    return false;
+}
+
+static bool state_equal(const struct byte_state *a, const struct byte_state *b)
+{
+    return a->expression == b->expression && a->value == b->value && a->low == b->low && a->encoding == b->encoding &&
+           a->place == b->place && a->n == b->n && a->uniform == b->uniform;
+}
+
+static uint64_t hash_state(const struct byte_state *state)
+{
+    const uint32_t words[] = {state->expression, state->value, state->low,
+                              (uint32_t)state->encoding | (uint32_t)state->place << 8 | (uint32_t)state->n << 16 |
+                                  (uint32_t)state->uniform << 24};
+    return hash_bytes(words, sizeof words, 0);
+}
+
+static bool grow_table(struct byte_automaton *automaton)
+{
+    size_t size = automaton->table_size ? automaton->table_size * 2 : TABLE_SIZE_FIRST;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    for (uint32_t id = 1; id < automaton->states.n; id++) {
+        uint64_t at = hash_state(&automaton->states.items[id]);
+        while (table[at & (size - 1)])
+            at++;
+        table[at & (size - 1)] = id;
+    }
+    free(automaton->table);
+    automaton->table = table;
+    automaton->table_size = size;
+    return true;
+}
+
+static uint32_t intern(struct byte_automaton *automaton, struct byte_state state)
+{
+    if (automaton->pool->status != STATUS_OK)
+        return BYTE_STATE_DEAD;
+    if (automaton->states.n * 2 >= automaton->table_size && !grow_table(automaton))
+        return expressions_fail_memory(automaton->pool);
+    uint64_t at = hash_state(&state);
+    size_t mask = automaton->table_size - 1;
+    for (; automaton->table[at & mask]; at++)
+        if (state_equal(&automaton->states.items[automaton->table[at & mask]], &state))
+            return automaton->table[at & mask];
+    if (!VECTOR_RESERVE(&automaton->rows, automaton->states.n + 1) || !VECTOR_ADD(&automaton->states, state))
+        return expressions_fail_memory(automaton->pool);
+    automaton->rows.items[automaton->rows.n++] = NULL;
+    automaton->n_bytes += sizeof state + 4 * sizeof(void *);
+    return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
+}
+
+static uint32_t between(struct byte_automaton *automaton, const struct byte_state *state, uint32_t expression)
+{
+    if (!is_live(automaton, expression))
+        return BYTE_STATE_DEAD;
+    return intern(automaton, (struct byte_state){.expression = expression, .encoding = state->encoding, .place = PLACE_BETWEEN});
+}
+
+// The code point is whole.
+static uint32_t finish_code_point(struct byte_automaton *automaton, const struct byte_state *state, uint32_t code_point)
+{
+    return between(automaton, state,
+                   state->uniform ? state->expression : expression_step(automaton->pool, state->expression, code_point));
+}
+
+// A state in the middle of a code point that will be one of first..last, none of them a surrogate. `canonical` is what stands
+// for the spelling so far where the code point does not matter any more.
+static uint32_t spell(struct byte_automaton *automaton, struct byte_state state, uint32_t first, uint32_t last, uint32_t canonical)
+{
+    uint32_t target;
+    if (state.uniform || first > last)
+        return first > last ? BYTE_STATE_DEAD : intern(automaton, state);
+    if (expression_step_range(automaton->pool, state.expression, first, last, &target)) {
+        if (!is_live(automaton, target))
+            return BYTE_STATE_DEAD;
+        if (canonical != UINT32_MAX) {
+            state.uniform = true;
+            state.expression = target;
+            state.value = canonical;
+        }
+        return intern(automaton, state);
+    }
+    return any_live(automaton, state.expression, first, last) ? intern(automaton, state) : BYTE_STATE_DEAD;
+}
+
+// The code points that the bits so far can become, without those that UTF-8 spells otherwise (RFC 3629, section 4).
+static void utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last)
+{
+    uint32_t shift = 6u * state->n, least = state->low == 2 ? 0x80 : state->low == 3 ? 0x800 : 0x10000;
+    *first = state->value << shift;
+    *last = *first + (1u << shift) - 1;
+    if (*first < least)
+        *first = least;
+    if (*last > CODE_POINT_MAX)
+        *last = CODE_POINT_MAX;
+    if (*first >= HIGH_FIRST && *last <= LOW_LAST)
+        *first = *last + 1;
+    else if (*first < HIGH_FIRST && *last >= HIGH_FIRST && *last <= LOW_LAST)
+        *last = HIGH_FIRST - 1;
+}
+
+// Behind a byte of several.
+static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state state)
+{
+    uint32_t first, last, shift = 6u * state.n;
+    if (state.uniform)
+        return intern(automaton, state);
+    utf8_range(&state, &first, &last);
+    bool complete = first == state.value << shift && last == first + (1u << shift) - 1;
+    if (complete) { // any continuation bytes will do: which bytes came before matters no more
+        struct byte_state any = state;
+        any.low = 4;
+        uint32_t target;
+        if (expression_step_range(automaton->pool, state.expression, first, last, &target))
+            state = any;
+    }
+    return spell(automaton, state, first, last, complete ? 0 : UINT32_MAX);
+}
+
+static uint32_t step_lead(struct byte_automaton *automaton, const struct byte_state *from, unsigned char byte)
+{
+    struct byte_state state = *from;
+    state.place = PLACE_UTF8;
+    if (byte >= 0xC2 && byte <= 0xDF)
+        state.n = 1;
+    else if (byte >= 0xE0 && byte <= 0xEF)
+        state.n = 2;
+    else if (byte >= 0xF0 && byte <= 0xF4)
+        state.n = 3;
+    else
+        return BYTE_STATE_DEAD;
+    state.low = state.n + 1u;
+    state.value = byte & (0x3Fu >> state.n);
+    return utf8_state(automaton, state);
+}
+
+static uint32_t step_continuation(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    if ((byte & 0xC0) != 0x80)
+        return BYTE_STATE_DEAD;
+    state.n--;
+    if (!state.uniform)
+        state.value = state.value << 6 | (byte & 0x3F);
+    if (state.n)
+        return utf8_state(automaton, state);
+    uint32_t first, last;
+    if (!state.uniform) {
+        utf8_range(&state, &first, &last);
+        if (first > last)
+            return BYTE_STATE_DEAD;
+    }
+    return finish_code_point(automaton, &state, state.value);
+}
+
+static int hex_value(unsigned char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 0x20;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
+static uint32_t pair(uint32_t high, uint32_t low)
+{
+    return 0x10000 + ((high - HIGH_FIRST) << 10) + (low - LOW_FIRST);
+}
+
+static uint32_t after_high_surrogate(struct byte_automaton *automaton, struct byte_state state)
+{
+    state.place = PLACE_LOW;
+    state.n = 0;
+    state.low = 0;
+    uint32_t first = pair(state.value, LOW_FIRST);
+    return spell(automaton, state, first, first + 0x3FF, HIGH_FIRST);
+}
+
+static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    int digit = hex_value(byte);
+    if (digit < 0)
+        return BYTE_STATE_DEAD;
+    state.n++;
+    if (state.uniform)
+        return state.n == 4 ? finish_code_point(automaton, &state, 0) : intern(automaton, state);
+    state.value = state.value << 4 | (uint32_t)digit;
+    uint32_t shift = 4u * (4 - state.n), first = state.value << shift, last = first + (1u << shift) - 1;
+    if (state.n == 4 && first >= HIGH_FIRST && first < LOW_FIRST)
+        return after_high_surrogate(automaton, state);
+    if (first >= LOW_FIRST && last <= LOW_LAST)
+        return BYTE_STATE_DEAD;
+    if (state.n == 4)
+        return finish_code_point(automaton, &state, state.value);
+    if (last < HIGH_FIRST || first > LOW_LAST)
+        return spell(automaton, state, first, last, 0);
+    // Surrogates among them: only \ud..., and then the digits 8 to b.
+    uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST, high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
+    bool live = (first < HIGH_FIRST && any_live(automaton, state.expression, first, HIGH_FIRST - 1)) ||
+                (high_first <= high_last &&
+                 any_live(automaton, state.expression, pair(high_first, LOW_FIRST), pair(high_last, LOW_LAST)));
+    return live ? intern(automaton, state) : BYTE_STATE_DEAD;
+}
+
+static uint32_t step_low(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    int digit = hex_value(byte);
+    state.n++;
+    if (state.n <= 2)
+        return byte == (state.n == 1 ? '\\' : 'u') ? intern(automaton, state) : BYTE_STATE_DEAD;
+    if (digit < 0 || (state.n == 3 && digit != 0xD) || (state.n == 4 && digit < 0xC))
+        return BYTE_STATE_DEAD;
+    if (state.uniform)
+        return state.n == 6 ? finish_code_point(automaton, &state, 0) : intern(automaton, state);
+    state.low = state.low << 4 | (uint32_t)digit;
+    if (state.n < 4)
+        return intern(automaton, state);
+    uint32_t shift = 4u * (6 - state.n), first = pair(state.value, state.low << shift);
+    if (state.n == 6)
+        return finish_code_point(automaton, &state, first);
+    return any_live(automaton, state.expression, first, first + (1u << shift) - 1) ? intern(automaton, state) : BYTE_STATE_DEAD;
+}
+
+static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    if (byte == 'u') {
+        state.place = PLACE_HEX;
+        state.n = 0;
+        return intern(automaton, state);
+    }
+    const char *letter = byte ? strchr(letters, byte) : NULL;
+    return letter ? finish_code_point(automaton, &state, (unsigned char)values[letter - letters]) : BYTE_STATE_DEAD;
+}
+
+static uint32_t step_between(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    bool is_json = state.encoding != TERMINAL_TEXT;
+    if (is_json && byte == '"') {
+        if (state.encoding != TERMINAL_JSON_STRING || !expression_is_nullable(automaton->pool, state.expression))
+            return BYTE_STATE_DEAD;
+        return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY, .encoding = state.encoding, .place = PLACE_CLOSED});
+    }
+    if (is_json && byte == '\\') {
+        state.place = PLACE_ESCAPE;
+        return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern(automaton, state) : BYTE_STATE_DEAD;
+    }
+    if (byte >= 0x80)
+        return step_lead(automaton, &state, byte);
+    return is_json && byte < 0x20 ? BYTE_STATE_DEAD : finish_code_point(automaton, &state, byte);
+}
+
+static uint32_t step(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+{
+    switch ((enum byte_place)state.place) {
+    case PLACE_BETWEEN:
+        return step_between(automaton, state, byte);
+    case PLACE_OPEN:
+        return byte == '"' ? between(automaton, &state, state.expression) : BYTE_STATE_DEAD;
+    case PLACE_CLOSED:
+        return BYTE_STATE_DEAD;
+    case PLACE_UTF8:
+        return step_continuation(automaton, state, byte);
+    case PLACE_ESCAPE:
+        return step_escape(automaton, state, byte);
+    case PLACE_HEX:
+        return step_hex(automaton, state, byte);
+    case PLACE_LOW:
+        return step_low(automaton, state, byte);
+    }
+    return BYTE_STATE_DEAD;
+}
+
+uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsigned char byte)
+{
+    uint32_t *row = automaton->rows.items[id];
+    if (!row) {
+        row = malloc(ROW_BYTES);
+        if (!row)
+            return expressions_fail_memory(automaton->pool);
+        memset(row, 0xFF, ROW_BYTES);
+        automaton->rows.items[id] = row;
+        automaton->n_bytes += ROW_BYTES;
+    }
+    if (row[byte] == BYTE_STATE_UNKNOWN) {
+        uint32_t target = step(automaton, automaton->states.items[id], byte);
+        if (automaton->pool->status != STATUS_OK)
+            return BYTE_STATE_DEAD;
+        row[byte] = target;
+    }
+    return row[byte];
+}
+
+uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression, enum terminal_encoding encoding)
+{
+    if (!is_live(automaton, expression))
+        return BYTE_STATE_DEAD;
+    return intern(automaton, (struct byte_state){.expression = expression, .encoding = (uint8_t)encoding,
+                                                 .place = encoding == TERMINAL_JSON_STRING ? PLACE_OPEN : PLACE_BETWEEN});
+}
+
+bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)
+{
+    const struct byte_state *state = &automaton->states.items[id];
+    if (state->encoding == TERMINAL_JSON_STRING)
+        return state->place == PLACE_CLOSED;
+    return state->place == PLACE_BETWEEN && expression_is_nullable(automaton->pool, state->expression);
+}
+
+bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
+{
+    const struct byte_state *state = &automaton->states.items[id];
+    return state->place == PLACE_CLOSED ||
+           (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_EMPTY && state->encoding != TERMINAL_JSON_STRING);
+}
+
+bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool)
+{
+    *automaton = (struct byte_automaton){.pool = pool};
+    if (VECTOR_ADD(&automaton->states, (struct byte_state){0}) && VECTOR_ADD(&automaton->rows, NULL))
+        return true;
+    expressions_fail_memory(pool);
+    return false;
+}
+
+void byte_automaton_finish(struct byte_automaton *automaton)
+{
+    for (size_t i = 0; i < automaton->rows.n; i++)
+        free(automaton->rows.items[i]);
+    VECTOR_FINISH(&automaton->rows);
+    VECTOR_FINISH(&automaton->states);
+    free(automaton->table);
+    *automaton = (struct byte_automaton){0};
+}

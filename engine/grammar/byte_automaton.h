@@ -1,0 +1,43 @@
+// Terminals byte by byte. A state is an expression (what the rest of the terminal's code points may be) and where in the
+// spelling of a code point the bytes are: in its UTF-8, in a JSON escape, in half a surrogate pair. Internal to engine/grammar/.
+#pragma once
+
+#include "engine/grammar/expression_parts.h"
+#include "engine/grammar/rules.h"
+
+enum byte_place {
+    PLACE_BETWEEN, // before or behind a whole code point
+    PLACE_OPEN,    // before the opening quote
+    PLACE_CLOSED,  // behind the closing quote
+    PLACE_UTF8,    // value: the code point's bits so far; n: continuation bytes to come; low: bytes in all
+    PLACE_ESCAPE,  // behind a backslash
+    PLACE_HEX,     // value: of the n digits behind \u
+    PLACE_LOW,     // value: the high surrogate; n: bytes of the second \uXXXX so far; low: its digits' value
+};
+
+struct byte_state {
+    uint32_t expression; // before the code point that is being spelled; with `uniform` behind it
+    uint32_t value, low;
+    uint8_t encoding, place, n;
+    bool uniform; // however the code point is completed, `expression` follows
+};
+
+enum { BYTE_STATE_DEAD = 0, BYTE_STATE_UNKNOWN = UINT32_MAX };
+
+struct byte_automaton {
+    struct expressions *pool; // borrowed
+    VECTOR(struct byte_state) states; // by id; the first is unused
+    VECTOR(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
+    uint32_t *table;
+    size_t table_size, n_bytes;
+};
+
+// False: no memory; the pool has failed.
+bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool);
+void byte_automaton_finish(struct byte_automaton *automaton);
+
+uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression, enum terminal_encoding encoding);
+// BYTE_STATE_DEAD: no text of the terminal goes on like this, or the pool has failed.
+uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
+bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);
+bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow

@@ -1,0 +1,39 @@
+// A compiled grammar and its vocabulary. Internal to engine/grammar/.
+#pragma once
+
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/rules_parts.h"
+
+struct grammar {
+    struct rules *rules; // nullable and productive are known; children that derive nothing are gone
+    uint32_t start;
+};
+
+// A node of the trie, in preorder: its subtree is the nodes up to `behind`.
+struct trie_node {
+    uint32_t behind;
+    uint32_t token; // NO_TOKEN: none ends here; further ones of the same bytes: grammar_vocabulary.next_same
+    uint16_t depth; // of its byte: 0 for the first of a token
+    unsigned char byte;
+};
+
+enum { NO_TOKEN = UINT32_MAX };
+
+struct trie {
+    struct trie_node *nodes;
+    size_t n_nodes;
+};
+
+struct grammar_vocabulary {
+    size_t n_tokens;
+    struct text *tokens; // copies
+    char *bytes;
+    uint32_t *next_same; // by token
+    uint32_t *ends;
+    size_t n_ends;
+    unsigned depth_max; // bytes of the longest token
+    struct trie all;    // every token that has bytes
+    // Tokens of whole characters that stand in a JSON string as they are, and the trie of all others.
+    struct trie not_plain;
+    uint32_t *plain;      // a mask
+};

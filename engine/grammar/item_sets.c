@@ -1,0 +1,378 @@
+#include "engine/grammar/item_sets.h"
+#include "schemas/hash.h"
+
+#include <string.h>
+
+enum { TABLE_SIZE_FIRST = 64, SETS_TABLE_FIRST = 256, CHAIN_MAX = 100 };
+
+static const struct rule_node *node_of(const struct recognizer *recognizer, uint32_t symbol)
+{
+    return &recognizer->grammar->rules->nodes.items[symbol];
+}
+
+static uint32_t child_of(const struct recognizer *recognizer, const struct rule_node *node, uint32_t index)
+{
+    return recognizer->grammar->rules->children.items[node->first_child + index];
+}
+
+static uint64_t hash_item(const struct item *item)
+{
+    return ((uint64_t)item->a * 0x9E3779B97F4A7C15u ^ (uint64_t)item->b * 0xC2B2AE3D27D4EB4Fu ^
+            ((uint64_t)item->origin << 3 | item->kind) * 0x165667B19E3779F9u) >>
+           20;
+}
+
+static bool item_equal(const struct item *a, const struct item *b)
+{
+    return a->kind == b->kind && a->a == b->a && a->b == b->b && a->origin == b->origin;
+}
+
+static bool grow_builder_table(struct set_builder *builder)
+{
+    size_t size = builder->table_size ? builder->table_size * 2 : TABLE_SIZE_FIRST;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    for (size_t i = 0; i < builder->items.n; i++) {
+        uint64_t at = hash_item(&builder->items.items[i]);
+        while (table[at & (size - 1)])
+            at++;
+        table[at & (size - 1)] = (uint32_t)i + 1;
+    }
+    free(builder->table);
+    builder->table = table;
+    builder->table_size = size;
+    return true;
+}
+
+// Puts the item on the list unless it was there.
+static void push(struct recognizer *recognizer, struct item item)
+{
+    struct set_builder *builder = &recognizer->builder;
+    if (builder->items.n >= recognizer->pool->limits.values[GRAMMAR_LIMIT_STATE_ITEMS])
+        expressions_fail(recognizer->pool, GRAMMAR_LIMIT_STATE_ITEMS);
+    else if (builder->items.n * 2 >= builder->table_size && !grow_builder_table(builder))
+        expressions_fail_memory(recognizer->pool);
+    if (recognizer->pool->status != STATUS_OK)
+        return;
+    uint64_t at = hash_item(&item);
+    size_t mask = builder->table_size - 1;
+    for (; builder->table[at & mask]; at++)
+        if (item_equal(&builder->items.items[builder->table[at & mask] - 1], &item))
+            return;
+    if (!VECTOR_ADD(&builder->items, item)) {
+        expressions_fail_memory(recognizer->pool);
+        return;
+    }
+    builder->table[at & mask] = (uint32_t)builder->items.n;
+}
+
+static const struct waiter *find_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol, size_t *n)
+{
+    *n = 0;
+    if (set == ORIGIN_ROOT)
+        return NULL;
+    const struct item_set *origin = &recognizer->sets.items[set];
+    const struct waiter *waiters = recognizer->waiters.items + origin->first_waiter;
+    size_t low = 0, high = origin->n_waiters;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (waiters[middle].symbol < symbol)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *n < origin->n_waiters && waiters[low + *n].symbol == symbol)
+        ++*n;
+    return waiters + low;
+}
+
+// Whether the waiter's own symbol ends as soon as what it waits for does, and nothing else follows from that.
+static bool ends_with_it(const struct recognizer *recognizer, const struct item *item, uint32_t *symbol)
+{
+    *symbol = item->kind == ITEM_TAIL ? item->b : item->a;
+    if (item->kind == ITEM_TAIL)
+        return true;
+    const struct rule_node *node = node_of(recognizer, item->a);
+    return node->kind == RULE_CHOICE || (node->kind == RULE_SEQUENCE && item->b + 1 == node->n_children) ||
+           (node->kind == RULE_REPEAT && item->b + 1 == node->max);
+}
+
+// While the end of *symbol, begun at *origin, leads to the end of one other symbol alone, that one is meant.
+static void follow_chain(const struct recognizer *recognizer, uint32_t *symbol, uint32_t *origin)
+{
+    for (int i = 0; i < CHAIN_MAX; i++) {
+        size_t n;
+        uint32_t next;
+        const struct waiter *waiters = find_waiters(recognizer, *origin, *symbol, &n);
+        if (n != 1 || !ends_with_it(recognizer, &waiters->item, &next))
+            return;
+        *symbol = next;
+        *origin = waiters->item.origin == ORIGIN_SELF ? *origin : waiters->item.origin;
+    }
+}
+
+static void complete(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
+{
+    if (origin == ORIGIN_SELF)
+        return; // "": whoever waits for a nullable symbol has gone behind it already
+    follow_chain(recognizer, &symbol, &origin);
+    push(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT} : (struct item){ITEM_COMPLETE, symbol, 0, origin});
+}
+
+static void add_tail(struct recognizer *recognizer, uint32_t awaited, uint32_t symbol, uint32_t origin)
+{
+    follow_chain(recognizer, &symbol, &origin);
+    push(recognizer, (struct item){ITEM_TAIL, awaited, symbol, origin});
+    if (node_of(recognizer, awaited)->nullable)
+        complete(recognizer, symbol, origin);
+}
+
+static void add_sequence(struct recognizer *recognizer, uint32_t symbol, uint32_t behind, uint32_t origin)
+{
+    const struct rule_node *node = node_of(recognizer, symbol);
+    for (; behind < node->n_children; behind++) {
+        uint32_t child = child_of(recognizer, node, behind);
+        if (behind + 1 == node->n_children && origin != ORIGIN_SELF) {
+            add_tail(recognizer, child, symbol, origin);
+            return;
+        }
+        push(recognizer, (struct item){ITEM_NODE, symbol, behind, origin});
+        if (!node_of(recognizer, child)->nullable)
+            return;
+    }
+    complete(recognizer, symbol, origin);
+}
+
+static void add_repeat(struct recognizer *recognizer, uint32_t symbol, uint32_t count, uint32_t origin)
+{
+    const struct rule_node *node = node_of(recognizer, symbol);
+    if (count >= node->min)
+        complete(recognizer, symbol, origin);
+    if (node->max == EXPRESSION_UNBOUNDED && count > node->min)
+        count = node->min;
+    if (count + 1 == node->max && origin != ORIGIN_SELF)
+        add_tail(recognizer, child_of(recognizer, node, 0), symbol, origin);
+    else if (count < node->max)
+        push(recognizer, (struct item){ITEM_NODE, symbol, count, origin});
+}
+
+// The waiter's symbol is behind what it waited for, which began at `begun`.
+static void advance(struct recognizer *recognizer, struct item item, uint32_t begun)
+{
+    uint32_t origin = item.origin == ORIGIN_SELF ? begun : item.origin;
+    if (item.kind == ITEM_TAIL) {
+        complete(recognizer, item.b, origin);
+        return;
+    }
+    switch ((enum rule_kind)node_of(recognizer, item.a)->kind) {
+    case RULE_CHOICE:
+        complete(recognizer, item.a, origin);
+        break;
+    case RULE_SEQUENCE:
+        add_sequence(recognizer, item.a, item.b + 1, origin);
+        break;
+    case RULE_REPEAT:
+        add_repeat(recognizer, item.a, item.b + 1, origin);
+        break;
+    case RULE_TERMINAL:
+        break;
+    }
+}
+
+static void run_completions(struct recognizer *recognizer)
+{
+    struct set_builder *builder = &recognizer->builder;
+    for (; builder->at < builder->items.n && recognizer->pool->status == STATUS_OK; builder->at++) {
+        struct item item = builder->items.items[builder->at];
+        if (item.kind != ITEM_COMPLETE)
+            continue;
+        size_t n;
+        const struct waiter *waiters = find_waiters(recognizer, item.origin, item.a, &n);
+        for (size_t i = 0; i < n; i++)
+            advance(recognizer, waiters[i].item, item.origin);
+    }
+}
+
+void builder_begin(struct recognizer *recognizer)
+{
+    struct set_builder *builder = &recognizer->builder;
+    if (builder->table)
+        memset(builder->table, 0, builder->table_size * sizeof *builder->table);
+    builder->items.n = builder->waiters.n = builder->kernel.n = builder->at = 0;
+}
+
+void builder_add(struct recognizer *recognizer, struct item item)
+{
+    if (item.kind == ITEM_TAIL)
+        add_tail(recognizer, item.a, item.b, item.origin);
+    else
+        push(recognizer, item);
+    run_completions(recognizer);
+}
+
+void builder_scan(struct recognizer *recognizer, uint32_t byte_state, uint32_t terminal, uint32_t origin)
+{
+    if (!byte_automaton_ends(&recognizer->bytes, byte_state))
+        push(recognizer, (struct item){ITEM_SCAN, byte_state, terminal, origin});
+    if (byte_automaton_accepts(&recognizer->bytes, byte_state))
+        complete(recognizer, terminal, origin);
+    run_completions(recognizer);
+}
+
+static void await_symbol(struct recognizer *recognizer, struct item item, uint32_t symbol)
+{
+    if (!VECTOR_ADD(&recognizer->builder.waiters, ((struct waiter){symbol, item})))
+        expressions_fail_memory(recognizer->pool);
+    const struct rule_node *node = node_of(recognizer, symbol);
+    switch ((enum rule_kind)node->kind) {
+    case RULE_CHOICE:
+        push(recognizer, (struct item){ITEM_NODE, symbol, 0, ORIGIN_SELF});
+        break;
+    case RULE_SEQUENCE:
+        add_sequence(recognizer, symbol, 0, ORIGIN_SELF);
+        break;
+    case RULE_REPEAT:
+        add_repeat(recognizer, symbol, 0, ORIGIN_SELF);
+        break;
+    case RULE_TERMINAL: {
+        uint32_t state = byte_automaton_start(&recognizer->bytes, node->expression, node->encoding);
+        if (state != BYTE_STATE_DEAD && !byte_automaton_ends(&recognizer->bytes, state))
+            push(recognizer, (struct item){ITEM_SCAN, state, symbol, ORIGIN_SELF});
+        break;
+    }
+    }
+}
+
+// Looks at all items once more: who waits for what, and what is predicted for that.
+static void predict(struct recognizer *recognizer)
+{
+    struct set_builder *builder = &recognizer->builder;
+    for (size_t i = 0; i < builder->items.n && recognizer->pool->status == STATUS_OK; i++) {
+        struct item item = builder->items.items[i];
+        if (item.kind == ITEM_TAIL)
+            await_symbol(recognizer, item, item.a);
+        if (item.kind != ITEM_NODE)
+            continue;
+        const struct rule_node *node = node_of(recognizer, item.a);
+        uint32_t first = node->kind == RULE_SEQUENCE ? item.b : 0;
+        uint32_t behind = node->kind == RULE_CHOICE ? node->n_children : first + 1;
+        for (; first < behind; first++)
+            await_symbol(recognizer, item, child_of(recognizer, node, first));
+    }
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    for (int i = 0; i < 4; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+
+static int compare_waiters(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    for (int i = 0; i < 5; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+
+static uint64_t hash_kernel(const struct item *items, size_t n)
+{
+    return hash_bytes(items, n * sizeof *items, 0);
+}
+
+static bool grow_sets_table(struct recognizer *recognizer)
+{
+    size_t size = recognizer->table_size ? recognizer->table_size * 2 : SETS_TABLE_FIRST;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    for (uint32_t id = 1; id < recognizer->sets.n; id++) {
+        const struct item_set *set = &recognizer->sets.items[id];
+        uint64_t at = hash_kernel(recognizer->items.items + set->first_item, set->n_items);
+        while (table[at & (size - 1)])
+            at++;
+        table[at & (size - 1)] = id;
+    }
+    free(recognizer->table);
+    recognizer->table = table;
+    recognizer->table_size = size;
+    return true;
+}
+
+static bool keep_items(struct recognizer *recognizer, struct item_set *set)
+{
+    struct set_builder *builder = &recognizer->builder;
+    set->first_item = (uint32_t)recognizer->items.n;
+    set->first_scan = (uint32_t)recognizer->scans.n;
+    set->first_waiter = (uint32_t)recognizer->waiters.n;
+    if (!VECTOR_RESERVE(&recognizer->items, recognizer->items.n + builder->kernel.n) ||
+        !VECTOR_RESERVE(&recognizer->waiters, recognizer->waiters.n + builder->waiters.n) ||
+        !VECTOR_RESERVE(&recognizer->scans, recognizer->scans.n + builder->items.n))
+        return false;
+    memcpy(recognizer->items.items + recognizer->items.n, builder->kernel.items, builder->kernel.n * sizeof *builder->kernel.items);
+    recognizer->items.n += set->n_items = (uint32_t)builder->kernel.n;
+    if (builder->waiters.n) {
+        qsort(builder->waiters.items, builder->waiters.n, sizeof *builder->waiters.items, compare_waiters);
+        memcpy(recognizer->waiters.items + recognizer->waiters.n, builder->waiters.items,
+               builder->waiters.n * sizeof *builder->waiters.items);
+    }
+    recognizer->waiters.n += set->n_waiters = (uint32_t)builder->waiters.n;
+    for (size_t i = 0; i < builder->items.n; i++)
+        if (builder->items.items[i].kind == ITEM_SCAN)
+            recognizer->scans.items[recognizer->scans.n++] = builder->items.items[i];
+    set->n_scans = (uint32_t)recognizer->scans.n - set->first_scan;
+    return true;
+}
+
+static uint32_t add_set(struct recognizer *recognizer, uint32_t *slot)
+{
+    struct item_set set = {0};
+    struct set_builder *builder = &recognizer->builder;
+    predict(recognizer);
+    if (recognizer->pool->status != STATUS_OK)
+        return SET_DEAD;
+    for (size_t i = 0; i < builder->kernel.n; i++)
+        set.may_end |= builder->kernel.items[i].kind == ITEM_END;
+    if (!keep_items(recognizer, &set) || !VECTOR_ADD(&recognizer->sets, set)) {
+        expressions_fail_memory(recognizer->pool);
+        return SET_DEAD;
+    }
+    return *slot = (uint32_t)recognizer->sets.n - 1;
+}
+
+uint32_t builder_finish(struct recognizer *recognizer)
+{
+    struct set_builder *builder = &recognizer->builder;
+    for (size_t i = 0; i < builder->items.n && recognizer->pool->status == STATUS_OK; i++)
+        if (builder->items.items[i].kind != ITEM_COMPLETE && !VECTOR_ADD(&builder->kernel, builder->items.items[i]))
+            expressions_fail_memory(recognizer->pool);
+    if (recognizer->sets.n * 2 >= recognizer->table_size && !grow_sets_table(recognizer))
+        expressions_fail_memory(recognizer->pool);
+    if (recognizer->pool->status != STATUS_OK || builder->kernel.n == 0)
+        return SET_DEAD;
+    qsort(builder->kernel.items, builder->kernel.n, sizeof *builder->kernel.items, compare_items);
+    uint64_t at = hash_kernel(builder->kernel.items, builder->kernel.n);
+    size_t mask = recognizer->table_size - 1;
+    for (; recognizer->table[at & mask]; at++) {
+        const struct item_set *set = &recognizer->sets.items[recognizer->table[at & mask]];
+        if (set->n_items == builder->kernel.n && memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
+                                                        builder->kernel.n * sizeof *builder->kernel.items) == 0)
+            return recognizer->table[at & mask];
+    }
+    return add_set(recognizer, &recognizer->table[at & mask]);
+}
+
+void builder_free(struct set_builder *builder)
+{
+    VECTOR_FINISH(&builder->items);
+    VECTOR_FINISH(&builder->waiters);
+    VECTOR_FINISH(&builder->kernel);
+    free(builder->table);
+    builder->table = NULL;
+    builder->table_size = 0;
+}

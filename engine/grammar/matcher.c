@@ -1,0 +1,170 @@
+// Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has started over.
+#include "engine/grammar/recognizer.h"
+
+#include <assert.h>
+#include <string.h>
+
+// Steps through the bytes until one may not follow.
+static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct text bytes, size_t *n_accepted)
+{
+    for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
+        uint32_t next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
+        if (next == SET_DEAD)
+            break;
+        set = next;
+    }
+    return set;
+}
+
+static enum status start_over(struct matcher *matcher, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    size_t n_accepted;
+    if (matcher->generation == recognizer->generation)
+        return STATUS_OK;
+    matcher->state = step_bytes(recognizer, recognizer->start, (struct text){matcher->bytes.data, matcher->bytes.size}, &n_accepted);
+    matcher->generation = recognizer->generation;
+    return expressions_status(recognizer->pool, error);
+}
+
+// Before each call: a recognizer that failed or grew too large forgets, and the matcher's state is found again.
+static enum status prepare(struct matcher *matcher, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    if (expressions_status(recognizer->pool, NULL) != STATUS_OK || recognizer_bytes(recognizer) > RECOGNIZER_BYTES_MAX) {
+        enum status status = recognizer_restart(recognizer, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return start_over(matcher, error);
+}
+
+// After a call: whether it is to be made once more, because the pool was full of what others had left there.
+static bool should_repeat(struct matcher *matcher, bool *repeated)
+{
+    const struct expressions *pool = matcher->recognizer->pool;
+    bool full = pool->status == STATUS_REJECT && pool->limit == GRAMMAR_LIMIT_NODES && !*repeated;
+    *repeated = true;
+    return full;
+}
+
+enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer, struct error *error)
+{
+    *matcher = (struct matcher){.recognizer = recognizer, .generation = UINT64_MAX};
+    return prepare(matcher, error);
+}
+
+enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, struct error *error)
+{
+    *copy = *matcher;
+    copy->bytes = (struct buffer){0};
+    buffer_add(&copy->bytes, matcher->bytes.data, matcher->bytes.size);
+    if (copy->bytes.failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+    return STATUS_OK;
+}
+
+void matcher_finish(struct matcher *matcher)
+{
+    buffer_finish(&matcher->bytes);
+    *matcher = (struct matcher){0};
+}
+
+enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    bool repeated = false;
+    uint32_t set = SET_DEAD;
+    do {
+        *n_accepted = 0;
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        set = step_bytes(recognizer, matcher->state, bytes, n_accepted);
+    } while (should_repeat(matcher, &repeated));
+    if (expressions_status(recognizer->pool, error) != STATUS_OK)
+        return expressions_status(recognizer->pool, error);
+    if (*n_accepted < bytes.size || bytes.size == 0)
+        return STATUS_OK;
+    if (!buffer_reserve(&matcher->bytes, bytes.size))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+    buffer_add(&matcher->bytes, bytes.data, bytes.size);
+    matcher->state = set;
+    return STATUS_OK;
+}
+
+enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *accepted, struct error *error)
+{
+    const struct grammar_vocabulary *vocabulary = matcher->recognizer->vocabulary;
+    *accepted = false;
+    for (size_t i = 0; i < vocabulary->n_ends; i++)
+        if (vocabulary->ends[i] == token)
+            return matcher_may_end(matcher, accepted, error);
+    if (token >= vocabulary->n_tokens || vocabulary->tokens[token].size == 0)
+        return STATUS_OK;
+    size_t n_accepted;
+    enum status status = matcher_accept_bytes(matcher, vocabulary->tokens[token], &n_accepted, error);
+    *accepted = status == STATUS_OK && n_accepted == vocabulary->tokens[token].size;
+    return status;
+}
+
+enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    assert(recognizer->vocabulary);
+    const uint32_t *mask;
+    bool repeated = false;
+    do {
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        mask = recognizer_mask(recognizer, matcher->state);
+    } while (should_repeat(matcher, &repeated));
+    if (mask)
+        memcpy(bits, mask, grammar_mask_words(recognizer->vocabulary->n_tokens) * sizeof *bits);
+    return expressions_status(recognizer->pool, error);
+}
+
+// The only byte that can follow; false: none, or more than one, or the text may end.
+static bool forced_byte(struct recognizer *recognizer, uint32_t set, unsigned char *byte, uint32_t *next)
+{
+    unsigned n = 0;
+    if (recognizer->sets.items[set].may_end)
+        return false;
+    for (unsigned candidate = 0; candidate < 256 && n < 2; candidate++) {
+        uint32_t target = recognizer_step(recognizer, set, (unsigned char)candidate);
+        if (target == SET_DEAD)
+            continue;
+        n++;
+        *byte = (unsigned char)candidate;
+        *next = target;
+    }
+    return n == 1 && recognizer->pool->status == STATUS_OK;
+}
+
+enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out, struct error *error)
+{
+    struct recognizer *recognizer = matcher->recognizer;
+    bool repeated = false;
+    size_t size = out->size;
+    do {
+        enum status status = prepare(matcher, error);
+        if (status != STATUS_OK)
+            return status;
+        out->size = size;
+        uint32_t set = matcher->state;
+        unsigned char byte;
+        for (size_t n = 0; n < n_max && forced_byte(recognizer, set, &byte, &set); n++)
+            buffer_add_byte(out, (char)byte);
+    } while (should_repeat(matcher, &repeated));
+    if (out->failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+    return expressions_status(recognizer->pool, error);
+}
+
+enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error)
+{
+    enum status status = prepare(matcher, error);
+    *may_end = status == STATUS_OK && matcher->recognizer->sets.items[matcher->state].may_end;
+    return status;
+}

@@ -1,0 +1,131 @@
+#include "engine/grammar/recognizer.h"
+#include "engine/grammar/item_sets.h"
+
+#include <string.h>
+
+enum { ROW_BYTES = 256 * sizeof(uint32_t), NODES_MORE = 4000000 };
+
+static uint32_t *make_row(struct recognizer *recognizer, uint32_t set)
+{
+    uint32_t *row = malloc(ROW_BYTES);
+    if (!row) {
+        expressions_fail_memory(recognizer->pool);
+        return NULL;
+    }
+    memset(row, 0xFF, ROW_BYTES);
+    recognizer->n_bytes += ROW_BYTES;
+    return recognizer->sets.items[set].row = row;
+}
+
+static uint32_t make_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    builder_begin(recognizer);
+    uint32_t first = recognizer->sets.items[set].first_scan, n = recognizer->sets.items[set].n_scans;
+    for (uint32_t i = 0; i < n; i++) {
+        struct item scan = recognizer->scans.items[first + i];
+        uint32_t state = byte_automaton_step(&recognizer->bytes, scan.a, byte);
+        if (state != BYTE_STATE_DEAD)
+            builder_scan(recognizer, state, scan.b, scan.origin == ORIGIN_SELF ? set : scan.origin);
+    }
+    return builder_finish(recognizer);
+}
+
+uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
+{
+    uint32_t *row = recognizer->sets.items[set].row;
+    if (!row && !(row = make_row(recognizer, set)))
+        return SET_DEAD;
+    if (row[byte] != SET_UNKNOWN)
+        return row[byte];
+    uint32_t target = make_step(recognizer, set, byte);
+    if (recognizer->pool->status == STATUS_OK)
+        row[byte] = target;
+    return target;
+}
+
+static void forget(struct recognizer *recognizer)
+{
+    for (size_t i = 0; i < recognizer->sets.n; i++) {
+        free(recognizer->sets.items[i].row);
+        free(recognizer->sets.items[i].mask);
+    }
+    VECTOR_FINISH(&recognizer->sets);
+    VECTOR_FINISH(&recognizer->items);
+    VECTOR_FINISH(&recognizer->scans);
+    VECTOR_FINISH(&recognizer->waiters);
+    free(recognizer->table);
+    recognizer->table = NULL;
+    recognizer->table_size = 0;
+    byte_automaton_finish(&recognizer->bytes);
+    expressions_destroy(recognizer->pool);
+    recognizer->pool = NULL;
+    recognizer->n_bytes = 0;
+    recognizer->visit = 0;
+}
+
+static uint32_t make_start(struct recognizer *recognizer)
+{
+    struct item_set dead = {0};
+    if (!VECTOR_ADD(&recognizer->sets, dead)) {
+        expressions_fail_memory(recognizer->pool);
+        return SET_DEAD;
+    }
+    builder_begin(recognizer);
+    builder_add(recognizer, (struct item){ITEM_TAIL, recognizer->grammar->start, SYMBOL_ROOT, ORIGIN_ROOT});
+    return builder_finish(recognizer);
+}
+
+enum status recognizer_restart(struct recognizer *recognizer, struct error *error)
+{
+    forget(recognizer);
+    recognizer->generation++;
+    recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
+    if (!recognizer->pool)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
+    // What is computed here is bounded by the size of states and masks, not by how many there have been.
+    recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
+    recognizer->pool->limits.values[GRAMMAR_LIMIT_NODES] = recognizer->pool->nodes.n + NODES_MORE;
+    if (byte_automaton_init(&recognizer->bytes, recognizer->pool))
+        recognizer->start = make_start(recognizer);
+    return expressions_status(recognizer->pool, error);
+}
+
+size_t recognizer_bytes(const struct recognizer *recognizer)
+{
+    const struct expressions *pool = recognizer->pool;
+    return recognizer->n_bytes + recognizer->bytes.n_bytes + recognizer->sets.n * sizeof(struct item_set) +
+           recognizer->items.n * sizeof(struct item) + recognizer->scans.n * sizeof(struct item) +
+           recognizer->waiters.n * sizeof(struct waiter) + pool->nodes.n * sizeof(struct expression_node) +
+           pool->pieces.n * sizeof(struct expression_piece) + pool->links.n * sizeof(uint32_t);
+}
+
+enum status recognizer_create(struct recognizer **out, const struct grammar *grammar, const struct grammar_vocabulary *vocabulary,
+                              struct error *error)
+{
+    struct recognizer *recognizer = *out = calloc(1, sizeof *recognizer);
+    if (recognizer) {
+        recognizer->grammar = grammar;
+        recognizer->vocabulary = vocabulary;
+        recognizer->walk = malloc((vocabulary ? vocabulary->depth_max + 2 : 1) * sizeof *recognizer->walk);
+    }
+    enum status status = STATUS_RETRY;
+    if (recognizer && recognizer->walk)
+        status = recognizer_restart(recognizer, error);
+    else
+        error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
+    if (status != STATUS_OK) {
+        recognizer_destroy(recognizer);
+        *out = NULL;
+    }
+    return status;
+}
+
+void recognizer_destroy(struct recognizer *recognizer)
+{
+    if (!recognizer)
+        return;
+    forget(recognizer);
+    builder_free(&recognizer->builder);
+    free(recognizer->walk);
+    free(recognizer);
+}

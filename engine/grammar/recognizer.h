@@ -1,0 +1,82 @@
+// The parser as an automaton: an Earley parser (J. Earley, 1970) over bytes whose sets are hash-consed, so that a set is a
+// state and a step from it is computed once. An item's origin is a set, not a position: all that completion asks of it are the
+// items that wait there. Two things keep the sets few: repetitions are items with a count that stops at the minimum, and the
+// last symbol of a rule waits for what the whole rule's end leads to (J. Leo, 1991), so that recursion on the right and lists
+// come back to the same state. Internal to engine/grammar/.
+#pragma once
+
+#include "engine/grammar/byte_automaton.h"
+#include "engine/grammar/grammar_parts.h"
+
+enum item_kind {
+    ITEM_NODE,     // a: symbol of a rule, b: children that are behind it
+    ITEM_TAIL,     // a: the symbol awaited, b: the symbol that ends with it
+    ITEM_SCAN,     // a: state of the byte automaton, b: the terminal's symbol
+    ITEM_END,      // the text may end
+    ITEM_COMPLETE, // a: a symbol that ends here; only while a set is built
+};
+
+enum {
+    ORIGIN_SELF = UINT32_MAX,     // the set that the item is in
+    ORIGIN_ROOT = UINT32_MAX - 1, // before the text
+    SYMBOL_ROOT = UINT32_MAX,     // the start symbol and nothing behind it
+    SET_DEAD = 0,                 // no text goes on like this
+    SET_UNKNOWN = UINT32_MAX,
+};
+
+struct item {
+    uint32_t kind, a, b, origin;
+};
+
+struct waiter {
+    uint32_t symbol;
+    struct item item;
+};
+
+struct item_set {
+    uint32_t first_item, n_items;     // of recognizer.items: ascending; all that is not predicted
+    uint32_t first_waiter, n_waiters; // of recognizer.waiters, ascending by symbol
+    uint32_t first_scan, n_scans;     // of recognizer.scans
+    bool may_end;
+    uint32_t visit;      // of the last mask that came here
+    uint32_t *row;       // sets by byte; NULL: not asked for yet
+    uint32_t *mask;      // NULL: not asked for yet
+};
+
+struct set_builder {
+    VECTOR(struct item) items; // each once, in the order of their discovery; those behind `at` are to be looked at
+    size_t at;
+    uint32_t *table; // places in items + 1
+    size_t table_size;
+    VECTOR(struct waiter) waiters;
+    VECTOR(struct item) kernel;
+};
+
+struct recognizer {
+    const struct grammar *grammar;
+    const struct grammar_vocabulary *vocabulary;
+    struct expressions *pool; // a copy of the grammar's, which grows
+    struct byte_automaton bytes;
+    VECTOR(struct item_set) sets; // by id; the first is SET_DEAD
+    VECTOR(struct item) items;
+    VECTOR(struct item) scans;
+    VECTOR(struct waiter) waiters;
+    uint32_t *table; // of sets
+    size_t table_size;
+    struct set_builder builder;
+    uint32_t *walk; // sets by depth in the trie
+    uint32_t start;
+    uint32_t visit;
+    uint64_t generation;
+    size_t n_bytes; // of rows, masks
+};
+
+enum { RECOGNIZER_BYTES_MAX = 128 << 20 }; // beyond, it starts over between two calls
+
+// SET_DEAD also when the pool has failed.
+uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte);
+// Forgets all sets. STATUS_RETRY: no memory.
+enum status recognizer_restart(struct recognizer *recognizer, struct error *error);
+size_t recognizer_bytes(const struct recognizer *recognizer);
+// The mask of a set, which is the recognizer's; NULL when the pool has failed.
+const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set);

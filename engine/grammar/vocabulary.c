@@ -1,0 +1,165 @@
+// The tokens as a trie in preorder.
+#include "engine/grammar/grammar_parts.h"
+
+#include <string.h>
+
+struct sorting {
+    const struct grammar_vocabulary *vocabulary;
+    uint32_t *ids; // by their bytes, then by id
+    size_t n;
+};
+
+static int compare_tokens(const void *a, const void *b, void *context)
+{
+    const struct grammar_vocabulary *vocabulary = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    struct text left = vocabulary->tokens[x], right = vocabulary->tokens[y];
+    size_t n = left.size < right.size ? left.size : right.size;
+    int order = memcmp(left.data, right.data, n);
+    if (order)
+        return order;
+    if (left.size != right.size)
+        return left.size < right.size ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+// Whether the token is whole characters that need no escape in a JSON string.
+static bool is_plain(struct text token)
+{
+    for (size_t i = 0; i < token.size; i++)
+        if ((unsigned char)token.data[i] < 0x20 || token.data[i] == '"' || token.data[i] == '\\')
+            return false;
+    return utf8_valid(token.data, token.size);
+}
+
+static size_t shared_bytes(struct text a, struct text b)
+{
+    size_t n = 0;
+    while (n < a.size && n < b.size && a.data[n] == b.data[n])
+        n++;
+    return n;
+}
+
+// One node for each byte that the token before does not share. Tokens of equal bytes are chained.
+static bool build_trie(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie)
+{
+    struct text before = {0};
+    size_t n_nodes = 0;
+    for (size_t i = 0; i < n; before = vocabulary->tokens[ids[i++]])
+        n_nodes += vocabulary->tokens[ids[i]].size - shared_bytes(before, vocabulary->tokens[ids[i]]);
+    trie->nodes = malloc((n_nodes + 1) * sizeof *trie->nodes);
+    uint32_t *open = malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree goes on
+    if (!trie->nodes || !open || n_nodes >= UINT32_MAX) {
+        free(open);
+        return false;
+    }
+    size_t depth = 0;
+    before = (struct text){0};
+    for (size_t i = 0; i < n; i++) {
+        struct text token = vocabulary->tokens[ids[i]];
+        size_t shared = shared_bytes(before, token);
+        while (depth > shared)
+            trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
+        for (; depth < token.size; depth++) {
+            open[depth] = (uint32_t)trie->n_nodes;
+            trie->nodes[trie->n_nodes++] =
+                (struct trie_node){.token = NO_TOKEN, .depth = (uint16_t)depth, .byte = (unsigned char)token.data[depth]};
+        }
+        struct trie_node *node = &trie->nodes[open[depth - 1]];
+        vocabulary->next_same[ids[i]] = node->token;
+        node->token = ids[i];
+        before = token;
+    }
+    while (depth)
+        trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
+    free(open);
+    return true;
+}
+
+static bool copy_tokens(struct grammar_vocabulary *vocabulary, const struct text *tokens)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < vocabulary->n_tokens; i++)
+        n_bytes += tokens[i].size;
+    vocabulary->bytes = malloc(n_bytes + 1);
+    vocabulary->tokens = calloc(vocabulary->n_tokens + 1, sizeof *vocabulary->tokens);
+    vocabulary->next_same = malloc((vocabulary->n_tokens + 1) * sizeof *vocabulary->next_same);
+    vocabulary->plain = calloc(grammar_mask_words(vocabulary->n_tokens) + 1, sizeof *vocabulary->plain);
+    if (!vocabulary->bytes || !vocabulary->tokens || !vocabulary->next_same || !vocabulary->plain)
+        return false;
+    char *at = vocabulary->bytes;
+    for (size_t i = 0; i < vocabulary->n_tokens; i++) {
+        size_t size = tokens[i].size <= GRAMMAR_TOKEN_BYTES_MAX ? tokens[i].size : 0;
+        if (size)
+            memcpy(at, tokens[i].data, size);
+        vocabulary->tokens[i] = (struct text){at, size};
+        vocabulary->next_same[i] = NO_TOKEN;
+        at += size;
+        if (size > vocabulary->depth_max)
+            vocabulary->depth_max = (unsigned)size;
+    }
+    return true;
+}
+
+static bool build(struct grammar_vocabulary *vocabulary)
+{
+    uint32_t *ids = malloc((vocabulary->n_tokens + 1) * sizeof *ids);
+    if (!ids)
+        return false;
+    size_t n = 0, n_not_plain = 0;
+    for (uint32_t id = 0; id < vocabulary->n_tokens; id++)
+        if (vocabulary->tokens[id].size)
+            ids[n++] = id;
+    qsort_r(ids, n, sizeof *ids, compare_tokens, vocabulary);
+    bool whole = build_trie(vocabulary, ids, n, &vocabulary->all);
+    for (size_t i = 0; i < n; i++) {
+        if (is_plain(vocabulary->tokens[ids[i]]))
+            vocabulary->plain[ids[i] / 32] |= 1u << ids[i] % 32;
+        else
+            ids[n_not_plain++] = ids[i];
+    }
+    // The chains of equal tokens are built a second time, to the same end: equal tokens are all plain or all not.
+    whole = whole && build_trie(vocabulary, ids, n_not_plain, &vocabulary->not_plain);
+    free(ids);
+    return whole;
+}
+
+enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const struct text *tokens, size_t n_tokens,
+                                      const uint32_t *ends, size_t n_ends, struct error *error)
+{
+    struct grammar_vocabulary *vocabulary = *out = calloc(1, sizeof *vocabulary);
+    bool whole = vocabulary;
+    if (whole) {
+        vocabulary->n_tokens = n_tokens;
+        vocabulary->ends = malloc((n_ends + 1) * sizeof *ends);
+        whole = vocabulary->ends && copy_tokens(vocabulary, tokens) && build(vocabulary);
+    }
+    if (!whole) {
+        grammar_vocabulary_destroy(vocabulary);
+        *out = NULL;
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a vocabulary of %zu tokens", n_tokens);
+    }
+    for (size_t i = 0; i < n_ends; i++)
+        if (ends[i] < n_tokens)
+            vocabulary->ends[vocabulary->n_ends++] = ends[i];
+    return STATUS_OK;
+}
+
+void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)
+{
+    if (!vocabulary)
+        return;
+    free(vocabulary->tokens);
+    free(vocabulary->bytes);
+    free(vocabulary->next_same);
+    free(vocabulary->ends);
+    free(vocabulary->plain);
+    free(vocabulary->all.nodes);
+    free(vocabulary->not_plain.nodes);
+    free(vocabulary);
+}
+
+size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary)
+{
+    return vocabulary->n_tokens;
+}

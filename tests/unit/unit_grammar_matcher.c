@@ -1,0 +1,428 @@
+// Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one, JSON spellings.
+#include "engine/grammar/grammar.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static uint32_t random_state;
+
+static unsigned random_below(unsigned limit)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % limit;
+}
+
+// Languages up to TEXT_MAX letters of {a, b}: one bool a text, in the order of length, then of letters.
+enum { TEXT_MAX = 7, N_TEXTS = (1 << (TEXT_MAX + 1)) - 1, N_SYMBOLS = 14, N_NONTERMINALS = 4 };
+
+static size_t spell(int index, char *out)
+{
+    size_t length = 0;
+    for (int rest = index + 1; rest > 1; rest /= 2)
+        length++;
+    for (size_t i = 0; i < length; i++)
+        out[i] = (index + 1) >> (length - 1 - i) & 1 ? 'b' : 'a';
+    out[length] = '\0';
+    return length;
+}
+
+static int text_index(const char *text, size_t length)
+{
+    int index = 1;
+    for (size_t i = 0; i < length; i++)
+        index = index * 2 + (text[i] == 'b');
+    return index - 1;
+}
+
+enum shape { SHAPE_LETTERS, SHAPE_SEQUENCE, SHAPE_CHOICE, SHAPE_REPEAT };
+
+// The definition of a symbol, twice: as rules, and as what enumeration needs.
+struct definition {
+    enum shape shape;
+    const char *letters;
+    int children[3];
+    unsigned n_children, min, max;
+    uint32_t symbol;
+    bool language[N_TEXTS];
+};
+
+struct sample {
+    struct definition symbols[N_SYMBOLS]; // the first N_NONTERMINALS may be used by all
+    struct grammar *grammar;
+};
+
+static void concat_languages(const bool *a, const bool *b, bool *out)
+{
+    static bool result[N_TEXTS];
+    memset(result, 0, sizeof result);
+    for (int text = 0; text < N_TEXTS; text++) {
+        char spelled[TEXT_MAX + 1];
+        size_t length = spell(text, spelled);
+        for (size_t cut = 0; cut <= length && !result[text]; cut++)
+            result[text] = a[text_index(spelled, cut)] && b[text_index(spelled + cut, length - cut)];
+    }
+    memcpy(out, result, sizeof result);
+}
+
+static void add_language(bool *to, const bool *from, bool *changed)
+{
+    for (int i = 0; i < N_TEXTS; i++) {
+        *changed |= from[i] && !to[i];
+        to[i] |= from[i];
+    }
+}
+
+// What the definition derives from what its children are known to derive.
+static void enumerate(struct definition *all, struct definition *definition, bool *changed)
+{
+    bool language[N_TEXTS] = {false};
+    switch (definition->shape) {
+    case SHAPE_LETTERS:
+        language[text_index(definition->letters, strlen(definition->letters))] = true;
+        break;
+    case SHAPE_SEQUENCE:
+        language[0] = true;
+        for (unsigned i = 0; i < definition->n_children; i++)
+            concat_languages(language, all[definition->children[i]].language, language);
+        break;
+    case SHAPE_CHOICE:
+        for (unsigned i = 0; i < definition->n_children; i++)
+            add_language(language, all[definition->children[i]].language, &(bool){false});
+        break;
+    case SHAPE_REPEAT: {
+        bool power[N_TEXTS] = {true};
+        unsigned last = definition->max == EXPRESSION_UNBOUNDED ? definition->min + TEXT_MAX : definition->max;
+        for (unsigned n = 0; n <= last; n++) {
+            if (n >= definition->min)
+                add_language(language, power, &(bool){false});
+            concat_languages(power, all[definition->children[0]].language, power);
+        }
+        break;
+    }
+    }
+    add_language(definition->language, language, changed);
+}
+
+static void build_symbol(struct rules *rules, struct sample *sample, struct definition *definition)
+{
+    uint32_t children[3];
+    for (unsigned i = 0; i < definition->n_children; i++)
+        children[i] = sample->symbols[definition->children[i]].symbol;
+    if (definition->shape == SHAPE_LETTERS)
+        definition->symbol = rules_literal(rules, text_from_string(definition->letters));
+    else if (definition->shape == SHAPE_SEQUENCE)
+        definition->symbol = rules_sequence(rules, children, definition->n_children);
+    else if (definition->shape == SHAPE_CHOICE)
+        definition->symbol = rules_choice(rules, children, definition->n_children);
+    else
+        definition->symbol = rules_repeat(rules, children[0], definition->min, definition->max);
+}
+
+// Nonterminals choose among later symbols; those are letters, sequences, choices and repetitions of earlier ones.
+static void make_sample(struct sample *sample)
+{
+    static const char *const letters[] = {"a", "b", "", "ab"};
+    struct rules *rules = rules_create(NULL);
+    *sample = (struct sample){0};
+    for (int i = 0; i < N_NONTERMINALS; i++)
+        sample->symbols[i].symbol = rules_nonterminal(rules);
+    for (int i = N_NONTERMINALS; i < N_SYMBOLS; i++) {
+        struct definition *definition = &sample->symbols[i];
+        definition->shape = i < N_NONTERMINALS + 2 ? SHAPE_LETTERS : (enum shape)(random_below(4) % 4);
+        definition->letters = i < N_NONTERMINALS + 2 ? letters[i - N_NONTERMINALS] : letters[random_below(4)];
+        definition->n_children = definition->shape == SHAPE_LETTERS ? 0 : definition->shape == SHAPE_REPEAT ? 1 : 1 + random_below(3);
+        for (unsigned k = 0; k < definition->n_children; k++)
+            definition->children[k] = (int)random_below((unsigned)i);
+        definition->min = random_below(3);
+        definition->max = random_below(2) ? EXPRESSION_UNBOUNDED : definition->min + random_below(3);
+        if (definition->max == 0)
+            definition->max = 1;
+        build_symbol(rules, sample, definition);
+    }
+    for (int i = 0; i < N_NONTERMINALS; i++) {
+        struct definition *definition = &sample->symbols[i];
+        definition->shape = SHAPE_CHOICE;
+        definition->n_children = 1 + random_below(3);
+        uint32_t children[3];
+        for (unsigned k = 0; k < definition->n_children; k++) {
+            definition->children[k] = (int)(1 + random_below(N_SYMBOLS - 1));
+            children[k] = sample->symbols[definition->children[k]].symbol;
+        }
+        rules_define(rules, definition->symbol, rules_choice(rules, children, definition->n_children));
+    }
+    struct error error;
+    assert_int_not_equal(grammar_create(&sample->grammar, rules, sample->symbols[0].symbol, &error), STATUS_RETRY);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < N_SYMBOLS; i++)
+            enumerate(sample->symbols, &sample->symbols[i], &changed);
+    }
+}
+
+static bool accepts(struct recognizer *recognizer, const char *text, bool *is_prefix)
+{
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted, size = strlen(text);
+    bool may_end;
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error), STATUS_OK);
+    assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+    *is_prefix = n_accepted == size;
+    matcher_finish(&matcher);
+    return *is_prefix && may_end;
+}
+
+static void check_language(unsigned seed, const struct sample *sample, struct recognizer *recognizer)
+{
+    const bool *language = sample->symbols[0].language;
+    bool has_prefix[N_TEXTS] = {false};
+    for (int text = N_TEXTS - 1; text >= 0; text--) {
+        has_prefix[text] |= language[text];
+        if (text && has_prefix[text])
+            has_prefix[(text - 1) / 2] = true;
+    }
+    for (int text = 0; text < N_TEXTS; text++) {
+        char spelled[TEXT_MAX + 1];
+        bool is_prefix;
+        spell(text, spelled);
+        if (accepts(recognizer, spelled, &is_prefix) != language[text])
+            fail_msg("seed %u: '%s' should %sbe accepted", seed, spelled, language[text] ? "" : "not ");
+        if (has_prefix[text] && !is_prefix)
+            fail_msg("seed %u: '%s' should be a prefix", seed, spelled);
+    }
+}
+
+static void random_grammars_accept_what_enumeration_finds(void **state)
+{
+    static struct sample sample;
+    unsigned n_compiled = 0;
+    for (unsigned seed = 0; seed < 400; seed++) {
+        random_state = seed;
+        make_sample(&sample);
+        if (!sample.grammar) {
+            for (int i = 0; i < N_TEXTS; i++)
+                assert_false(sample.symbols[0].language[i]);
+            continue;
+        }
+        struct recognizer *recognizer;
+        struct error error;
+        assert_int_equal(recognizer_create(&recognizer, sample.grammar, NULL, &error), STATUS_OK);
+        check_language(seed, &sample, recognizer);
+        recognizer_destroy(recognizer);
+        grammar_destroy(sample.grammar);
+        n_compiled++;
+    }
+    assert_true(n_compiled > 200);
+}
+
+// Tokens of one to four bytes, among them parts of characters, equal ones and empty ones.
+enum { N_TOKENS = 150, END_TOKEN = 3 };
+
+static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][5], struct text *tokens)
+{
+    static const char pieces[][5] = {"a", "b", "\"", "\\", "u", "0", "d", "\xC3", "\xA9", "\xC3\xA9", "\xF0\x9F", "\x98", "ab", "\n", "n", "/"};
+    for (int i = 0; i < N_TOKENS; i++) {
+        size_t size = 0;
+        for (unsigned n = i < 5 ? 0 : 1 + random_below(3); n > 0; n--) {
+            const char *piece = pieces[random_below(sizeof pieces / sizeof *pieces)];
+            if (size + strlen(piece) <= 4) {
+                memcpy(bytes[i] + size, piece, strlen(piece));
+                size += strlen(piece);
+            }
+        }
+        tokens[i] = (struct text){bytes[i], size};
+    }
+    struct error error;
+    uint32_t end = END_TOKEN;
+    assert_int_equal(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, &end, 1, &error), STATUS_OK);
+}
+
+static void check_mask(struct matcher *matcher, const uint32_t *mask)
+{
+    struct error error;
+    for (uint32_t token = 0; token < N_TOKENS; token++) {
+        struct matcher copy;
+        bool accepted;
+        assert_int_equal(matcher_copy(&copy, matcher, &error), STATUS_OK);
+        assert_int_equal(matcher_accept_token(&copy, token, &accepted, &error), STATUS_OK);
+        if (accepted != (mask[token / 32] >> token % 32 & 1))
+            fail_msg("token %u after '%.*s'", token, (int)matcher->bytes.size, matcher->bytes.data);
+        matcher_finish(&copy);
+    }
+}
+
+// Follows random allowed tokens; every mask is right and none is empty.
+static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary *vocabulary)
+{
+    struct recognizer *recognizer;
+    struct matcher matcher;
+    struct error error;
+    uint32_t mask[(N_TOKENS + 31) / 32];
+    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    for (int step = 0; step < 12; step++) {
+        uint32_t allowed[N_TOKENS], n_allowed = 0;
+        assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+        check_mask(&matcher, mask);
+        for (uint32_t token = 0; token < N_TOKENS; token++)
+            if (mask[token / 32] >> token % 32 & 1)
+                allowed[n_allowed++] = token;
+        if (n_allowed == 0)
+            break; // possible: this vocabulary can't spell every text
+        bool accepted;
+        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(n_allowed)], &accepted, &error), STATUS_OK);
+        assert_true(accepted);
+    }
+    matcher_finish(&matcher);
+    recognizer_destroy(recognizer);
+}
+
+static void masks_are_what_tokens_one_by_one_are(void **state)
+{
+    static const char *const patterns[] = {"(a|\xC3\xA9)*", "[^a]*b.?", "\"[^\"]*\"", "(ab|\xF0\x9F\x98\x80){2,5}", "[^\\x00]*"};
+    char bytes[N_TOKENS][5];
+    struct text tokens[N_TOKENS];
+    for (unsigned seed = 0; seed < 40; seed++) {
+        random_state = seed;
+        struct grammar_vocabulary *vocabulary;
+        struct error error;
+        make_vocabulary(&vocabulary, bytes, tokens);
+        for (size_t i = 0; i < 2 * sizeof patterns / sizeof *patterns; i++) {
+            struct rules *rules = rules_create(NULL);
+            uint32_t expression;
+            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 2]), PATTERN_WHOLE,
+                                              &expression, &error),
+                             STATUS_OK);
+            uint32_t value = rules_terminal(rules, i % 2 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
+            uint32_t both[] = {value, rules_terminal(rules, expression, i % 2 ? TERMINAL_JSON_STRING : TERMINAL_TEXT)};
+            struct grammar *grammar;
+            assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, both, 2), &error), STATUS_OK);
+            walk_masks(grammar, vocabulary);
+            grammar_destroy(grammar);
+        }
+        grammar_vocabulary_destroy(vocabulary);
+    }
+}
+
+static bool json_accepts(const char *pattern, const char *spelled)
+{
+    struct rules *rules = rules_create(NULL);
+    struct error error;
+    uint32_t expression;
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE, &expression, &error), STATUS_OK);
+    uint32_t symbol = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
+    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    bool is_prefix, accepted = accepts(recognizer, spelled, &is_prefix);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    return accepted;
+}
+
+static void strings_may_be_spelled_raw_or_escaped(void **state)
+{
+    assert_true(json_accepts("a\"b", "\"a\\\"b\""));
+    assert_true(json_accepts("a\"b", "\"\\u0061\\u0022b\""));
+    assert_false(json_accepts("a\"b", "\"a\"b\""));
+    assert_true(json_accepts("\\n\\t\\/", "\"\\n\\u0009\\/\""));
+    assert_true(json_accepts("\\n\\t\\/", "\"\\u000A\\t/\""));
+    assert_false(json_accepts("\\n", "\"\n\""));
+    assert_true(json_accepts("\\u{1F600}", "\"\xF0\x9F\x98\x80\""));
+    assert_true(json_accepts("\\u{1F600}", "\"\\ud83d\\uDE00\""));
+    assert_false(json_accepts("\\u{1F600}", "\"\\ud83d\\uDE01\""));
+    assert_false(json_accepts("[^]*", "\"\\ud83d\""));
+    assert_false(json_accepts("[^]*", "\"\\ude00\""));
+    assert_true(json_accepts("[^]*", "\"\\ud83d\\ude00\\ud7ff\\ue000\""));
+    assert_false(json_accepts("[^]*", "\"\\ud83d\\u0041\""));
+    assert_false(json_accepts("[^]*", "\"\xED\xA0\x80\""));
+    assert_false(json_accepts("[^]*", "\"\xC0\x80\""));
+    assert_false(json_accepts("[^]*", "\"\xF4\x90\x80\x80\""));
+    assert_false(json_accepts("[^]*", "\"\xE0\x80\x80\""));
+    assert_true(json_accepts("[^]*", "\"\xE0\xA0\x80\xF4\x8F\xBF\xBF\""));
+    assert_false(json_accepts("[^]*", "\"\\x\""));
+    assert_true(json_accepts("[\\u0800-\\u0fff]", "\"\xE0\xA0\x80\""));
+    assert_false(json_accepts("[\\u0801-\\u0fff]", "\"\xE0\xA0\x80\""));
+}
+
+static void forced(const char *pattern, const char *text, const char *expected)
+{
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct matcher matcher;
+    struct error error;
+    struct buffer out = {0};
+    size_t n_accepted;
+    assert_int_equal(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
+    assert_int_equal(matcher_forced_bytes(&matcher, 100, &out, &error), STATUS_OK);
+    assert_int_equal(out.size, strlen(expected));
+    if (out.size)
+        assert_memory_equal(out.data, expected, out.size);
+    buffer_finish(&out);
+    matcher_finish(&matcher);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+}
+
+static void bytes_are_forced_where_one_can_follow(void **state)
+{
+    forced("abc|abd", "", "ab");
+    forced("abc|abd", "abc", "");
+    forced("ab?", "", "a");
+    forced("\xC3\xA9|\xC3\xA8", "", "\xC3");
+    forced("(ab){3}", "a", "babab");
+}
+
+static void nothing_is_allowed_that_leads_nowhere(void **state)
+{
+    bool is_prefix;
+    struct rules *rules = rules_create(NULL);
+    struct expressions *pool = rules_expressions(rules);
+    uint32_t odd, even;
+    struct error error;
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    assert_int_equal(expression_parse(pool, TEXT("x?a(aa)*|yb"), PATTERN_WHOLE, &odd, &error), STATUS_OK);
+    assert_int_equal(expression_parse(pool, TEXT("x?(aa)*|yb"), PATTERN_WHOLE, &even, &error), STATUS_OK);
+    uint32_t symbol = rules_terminal(rules, expression_both(pool, odd, even), TERMINAL_TEXT);
+    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_true(accepts(recognizer, "yb", &is_prefix));
+    accepts(recognizer, "x", &is_prefix);
+    assert_false(is_prefix);
+    accepts(recognizer, "a", &is_prefix);
+    assert_false(is_prefix);
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+
+    rules = rules_create(NULL);
+    uint32_t endless = rules_nonterminal(rules);
+    uint32_t parts[] = {rules_literal(rules, TEXT("a")), endless};
+    rules_define(rules, endless, rules_sequence(rules, parts, 2));
+    assert_int_equal(grammar_create(&grammar, rules, endless, &error), STATUS_REJECT);
+    assert_string_equal(error.text, "the grammar matches no text");
+    assert_null(grammar);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
+        cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
+        cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
+        cmocka_unit_test(bytes_are_forced_where_one_can_follow),
+        cmocka_unit_test(nothing_is_allowed_that_leads_nowhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
