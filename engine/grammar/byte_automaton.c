@@ -259,13 +259,18 @@ static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state 
     return letter ? finish_code_point(automaton, &state, (unsigned char)values[letter - letters]) : BYTE_STATE_DEAD;
 }
 
+uint32_t byte_automaton_closed(struct byte_automaton *automaton)
+{
+    return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY, .encoding = TERMINAL_JSON_STRING, .place = PLACE_CLOSED});
+}
+
 static uint32_t step_between(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
 {
     bool is_json = state.encoding != TERMINAL_TEXT;
     if (is_json && byte == '"') {
         if (state.encoding != TERMINAL_JSON_STRING || !expression_is_nullable(automaton->pool, state.expression))
             return BYTE_STATE_DEAD;
-        return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY, .encoding = state.encoding, .place = PLACE_CLOSED});
+        return byte_automaton_closed(automaton);
     }
     if (is_json && byte == '\\') {
         state.place = PLACE_ESCAPE;

@@ -37,6 +37,7 @@ bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *p
 void byte_automaton_finish(struct byte_automaton *automaton);
 
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression, enum terminal_encoding encoding);
+uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal goes on like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);

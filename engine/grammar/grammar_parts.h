@@ -33,7 +33,6 @@ struct grammar_vocabulary {
     size_t n_ends;
     unsigned depth_max; // bytes of the longest token
     struct trie all;    // every token that has bytes
-    // Tokens of whole characters that stand in a JSON string as they are, and the trie of all others.
-    struct trie not_plain;
-    uint32_t *plain;      // a mask
+    struct string_tokens *strings;
+    struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
 };

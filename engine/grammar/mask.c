@@ -1,7 +1,14 @@
 // Masks: the trie of the vocabulary is walked with the parser's sets, each shared beginning of tokens once.
+#include "engine/grammar/item_sets.h"
 #include "engine/grammar/recognizer.h"
+#include "engine/grammar/string_tokens.h"
 
 #include <string.h>
+
+struct mask_making {
+    uint32_t *bits;
+    uint64_t n_visits;
+};
 
 // Sets that one mask may come to are counted, each once: a measure of the state alone, not of what is known of it already.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
@@ -22,12 +29,14 @@ static void set_tokens(const struct grammar_vocabulary *vocabulary, uint32_t tok
         bits[token / 32] |= 1u << token % 32;
 }
 
-static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t set, uint32_t *bits)
+// Walks the nodes first..behind, whose depth begins at `depth`.
+static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind, uint32_t set,
+                 struct mask_making *making)
 {
     uint32_t *sets = recognizer->walk;
-    uint64_t n_visits = 0;
-    sets[0] = set;
-    for (uint32_t at = 0; at < trie->n_nodes;) {
+    if (first < behind)
+        sets[trie->nodes[first].depth] = set;
+    for (uint32_t at = first; at < behind;) {
         const struct trie_node *node = &trie->nodes[at];
         uint32_t from = sets[node->depth], target = recognizer_step(recognizer, from, node->byte);
         if (target == SET_DEAD) {
@@ -36,25 +45,85 @@ static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_
             at = node->behind;
             continue;
         }
-        if (target != from && !count_visit(recognizer, target, &n_visits))
+        if (target != from && !count_visit(recognizer, target, &making->n_visits))
             return;
-        set_tokens(recognizer->vocabulary, node->token, bits);
+        set_tokens(recognizer->vocabulary, node->token, making->bits);
         sets[node->depth + 1] = target;
         at++;
     }
 }
 
-// Whether every plain token may follow: a terminal is between two characters and anything may be the rest of it.
-static bool allows_plain(const struct recognizer *recognizer, uint32_t set)
+// A terminal that is a JSON string, inside it, of which any characters may follow, from min to max of them.
+struct open_string {
+    struct item scan;
+    uint32_t min, max;
+};
+
+static bool is_open_string(const struct recognizer *recognizer, struct item scan, struct open_string *string)
 {
-    const struct item_set *items = &recognizer->sets.items[set];
-    for (uint32_t i = 0; i < items->n_scans; i++) {
-        uint32_t id = recognizer->scans.items[items->first_scan + i].a;
-        const struct byte_state *state = &recognizer->bytes.states.items[id];
-        if (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_ALL)
-            return true;
+    const struct byte_state *state = &recognizer->bytes.states.items[scan.a];
+    const struct expression_node *node = expression_node(recognizer->pool, state->expression);
+    *string = (struct open_string){scan, 0, 0};
+    if (state->place != PLACE_BETWEEN || state->encoding != TERMINAL_JSON_STRING)
+        return false;
+    if (node->kind == KIND_REPEAT && node->a == EXPRESSION_ANY) {
+        string->min = node->b;
+        string->max = node->c;
+    } else if (state->expression == EXPRESSION_ANY) {
+        string->min = string->max = 1;
+    } else {
+        return false;
     }
-    return false;
+    return true;
+}
+
+// The set behind the string's end.
+static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
+{
+    builder_begin(recognizer);
+    uint32_t closed = byte_automaton_closed(&recognizer->bytes);
+    if (closed != BYTE_STATE_DEAD)
+        builder_scan(recognizer, closed, scan->b, scan->origin == ORIGIN_SELF ? set : scan->origin);
+    return builder_finish(recognizer);
+}
+
+static void mask_string(struct recognizer *recognizer, uint32_t set, const struct open_string *string, struct mask_making *making)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    const struct string_tokens *tokens = vocabulary->strings;
+    string_tokens_inside(tokens, grammar_mask_words(vocabulary->n_tokens), string->max, making->bits);
+    for (size_t i = 0; i < tokens->closing.n; i++) {
+        struct string_token token = tokens->closing.items[i];
+        if (token.n_letters >= string->min && token.n_letters <= string->max)
+            making->bits[token.id / 32] |= 1u << token.id % 32;
+    }
+    uint32_t closed = close_string(recognizer, set, &string->scan);
+    for (size_t i = 0; i < tokens->exits.n && closed != SET_DEAD; i++) {
+        struct string_token exit = tokens->exits.items[i];
+        if (exit.n_letters >= string->min && exit.n_letters <= string->max)
+            walk(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind, closed, making);
+    }
+}
+
+static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    const struct item_set items = recognizer->sets.items[set];
+    const struct trie *trie = &vocabulary->all;
+    struct open_string string;
+    for (uint32_t i = 0; i < items.n_scans; i++) {
+        if (!is_open_string(recognizer, recognizer->scans.items[items.first_scan + i], &string))
+            continue;
+        if (items.n_scans == 1) {
+            mask_string(recognizer, set, &string, making);
+            return;
+        }
+        if (string.max == EXPRESSION_UNBOUNDED) { // beside others: what stays inside is allowed, the rest is to be looked at
+            string_tokens_inside(vocabulary->strings, grammar_mask_words(vocabulary->n_tokens), string.max, making->bits);
+            trie = &vocabulary->not_inside;
+        }
+    }
+    walk(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 
 const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
@@ -69,10 +138,7 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         return NULL;
     }
     recognizer->visit++;
-    bool plain = allows_plain(recognizer, set);
-    if (plain)
-        memcpy(mask, vocabulary->plain, n_bytes);
-    walk(recognizer, plain ? &vocabulary->not_plain : &vocabulary->all, set, mask);
+    make_mask(recognizer, set, &(struct mask_making){.bits = mask});
     if (recognizer->pool->status != STATUS_OK) {
         free(mask);
         return NULL;

@@ -1,13 +1,8 @@
 // The tokens as a trie in preorder.
 #include "engine/grammar/grammar_parts.h"
+#include "engine/grammar/string_tokens.h"
 
 #include <string.h>
-
-struct sorting {
-    const struct grammar_vocabulary *vocabulary;
-    uint32_t *ids; // by their bytes, then by id
-    size_t n;
-};
 
 static int compare_tokens(const void *a, const void *b, void *context)
 {
@@ -21,15 +16,6 @@ static int compare_tokens(const void *a, const void *b, void *context)
     if (left.size != right.size)
         return left.size < right.size ? -1 : 1;
     return (x > y) - (x < y);
-}
-
-// Whether the token is whole characters that need no escape in a JSON string.
-static bool is_plain(struct text token)
-{
-    for (size_t i = 0; i < token.size; i++)
-        if ((unsigned char)token.data[i] < 0x20 || token.data[i] == '"' || token.data[i] == '\\')
-            return false;
-    return utf8_valid(token.data, token.size);
 }
 
 static size_t shared_bytes(struct text a, struct text b)
@@ -84,8 +70,7 @@ static bool copy_tokens(struct grammar_vocabulary *vocabulary, const struct text
     vocabulary->bytes = malloc(n_bytes + 1);
     vocabulary->tokens = calloc(vocabulary->n_tokens + 1, sizeof *vocabulary->tokens);
     vocabulary->next_same = malloc((vocabulary->n_tokens + 1) * sizeof *vocabulary->next_same);
-    vocabulary->plain = calloc(grammar_mask_words(vocabulary->n_tokens) + 1, sizeof *vocabulary->plain);
-    if (!vocabulary->bytes || !vocabulary->tokens || !vocabulary->next_same || !vocabulary->plain)
+    if (!vocabulary->bytes || !vocabulary->tokens || !vocabulary->next_same)
         return false;
     char *at = vocabulary->bytes;
     for (size_t i = 0; i < vocabulary->n_tokens; i++) {
@@ -106,20 +91,18 @@ static bool build(struct grammar_vocabulary *vocabulary)
     uint32_t *ids = malloc((vocabulary->n_tokens + 1) * sizeof *ids);
     if (!ids)
         return false;
-    size_t n = 0, n_not_plain = 0;
+    size_t n = 0, n_not_inside = 0;
     for (uint32_t id = 0; id < vocabulary->n_tokens; id++)
         if (vocabulary->tokens[id].size)
             ids[n++] = id;
     qsort_r(ids, n, sizeof *ids, compare_tokens, vocabulary);
     bool whole = build_trie(vocabulary, ids, n, &vocabulary->all);
-    for (size_t i = 0; i < n; i++) {
-        if (is_plain(vocabulary->tokens[ids[i]]))
-            vocabulary->plain[ids[i] / 32] |= 1u << ids[i] % 32;
-        else
-            ids[n_not_plain++] = ids[i];
-    }
-    // The chains of equal tokens are built a second time, to the same end: equal tokens are all plain or all not.
-    whole = whole && build_trie(vocabulary, ids, n_not_plain, &vocabulary->not_plain);
+    whole = whole && string_tokens_create(&vocabulary->strings, vocabulary);
+    for (size_t i = 0; i < n && whole; i++)
+        if (!(vocabulary->strings->all[ids[i] / 32] >> ids[i] % 32 & 1))
+            ids[n_not_inside++] = ids[i];
+    // The chains of equal tokens are built a second time, to the same end: equal tokens are all inside or all not.
+    whole = whole && build_trie(vocabulary, ids, n_not_inside, &vocabulary->not_inside);
     free(ids);
     return whole;
 }
@@ -153,9 +136,9 @@ void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)
     free(vocabulary->bytes);
     free(vocabulary->next_same);
     free(vocabulary->ends);
-    free(vocabulary->plain);
+    string_tokens_destroy(vocabulary->strings);
     free(vocabulary->all.nodes);
-    free(vocabulary->not_plain.nodes);
+    free(vocabulary->not_inside.nodes);
     free(vocabulary);
 }
 
