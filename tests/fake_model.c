@@ -101,7 +101,8 @@ static void draw_output(struct fake_model *model, const struct step *step, const
     int32_t token = next_token(hash, request->sampling->seed, request->choice, poisoned);
     for (; request->allowed && !token_mask_has(request->allowed, token); token = (token + 1) % FAKE_VOCAB)
         continue;
-    results[output] = (struct sample_result){.token = token};
+    int32_t n_top = request->sampling->logprobs ? request->sampling->top_logprobs : 0;
+    results[output] = (struct sample_result){.token = token, .n_top = n_top};
 }
 
 static enum status fake_step(void *context, struct step *step, struct sample_result *results, struct error *error)

@@ -210,6 +210,34 @@ static void token_ids_that_the_model_lacks_are_refused(void **state)
                                "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got 1"));
 }
 
+static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
+{
+    (void)state;
+    enum { N = 300 }; // so many that their memory grows several times
+    struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
+    struct sequence *sequence = &prompt->sequences[0];
+    prompt->max_tokens = N;
+    for (int32_t i = 0; i < N; i++)
+        sequence_accept(sequence,
+                        &(struct sample_result){.token = 26 + i % 150, .logprob = (float)-i, .n_top = 2,
+                                                .top = {{26 + i % 150, (float)-i}, {i % 7 + 2, (float)-i - 1}}},
+                        NULL);
+    assert_int_equal(sequence->finish_reason, FINISH_LENGTH);
+    prompt_finish_job(prompt);
+    const struct choice *choice = &prompt->job->result.choices[0];
+    assert_int_equal(choice->n_tokens, N);
+    for (int32_t i = 0; i < N; i++) {
+        const struct logprob_entry *entry = &choice->logprobs[i];
+        char letter = (char)('a' + (26 + i % 150) % 26), other = (char)('a' + (i % 7 + 2) % 26);
+        assert_true(entry->chosen.token == 26 + i % 150 && entry->chosen.logprob == (float)-i);
+        assert_true(entry->n_top == 2 && entry->top[1].token == i % 7 + 2 && entry->top[1].logprob == (float)-i - 1);
+        assert_true(text_equal(entry->chosen_bytes, (struct text){&letter, 1}));
+        assert_true(text_equal(entry->top_bytes[1], (struct text){&other, 1}));
+        assert_int_equal(entry->text_offset, i);
+    }
+    free_prompt(prompt);
+}
+
 // Prompt and answer together decide, before the first token is computed.
 static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void **state)
 {
@@ -258,6 +286,7 @@ int main(void)
         cmocka_unit_test(tokens_that_end_an_answer_are_masked_before_min_tokens),
         cmocka_unit_test(token_ids_that_the_model_lacks_are_refused),
         cmocka_unit_test(a_context_is_long_when_prompt_and_answer_pass_the_original_one),
+        cmocka_unit_test(each_token_of_a_long_answer_keeps_its_own_logprobs),
         cmocka_unit_test(logprobs_of_an_empty_answer_are_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

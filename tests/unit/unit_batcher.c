@@ -300,6 +300,74 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
     bench_close(&bench);
 }
 
+static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 1, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
+    int32_t tokens[40];
+    for (int32_t i = 0; i < 40; i++)
+        tokens[i] = 20 + i;
+    const char *ids[] = {"running", "waiting", "arrived"};
+    struct step_figures figures;
+    struct error error;
+    for (int i = 0; i < 3; i++) {
+        struct job *job = job_of(tokens, 40, 30, ids[i]);
+        job->request.ignore_eos = true;
+        job->figures.attempts = i + 2;
+        batcher_take(bench.batcher, job);
+        for (int round = 0; i == 1 && round < 3; round++)
+            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    }
+    struct job_list waiting = {0}, running = {0};
+    batcher_release(bench.batcher, false, &waiting);
+    batcher_release(bench.batcher, true, &running);
+    assert_true(batcher_is_empty(bench.batcher));
+    assert_int_equal(waiting.n_jobs, 2);
+    assert_int_equal(running.n_jobs, 1);
+    job_list_append(&waiting, job_list_take(&running));
+    for (struct job *job; (job = job_list_take(&waiting)); job_destroy(job)) {
+        const struct job_figures *own = &job->figures;
+        assert_int_equal(job->result.n_choices, 0);
+        assert_int_equal(job->result.prompt_tokens, 0);
+        assert_int_equal(job->result.completion_tokens, 0);
+        assert_int_equal(own->attempts, text_equals_string(job->job_id, "running")   ? 2
+                                        : text_equals_string(job->job_id, "waiting") ? 3
+                                                                                     : 4);
+        assert_int_equal(own->queued_us + own->prefill_us + own->decode_us, 0);
+    }
+    bench_close(&bench);
+}
+
+// A result that nobody could read back (schemas/result.h) fails its job, and no other.
+static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
+{
+    (void)state;
+    for (int over = 0; over < 2; over++) {
+        struct bench bench = bench_open((struct batch_limits){
+            .n_sequences_max = JOB_N_MAX, .n_rows_max = 256, .n_jobs_max = 20, .n_pages = 2000, .page_positions = 16});
+        // 65 values a token: 64 answers of 252 tokens have 1,048,320 and a few hundred more, of 2^20.
+        struct job *job = job_of((int32_t[]){3, 4, 5}, 3, over ? 252 : 250, "many");
+        job->request.n = JOB_N_MAX;
+        job->request.ignore_eos = true;
+        job->request.sampling.logprobs = true;
+        job->request.sampling.top_logprobs = JOB_TOP_LOGPROBS_MAX;
+        batcher_take(bench.batcher, job);
+        batcher_take(bench.batcher, job_of((int32_t[]){3, 4, 6}, 3, 10, "other"));
+        run_to_end(&bench);
+        assert_int_equal(bench.finished.n_jobs, 2);
+        for (; (job = job_list_take(&bench.finished)); job_destroy(job))
+            if (!over || text_equals_string(job->job_id, "other")) {
+                check_answer(job);
+            } else {
+                assert_int_equal(job->result.status, RESULT_FAILED);
+                assert_int_equal(job->result.error.code, ERROR_RESULT_TOO_LARGE);
+                assert_int_equal(job->result.n_choices, 0);
+            }
+        bench_close(&bench);
+    }
+}
+
 static int64_t told_s; // what the batcher's clock says
 
 static int64_t told_us(void)
@@ -550,6 +618,8 @@ int main(void)
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
         cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
         cmocka_unit_test(a_cancellation_spares_what_was_submitted_after_it),
+        cmocka_unit_test(a_job_that_comes_back_unfinished_holds_no_result),
+        cmocka_unit_test(a_result_of_more_values_than_can_be_read_fails_its_job),
         cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),
         cmocka_unit_test(urgent_jobs_run_first_and_answer_the_same),
         cmocka_unit_test(a_lost_device_harms_no_job),

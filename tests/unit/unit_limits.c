@@ -287,6 +287,73 @@ static void pages_take_their_share_of_what_is_left(void **state)
     assert_int_equal(plan.host_page_bytes, LEFT / 2 * page);
 }
 
+// Attention's scratch grows with the positions that a step may read.
+static uint64_t growing_scratch(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
+                                int32_t n_sequences_max, int64_t n_positions)
+{
+    (void)backend, (void)shape, (void)n_rows_max, (void)n_sequences_max;
+    return (64 << 20) + 1000 * (uint64_t)n_positions;
+}
+
+static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
+{
+    struct model *model = *state;
+    enum { LEFT = 100 };
+    static const struct backend_impl impl = {.name = "scratch", .scratch_bytes = growing_scratch};
+    struct backend backend = {&impl};
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), slope = 1000 * LIMITS_PAGE_POSITIONS;
+    uint64_t rest = bytes_for(model, page) - page + (64 << 20);
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(0);
+    wanted.backend = &backend;
+    wanted.placing = PLACING_DEVICE;
+    assert_true(fits(&plan, model, rest + LEFT * (page + slope), &wanted));
+    assert_int_equal(plan.batch.n_pages, LEFT / 20 * 19);
+    wanted.page_bytes = LEFT * page;
+    assert_true(fits(&plan, model, rest + LEFT * (page + slope), &wanted));
+    assert_false(fits(&plan, model, rest + LEFT * (page + slope) - 1, &wanted));
+}
+
+static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), layer = forward_layer_bytes(model, &stub, 0);
+    struct limits_plan plan;
+    struct limits_wanted wanted = wanted_with(10 * page);
+    int32_t n_before = 0;
+    wanted.placing = PLACING_ATTENTION;
+    for (uint64_t available = bytes_for(model, 10 * page); fits(&plan, model, available, &wanted); available -= layer / 4) {
+        int32_t n = plan.placement.n_host_layers;
+        assert_in_range(n, n_before, n_before + 1);
+        assert_true(plan.placement.host_attention);
+        struct limits_wanted more = wanted;
+        more.n_device_layers = N_LAYERS - n + 1;
+        if (n > 1) // one fewer would not have fitted
+            assert_false(fits(&plan, model, available, &more));
+        n_before = n;
+    }
+    assert_int_equal(n_before, N_LAYERS - 1);
+}
+
+static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(void **state)
+{
+    struct model *model = *state;
+    uint64_t layer = forward_layer_bytes(model, &stub, 0);
+    struct limits_plan plan, named;
+    struct limits_wanted wanted = wanted_with(0), layers = wanted;
+    bool seen[N_LAYERS] = {0};
+    layers.placing = PLACING_LAYERS;
+    for (uint64_t available = bytes_for(model, 0); fits(&plan, model, available, &wanted); available -= layer / 4) {
+        if (plan.placement.host_attention || plan.placement.n_host_layers == 0)
+            continue;
+        assert_true(fits(&named, model, available, &layers));
+        assert_int_equal(plan.placement.n_host_layers, named.placement.n_host_layers);
+        seen[plan.placement.n_host_layers] = true;
+    }
+    for (int32_t n = 1; n < N_LAYERS; n++)
+        assert_true(seen[n]);
+}
+
 static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **state)
 {
     struct model *model = *state;
@@ -323,6 +390,9 @@ int main(void)
         TEST(the_limit_of_the_address_space_counts),
         TEST(counts_are_cut_to_their_limits),
         TEST(pages_take_their_share_of_what_is_left),
+        TEST(pages_are_counted_with_the_scratch_that_they_bring),
+        TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too),
+        TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go),
         TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

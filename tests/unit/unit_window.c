@@ -106,6 +106,21 @@ static void the_higher_priority_comes_first_and_within_it_the_earlier_deadline(v
     assert_order("abcdefg");
 }
 
+static void a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good(void **state)
+{
+    (void)state;
+    add('a', 0, 0);
+    struct waiting *cancelled = add('a', 0, 0);
+    add('u', 1, 0);
+    window_remove(&window, &cancelled->sequence, false);
+    assert_order("ua");
+    assert_null(next());
+    add('a', 0, 0);
+    assert_order("a");
+    assert_null(next());
+    forget(cancelled);
+}
+
 static void deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together(void **state)
 {
     (void)state;
@@ -257,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_higher_priority_comes_first_and_within_it_the_earlier_deadline, open_window,
                                         close_window),
+        cmocka_unit_test_setup_teardown(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good, open_window, close_window),
         cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together, open_window,
                                         close_window),
         cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),

@@ -1,0 +1,133 @@
+// The engine thread (batching/engine_thread.h): what its rounds report, by a clock of the test's.
+#include "batching/engine_thread.h"
+#include "tests/fake_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <time.h>
+
+static _Atomic int64_t clock_ms;      // what the clock says
+static _Atomic int64_t ms_for_a_look; // how far it goes with each look at it
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    if (clock != CLOCK_MONOTONIC)
+        return __real_clock_gettime(clock, t);
+    int64_t now = atomic_fetch_add(&clock_ms, ms_for_a_look);
+    *t = (struct timespec){.tv_sec = now / 1000, .tv_nsec = now % 1000 * 1000000};
+    return 0;
+}
+
+struct rounds {
+    int n_rounds, n_reports, n_finished;
+    bool is_last_reported;
+    struct job_figures figures; // the job's
+};
+
+enum { N_TOKENS = 40 };
+
+static struct job *make_job(void)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_text(job, &job->job_id, TEXT("job")) && job_set_text(job, &job->dataset, TEXT("test")));
+    job->request.prompt_kind = PROMPT_TOKENS;
+    job->request.tokens = arena_allocate_array(&job->arena, 1, sizeof *job->request.tokens);
+    assert_non_null(job->request.tokens);
+    job->request.tokens[0] = 20;
+    job->request.n_tokens = 1;
+    job->request.max_tokens = N_TOKENS;
+    job->request.ignore_eos = true;
+    return job;
+}
+
+static struct rounds take_rounds(struct engine_thread *thread)
+{
+    struct rounds rounds = {0};
+    struct queue *outbox = engine_thread_outbox(thread);
+    for (struct round *round; (round = queue_pop(outbox)); round_destroy(round)) {
+        assert_int_equal(round->error.status, STATUS_OK);
+        rounds.n_rounds++;
+        rounds.n_reports += round->prefixes != NULL;
+        rounds.is_last_reported = round->prefixes != NULL;
+        for (struct job *job; (job = job_list_take(&round->finished)); job_destroy(job)) {
+            rounds.n_finished++;
+            rounds.figures = job->figures;
+        }
+    }
+    return rounds;
+}
+
+// The rounds of one job, a token each.
+static struct rounds run_job(int64_t start_ms, int64_t step_ms)
+{
+    struct fake_model *model = fake_model_create(50, 16);
+    struct engine_thread *thread;
+    struct batcher *batcher;
+    struct pool *pool;
+    struct error error;
+    clock_ms = start_ms;
+    ms_for_a_look = step_ms;
+    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
+    struct batcher_config config = {
+        .engine = fake_model_engine(model),
+        .pool = pool,
+        .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
+        .limits = {.n_sequences_max = 4, .n_rows_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
+    assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
+    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    struct order *order = order_create(ORDER_JOBS);
+    job_list_append(&order->jobs, make_job());
+    assert_true(queue_push(engine_thread_inbox(thread), order));
+    queue_close(engine_thread_inbox(thread));
+    struct rounds rounds = take_rounds(thread);
+    engine_thread_join(thread);
+    batcher_destroy(batcher);
+    pool_destroy(pool);
+    fake_model_destroy(model);
+    assert_int_equal(rounds.n_finished, 1);
+    assert_int_equal(rounds.n_rounds, N_TOKENS);
+    assert_true(rounds.is_last_reported);
+    return rounds;
+}
+
+static void prefixes_are_reported_once_an_interval_and_at_the_end(void **state)
+{
+    (void)state;
+    assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS, 0).n_reports, 2); // the first round and the last
+    assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS - 1, 0).n_reports, 1);
+    assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS, PREFIX_REPORT_INTERVAL_MS).n_reports, N_TOKENS);
+    int n = run_job(PREFIX_REPORT_INTERVAL_MS, PREFIX_REPORT_INTERVAL_MS / 20).n_reports;
+    assert_in_range(n, 3, N_TOKENS - 1);
+}
+
+static void times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts(void **state)
+{
+    (void)state;
+    enum { STEP_MS = 170 };
+    struct job_figures figures = run_job(10000, 0).figures;
+    assert_true(figures.queued_us == 0 && figures.prefill_us == 0 && figures.decode_us == 0);
+    figures = run_job(10000, STEP_MS).figures;
+    assert_true(figures.queued_us >= STEP_MS * 1000 && figures.prefill_us >= STEP_MS * 1000);
+    assert_true(figures.decode_us >= (N_TOKENS - 1) * STEP_MS * 1000);
+    assert_int_equal((figures.queued_us + figures.prefill_us + figures.decode_us) % (STEP_MS * 1000), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefixes_are_reported_once_an_interval_and_at_the_end),
+        cmocka_unit_test(times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
