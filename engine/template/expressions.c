@@ -63,7 +63,7 @@ struct expression *expression_create_binary(struct parser *parser, enum expressi
     return expression;
 }
 
-struct expression *expression_parse(struct parser *parser)
+struct expression *expression_parse_whole(struct parser *parser)
 {
     if (!parser_enter(parser))
         return NULL;
@@ -80,7 +80,7 @@ static bool parse_otherwise(struct parser *parser, struct expression **otherwise
         return false;
     if (!has_else)
         return true;
-    *otherwise = expression_parse(parser);
+    *otherwise = expression_parse_whole(parser);
     return *otherwise;
 }
 
@@ -275,7 +275,7 @@ static struct expression *parse_element(struct parser *parser, unsigned how)
 {
     if (how & TUPLE_SIMPLE)
         return primary_parse(parser, how & TUPLE_NAMESPACES);
-    return how & TUPLE_NO_CONDITION ? parse_or(parser) : expression_parse(parser);
+    return how & TUPLE_NO_CONDITION ? parse_or(parser) : expression_parse_whole(parser);
 }
 
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how)

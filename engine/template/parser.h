@@ -68,7 +68,7 @@ enum {                       // how expression_parse_tuple reads
     TUPLE_UNTIL_IN = 16,     // ends before `in`
 };
 
-struct expression *expression_parse(struct parser *parser);
+struct expression *expression_parse_whole(struct parser *parser);
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
 // A target of `set`, `for`, not mentioned yet. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);

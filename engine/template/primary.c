@@ -122,7 +122,7 @@ static struct expression *parse_list(struct parser *parser)
             return NULL;
         if (parser->token.kind == TOKEN_RIGHT_BRACKET)
             break;
-        struct expression *item = expression_parse(parser);
+        struct expression *item = expression_parse_whole(parser);
         if (!item || !expression_list_add(parser, &list, item))
             return NULL;
     }
@@ -142,10 +142,10 @@ static struct expression *parse_dict(struct parser *parser)
             return NULL;
         if (parser->token.kind == TOKEN_RIGHT_BRACE)
             break;
-        struct expression *key = expression_parse(parser);
+        struct expression *key = expression_parse_whole(parser);
         if (!key || !parser_expect(parser, TOKEN_COLON) || !expression_list_add(parser, &list, key))
             return NULL;
-        struct expression *value = expression_parse(parser);
+        struct expression *value = expression_parse_whole(parser);
         if (!value || !expression_list_add(parser, &list, value))
             return NULL;
     }
@@ -204,7 +204,7 @@ static bool parse_slice_part(struct parser *parser, struct expression *slice, st
     *part = NULL;
     if (kind == TOKEN_COLON || kind == TOKEN_RIGHT_BRACKET || kind == TOKEN_COMMA)
         return true;
-    *part = expression_parse(parser);
+    *part = expression_parse_whole(parser);
     return *part && expression_cover(parser, slice, *part);
 }
 
@@ -213,7 +213,7 @@ static struct expression *parse_subscripted(struct parser *parser)
     uint32_t line = parser->token.line;
     struct expression *start = NULL;
     if (parser->token.kind != TOKEN_COLON) {
-        start = expression_parse(parser);
+        start = expression_parse_whole(parser);
         if (!start || parser->token.kind != TOKEN_COLON)
             return start;
     }
@@ -311,7 +311,7 @@ static bool add_keyword(struct parser *parser, struct argument_expressions *argu
     if (!keywords)
         return false;
     arguments->keywords = keywords;
-    struct expression *value = expression_parse(parser);
+    struct expression *value = expression_parse_whole(parser);
     keywords[arguments->n_keywords++] = (struct keyword_expression){name, value};
     return value;
 }
@@ -332,7 +332,7 @@ static bool parse_argument(struct parser *parser, struct argument_expressions *a
         return parser_fail(parser, token.line, "invalid syntax for a function call");
     if (positional->n_items == ARGUMENTS_MAX)
         return fail_arguments(parser, token.line);
-    struct expression *argument = expression_parse(parser);
+    struct expression *argument = expression_parse_whole(parser);
     return argument && expression_list_add(parser, positional, argument);
 }
 

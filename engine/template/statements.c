@@ -198,7 +198,7 @@ static bool parse_loop_test(struct parser *parser, struct statement *statement)
     if (!statement->loop.test_target || !scope_open(parser, &statement->loop.test_scope, NULL) ||
         !scope_mention_target(parser, statement->loop.test_target, MENTION_DECLARED))
         return false;
-    statement->loop.test = expression_parse(parser);
+    statement->loop.test = expression_parse_whole(parser);
     scope_close(parser);
     return statement->loop.test;
 }
@@ -303,7 +303,7 @@ static bool parse_parameter(struct parser *parser, struct macro_definition *macr
         return false;
     if (is_parameter(macro, parameter->name.name) || parameters->n_items == PARAMETERS_MAX)
         return parser_fail(parser, line, "a parameter twice, or more than %d parameters", PARAMETERS_MAX);
-    struct expression *value = has_default ? expression_parse(parser) : NULL;
+    struct expression *value = has_default ? expression_parse_whole(parser) : NULL;
     if (has_default && (!value || !expression_list_add(parser, defaults, value)))
         return false;
     if (!has_default && defaults->n_items)
