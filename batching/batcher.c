@@ -439,10 +439,10 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     return end_round(b, error);
 }
 
-void batcher_take_check(struct batcher *b, struct check_figures *check)
+void batcher_take_findings(struct batcher *b, struct step_findings *findings)
 {
-    if (b->config.engine.take_check)
-        b->config.engine.take_check(b->config.engine.context, check);
+    if (b->config.engine.take_findings)
+        b->config.engine.take_findings(b->config.engine.context, findings);
 }
 
 void batcher_release(struct batcher *b, bool running_too, struct job_list *released)

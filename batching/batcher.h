@@ -15,6 +15,7 @@
 
 #include "batching/sequence.h"
 #include "engine/pool.h"
+#include "engine/session.h"
 #include "schemas/figures.h"
 
 #include <stdbool.h>
@@ -39,9 +40,8 @@ struct engine {
     // in order. The last one may never be waited for. After an error no step is submitted.
     enum status (*submit)(void *context, struct step *step, struct error *error);
     enum status (*wait)(void *context, struct step *step, struct sample_result *results, struct error *error);
-    // The result of checking the last step (engine/check.h); its step is 0 when it was not checked. NULL: no
-    // checks.
-    void (*take_check)(void *context, struct check_figures *check);
+    // What was observed of the steps since the last call (engine/session.h). NULL: nothing is.
+    void (*take_findings)(void *context, struct step_findings *findings);
 };
 
 struct batcher_config {
@@ -80,8 +80,8 @@ void batcher_cancel(struct batcher *batcher, struct text dataset, struct text jo
 enum status batcher_round(struct batcher *batcher, struct job_list *finished, struct step_figures *figures,
                           struct error *error) WARN_UNUSED;
 
-// The engine's take_check for the round's step.
-void batcher_take_check(struct batcher *batcher, struct check_figures *check);
+// The engine's take_findings for the round's step.
+void batcher_take_findings(struct batcher *batcher, struct step_findings *findings);
 
 // Returns unfinished jobs as they were received, without results: the waiting ones, or with `running_too` all
 // of them.

@@ -128,7 +128,7 @@ static void compute(struct engine_thread *thread, struct round *round)
     enum status status = round->error.status;
     if (status == STATUS_OK)
         status = batcher_round(thread->batcher, &round->finished, &round->figures, &round->error);
-    batcher_take_check(thread->batcher, &round->check);
+    batcher_take_findings(thread->batcher, &round->findings);
     if (status != STATUS_OK)
         batcher_release(thread->batcher, true, &round->released);
     add_prefixes(thread, round);

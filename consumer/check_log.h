@@ -1,6 +1,7 @@
 // Says what a step showed that was computed twice. Thread: main, whose the log is.
 #pragma once
 
-#include "schemas/figures.h"
+#include "engine/session.h"
 
 void check_log(const struct check_figures *check); // step 0: nothing
+void check_log_totals(const struct check_totals *totals); // of all steps, at the end

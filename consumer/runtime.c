@@ -1,8 +1,9 @@
 #include "consumer/runtime.h"
 
+#include "batching/session_engine.h"
 #include "consumer/arithmetic.h"
 #include "consumer/bus_error.h"
-#include "consumer/check_cpu.h"
+#include "consumer/check_log.h"
 #include "consumer/fault.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
@@ -316,11 +317,9 @@ static void say_plan(const struct runtime *runtime)
     log_write(LOG_INFO, "system_fingerprint of results: %s", runtime->arithmetic);
 }
 
-enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
-                               const struct forward_limits *limits, struct error *error)
+enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
+                                 const struct forward_limits *limits, bool timed, struct error *error)
 {
-    if (!settings->check_cpu)
-        return STATUS_OK;
     struct check_cpu_wanted wanted = {.every = settings->check_cpu,
                                       .model = runtime->model,
                                       .backend = runtime->backend,
@@ -328,73 +327,18 @@ enum status runtime_open_check(struct runtime *runtime, const struct settings *s
                                       .plan = runtime->plan,
                                       .host_memory_available = runtime->host_memory_available};
     wanted.plan.forward = *limits;
-    return check_cpu_open(&runtime->check, &wanted, error);
-}
-
-enum status runtime_step(struct runtime *runtime, struct step *step, struct sample_result *results, struct error *error)
-{
-    float *logits = runtime->check ? check_cpu_logits(runtime->check, step) : NULL;
-    enum status status = forward_step(runtime->forward, step, results, logits, error);
-    if (status == STATUS_OK && runtime->trace)
-        trace_write(runtime->trace, step);
-    if (status == STATUS_OK && logits)
-        status = check_cpu_step(runtime->check, step, results, error);
-    return status;
-}
-
-bool runtime_computes_ahead(const struct runtime *runtime)
-{
-    return forward_computes_ahead(runtime->forward) && !runtime->check;
-}
-
-enum status runtime_submit(struct runtime *runtime, struct step *step, struct error *error)
-{
-    return forward_submit(runtime->forward, step, error);
-}
-
-enum status runtime_collect(struct runtime *runtime, const struct step *step, struct sample_result *results,
-                            struct error *error)
-{
-    enum status status = forward_collect(runtime->forward, results, error);
-    if (status == STATUS_OK && runtime->trace)
-        trace_write(runtime->trace, step);
-    return status;
-}
-
-static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
-{
-    fault_step(step);
-    return runtime_step(context, step, results, error);
-}
-
-static enum status submit_step(void *context, struct step *step, struct error *error)
-{
-    fault_step(step);
-    return runtime_submit(context, step, error);
-}
-
-static enum status wait_for_step(void *context, struct step *step, struct sample_result *results, struct error *error)
-{
-    return runtime_collect(context, step, results, error);
-}
-
-static void take_check(void *context, struct check_figures *check)
-{
-    const struct runtime *runtime = context;
-    if (runtime->check)
-        check_cpu_take(runtime->check, check);
-}
-
-static struct engine bind_engine(struct runtime *runtime, const struct settings *settings)
-{
-    if (runtime->test_engine)
-        return test_engine_bind(runtime->test_engine);
-    struct engine engine = {.context = runtime, .step = compute_step, .take_check = take_check};
-    if (runtime_computes_ahead(runtime) && !settings->no_ahead) {
-        engine.submit = submit_step;
-        engine.wait = wait_for_step;
+    if (settings->check_cpu) {
+        enum status status = check_cpu_open(&runtime->check, &wanted, error);
+        if (status != STATUS_OK)
+            return status;
     }
-    return engine;
+    struct session_options options = {.forward = runtime->forward,
+                                      .check = runtime->check.check,
+                                      .check_every = settings->check_cpu,
+                                      .timed = timed ? runtime->backend : NULL,
+                                      .before_step = fault_step};
+    session_init(&runtime->session, &options);
+    return STATUS_OK;
 }
 
 // The plan was made of what was free then; another program may have taken some of it since.
@@ -419,9 +363,9 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
     if (status == STATUS_REFUSE && error->code == ERROR_OUT_OF_MEMORY && runtime->on_gpu)
         return say_lacking(runtime, error);
     if (status == STATUS_OK)
-        status = runtime_open_check(runtime, settings, &runtime->plan.forward, error);
+        status = runtime_open_session(runtime, settings, &runtime->plan.forward, settings->trace_steps != NULL, error);
     if (status == STATUS_OK && settings->trace_steps)
-        status = trace_open(&runtime->trace, settings->trace_steps, runtime->backend, error);
+        status = trace_open(&runtime->trace, settings->trace_steps, error);
     return status;
 }
 
@@ -429,7 +373,8 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
-        .engine = bind_engine(runtime, settings),
+        .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
+                                       : session_engine_bind(&runtime->session, !settings->no_ahead),
         .pool = runtime->pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat_template,
@@ -479,7 +424,10 @@ void runtime_close(struct runtime *runtime)
 {
     batcher_destroy(runtime->batcher);
     trace_close(runtime->trace);
-    check_cpu_close(runtime->check);
+    if (runtime->check.check)
+        check_log_totals(&runtime->session.totals);
+    session_finish(&runtime->session);
+    check_cpu_close(&runtime->check);
     forward_destroy(runtime->forward);
     test_engine_destroy(runtime->test_engine);
     if (runtime->backend)

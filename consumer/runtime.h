@@ -4,8 +4,10 @@
 
 #include "batching/batcher.h"
 #include "batching/limits.h"
+#include "consumer/check_cpu.h"
 #include "consumer/options.h"
 #include "consumer/sampling_defaults.h"
+#include "engine/session.h"
 
 struct runtime {
     struct model *model;
@@ -18,8 +20,9 @@ struct runtime {
     bool on_gpu;
     uint64_t host_memory_available; // when the plan was made
     struct trace *trace; // NULL: none
-    struct check_cpu *check; // NULL: none
+    struct check_cpu check;
     struct forward *forward;         // NULL when test_engine stands in its place
+    struct session session;          // of `forward`
     struct test_engine *test_engine; // --engine-test, else NULL
     struct batcher *batcher;
     struct limits_plan plan;
@@ -49,15 +52,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
 // Of KV pages, as --kv-type says for the open backend; without it *type stays.
 enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings, enum kv_type *type,
                             struct error *error) WARN_UNUSED;
-// What stands beside the forward pass by the settings: the check on the CPU. `forward` is there, with limits.
-enum status runtime_open_check(struct runtime *runtime, const struct settings *settings,
-                               const struct forward_limits *limits, struct error *error) WARN_UNUSED;
-// A step of the forward pass, checked and traced by the settings. Thread: engine.
-enum status runtime_step(struct runtime *runtime, struct step *step, struct sample_result *results, struct error *error)
-    WARN_UNUSED;
-// The same in two calls (engine/forward.h). Not where steps are computed again by the CPU: they end before the next one begins.
-bool runtime_computes_ahead(const struct runtime *runtime);
-enum status runtime_submit(struct runtime *runtime, struct step *step, struct error *error) WARN_UNUSED;
-enum status runtime_collect(struct runtime *runtime, const struct step *step, struct sample_result *results,
-                            struct error *error) WARN_UNUSED;
+// The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is there, with limits.
+enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
+                                 const struct forward_limits *limits, bool timed, struct error *error) WARN_UNUSED;
 void runtime_close(struct runtime *runtime);

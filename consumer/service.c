@@ -135,6 +135,7 @@ enum status service_run(const struct service *service, const struct settings *se
                                        .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
                                        .retain_s = settings->retain,
                                        .on_terminal = isatty(STDERR_FILENO),
+                                       .trace = runtime.trace,
                                        .stop_fd = stop_fd,
                                        .check_model = check_model,
                                        .check_model_context = &runtime,

@@ -278,7 +278,8 @@ static void take_figures(struct worker *worker, const struct round *round)
         worker->config->metrics->prefixes = worker->prefixes = *round->prefixes;
         worker->has_prefixes = true;
     }
-    check_log(&round->check);
+    check_log(&round->findings.check);
+    trace_write(worker->config->trace, &round->findings.trace);
     if (round->figures.n_rows == 0)
         return;
     metrics_step(worker->config->metrics, &round->figures);

@@ -12,6 +12,7 @@
 #include "consumer/closing.h"
 #include "consumer/intake.h"
 #include "consumer/metrics.h"
+#include "consumer/trace.h"
 #include "consumer/transport.h"
 #include "store/store.h"
 
@@ -39,6 +40,7 @@ struct worker_config {
     int32_t dead_share_max;   // percent: more dead letters among the records end the worker; 0: no limit
     int64_t retain_s;         // older rows of the store become sums; 0: never
     bool on_terminal;         // SIGHUP means that it went away, where no log file is to be opened anew
+    struct trace *trace;      // of the steps; NULL: none
     int stop_fd;              // signalfd: a first signal leaves (running jobs are finished), a second one aborts; -1: none
     // Before each commit: is what the finished jobs were computed with still what it was? Else nothing of them is committed, and
     // worker_run returns the error. NULL: not asked.

@@ -1,5 +1,5 @@
 // sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no text.
-#include "consumer/check_cpu.h"
+#include "consumer/check_log.h"
 #include "consumer/check_log.h"
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
@@ -92,14 +92,13 @@ static void take_drawn(struct bench *bench, const int32_t *drawing, int32_t n)
 
 static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing, struct error *error)
 {
-    enum status status = runtime_step(bench->runtime, step, bench->results, error);
+    enum status status = session_step(&bench->runtime->session, step, bench->results, error);
     if (status == STATUS_OK)
         take_drawn(bench, drawing, step->n_outputs);
-    if (status == STATUS_OK && bench->runtime->check) {
-        struct check_figures news;
-        check_cpu_take(bench->runtime->check, &news);
-        check_log(&news);
-    }
+    struct step_findings findings;
+    session_take_findings(&bench->runtime->session, &findings);
+    if (status == STATUS_OK)
+        check_log(&findings.check);
     return status;
 }
 
@@ -159,7 +158,7 @@ static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bo
 
 static enum status collect(struct bench *bench, const struct step *step, struct error *error)
 {
-    enum status status = runtime_collect(bench->runtime, step, bench->results, error);
+    enum status status = session_collect(&bench->runtime->session, step, bench->results, error);
     if (status == STATUS_OK)
         take_drawn(bench, bench->output_rows, step->n_outputs);
     return status;
@@ -168,13 +167,13 @@ static enum status collect(struct bench *bench, const struct step *step, struct 
 // As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
 static enum status decode(struct bench *bench, int32_t batch, struct error *error)
 {
-    bool ahead = runtime_computes_ahead(bench->runtime);
+    bool ahead = session_computes_ahead(&bench->runtime->session);
     struct step steps[2];
     enum status status = STATUS_OK;
     for (int32_t t = 0; status == STATUS_OK && t < bench->n_generate; t++) {
         struct step *step = &steps[t % 2];
         *step = decode_step(bench, batch, t, ahead && t > 0);
-        status = ahead ? runtime_submit(bench->runtime, step, error) : run_step(bench, step, bench->output_rows, error);
+        status = ahead ? session_submit(&bench->runtime->session, step, error) : run_step(bench, step, bench->output_rows, error);
         if (status == STATUS_OK && ahead && t > 0)
             status = collect(bench, &steps[1 - t % 2], error);
     }
@@ -315,7 +314,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);
     bench.runtime = &runtime;
     if (status == STATUS_OK)
-        status = runtime_open_check(&runtime, settings, &bench.limits, error);
+        status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->impl->name,
                   pool_n_threads(runtime.pool), clock_s() - start);

@@ -507,10 +507,10 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
 }
 
 // As --check-cpu does, on the engine thread.
-static void check_every_step(void *context, struct check_figures *check)
+static void check_every_step(void *context, struct step_findings *findings)
 {
     (void)context;
-    *check = (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
+    findings->check = (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
 }
 
 static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
@@ -526,7 +526,7 @@ static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
         .pool = stage.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
         .limits = {.n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 200, .page_positions = 16}};
-    config.engine.take_check = check_every_step;
+    config.engine.take_findings = check_every_step;
     batcher_destroy(stage.batcher);
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
     stage.config.batcher = stage.batcher;

@@ -1,0 +1,31 @@
+#include "batching/session_engine.h"
+
+static enum status step(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    return session_step(context, step, results, error);
+}
+
+static enum status submit(void *context, struct step *step, struct error *error)
+{
+    return session_submit(context, step, error);
+}
+
+static enum status wait(void *context, struct step *step, struct sample_result *results, struct error *error)
+{
+    return session_collect(context, step, results, error);
+}
+
+static void take_findings(void *context, struct step_findings *findings)
+{
+    session_take_findings(context, findings);
+}
+
+struct engine session_engine_bind(struct session *session, bool ahead)
+{
+    struct engine engine = {.context = session, .step = step, .take_findings = take_findings};
+    if (ahead && session_computes_ahead(session)) {
+        engine.submit = submit;
+        engine.wait = wait;
+    }
+    return engine;
+}

@@ -1,0 +1,63 @@
+// The steps of one forward pass, and what is observed of them: a comparison with a second backend (engine/check.h), the times of
+// their phases. Findings are kept until session_take_findings, so that the caller can report them elsewhere (the batcher
+// returns them with its round; the main thread logs them).
+// Thread: engine, between session_init and session_finish.
+#pragma once
+
+#include "engine/check.h"
+#include "schemas/figures.h"
+
+// A step's size and times, measured on the device. n_rows 0: not measured.
+struct step_trace {
+    int64_t number; // of the step, from 0
+    int32_t n_sequences, n_rows, n_outputs;
+    int32_t n_first_tokens; // outputs that are the first token of an answer
+    double ended_us;        // since session_init
+    double since_last_us;   // since the end of the step before
+    struct step_times times;
+};
+
+struct step_findings {
+    struct check_figures check; // step 0: not checked, or no further apart than an earlier step
+    struct step_trace trace;
+};
+
+// Sums over the checked steps.
+struct check_totals {
+    int64_t n_steps, n_checked, n_outputs, n_draws, n_draws_apart; // n_steps: checked or not
+    double difference, squared_error; // the largest of all steps
+};
+
+struct session_options {
+    struct forward *forward;
+    struct check *check;   // NULL: steps are not checked
+    int64_t check_every;   // checks each check_every-th step
+    struct backend *timed; // measures the steps for findings.trace; NULL: not measured
+    void (*before_step)(const struct step *step); // called before each step is computed; NULL: none
+};
+
+// On the caller's storage, at a fixed address.
+struct session {
+    struct session_options options;
+    struct check_totals totals;
+    int64_t n_unchecked; // steps since the last one checked
+    struct step_findings findings;
+    struct step_times times; // of the step that ended last
+    int64_t n_traced;
+    double opened_us, ended_us;
+};
+
+// What the options point to must outlive the session.
+void session_init(struct session *session, const struct session_options *options);
+void session_finish(struct session *session); // zeroed storage is fine
+
+// forward_step, observed. Errors: those of forward_step and check_step.
+enum status session_step(struct session *session, struct step *step, struct sample_result *results, struct error *error)
+    WARN_UNUSED;
+// forward_submit and forward_collect, observed. False where steps are checked: they end before the next one begins.
+bool session_computes_ahead(const struct session *session);
+enum status session_submit(struct session *session, struct step *step, struct error *error) WARN_UNUSED;
+enum status session_collect(struct session *session, const struct step *step, struct sample_result *results,
+                            struct error *error) WARN_UNUSED;
+// The findings since the last call.
+void session_take_findings(struct session *session, struct step_findings *findings);
