@@ -30,18 +30,6 @@ static struct kafka_transport *kafka_of(struct transport *transport)
     return (struct kafka_transport *)transport;
 }
 
-enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
-{
-    if (kafka->stopped.status == STATUS_OK)
-        kafka->stopped = *error;
-    return kafka->stopped.status;
-}
-
-bool kafka_is_down(const struct kafka_transport *kafka)
-{
-    return kafka->consumer.is_down || kafka->producer.is_down;
-}
-
 // ---- waking the worker ----
 
 static void wake(struct kafka_transport *kafka)
@@ -116,15 +104,6 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     if (offset_map_is_full(&partition->map))
         kafka_steer_partitions(kafka);
     return partition->rewind ? 0 : 1;
-}
-
-// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken for done, or
-// for one that runs. A process that knows nothing of the old one goes on.
-enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
-{
-    error_set(error, STATUS_RESTART, ERROR_BROKER, "topic %s was deleted or made anew while its jobs ran here: %s",
-              kafka->config->jobs, how);
-    return kafka_stop(kafka, error);
 }
 
 static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message, struct error *error)

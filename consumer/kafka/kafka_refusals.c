@@ -1,15 +1,6 @@
-// Records that a broker refuses for good: a record without a key on a compacted topic, one that breaks the topic's schema or
-// size, a policy. Retried together with its neighbours such a record would keep them, and its partition, for ever.
-//
-//   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and sent in a
-//                                   batch of its own by the next commit, which finds the first that is refused
-//   a record is refused alone       it is committed apart from the others from now on
-//   KAFKA_REFUSALS_MAX times        its job fails with ERROR_RESULT_REFUSED, and its record is a dead letter
-//   twice that                      without key, value and headers of its own
-//   three times that                the topic takes nothing: the worker ends
+// The delivery reports of records that a broker refuses for good (kafka_isolation.c).
 #include "consumer/kafka/kafka_transport.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,74 +75,4 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 {
     if (job->result.error.code != ERROR_RESULT_REFUSED)
         refusals->n_given_up = 0;
-}
-
-static void report_given_up(const struct kafka_transport *kafka, const struct job *job, const struct error *refused)
-{
-    char line[ERROR_TEXT_BYTES + 128];
-    if (!kafka->config->log)
-        return;
-    snprintf(line, sizeof line, "job at partition %" PRId32 " offset %" PRId64 " fails: %s", job->source.partition,
-             job->source.offset, refused->text);
-    kafka->config->log(kafka->config->log_context, 4, line);
-}
-
-static enum status give_up(struct kafka_transport *kafka, struct job *job, struct error *error)
-{
-    struct kafka_refusals *refusals = &kafka->refusals;
-    struct error refused;
-    (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED, "topic %s refused the job's record %d times: %s",
-                    refusals->topic, KAFKA_REFUSALS_MAX, rd_kafka_err2str(refusals->code));
-    if (++refusals->n_given_up > KAFKA_GIVEN_UP_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                         "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the right "
-                         "topic, with the right schema?",
-                         kafka->config->brokers, refusals->topic, refusals->n_given_up, KAFKA_REFUSALS_MAX,
-                         rd_kafka_err2str(refusals->code));
-    report_given_up(kafka, job, &refused);
-    return kafka_publish_give_up(kafka, job, &refused, error);
-}
-
-static enum status count_refusal(struct kafka_transport *kafka, struct job *job, struct error *error)
-{
-    const struct kafka_refusals *refusals = &kafka->refusals;
-    job->source.refusals++;
-    if (job->source.refusals == KAFKA_REFUSALS_MAX)
-        return give_up(kafka, job, error);
-    if (job->source.refusals < 3 * KAFKA_REFUSALS_MAX)
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                     "Kafka at %s: topic %s refuses even an error without its job's key and headers: %s",
-                     kafka->config->brokers, refusals->topic, rd_kafka_err2str(refusals->code));
-}
-
-enum status kafka_refusals_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                  struct error *error)
-{
-    const struct kafka_refusals *refusals = &kafka->refusals;
-    if (refusals->n_records == 0)
-        return error->status;
-    bool is_exact = refusals->is_exact || refusals->n_records == 1;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
-        if (!refusals->named[i])
-            continue;
-        jobs[i]->source.is_doubted = true;
-        if (is_exact)
-            status = count_refusal(kafka, jobs[i], error);
-    }
-    if (status == STATUS_REFUSE)
-        return kafka_stop(kafka, error);
-    if (status != STATUS_OK)
-        return status;
-    kafka->figures.n_refused += (int64_t)refusals->n_records;
-    if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
-        return kafka_stop(kafka, error);
-    // The sequence numbers of what was refused are missing at the broker, which refuses the next ones of this producer too.
-    if (kafka->transaction.phase == TRANSACTION_NONE)
-        kafka->transaction.phase = TRANSACTION_BROKEN;
-    return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED,
-                     "Kafka at %s: topic %s partition %" PRId32 " refused %s of %zu record%s: %s", kafka->config->brokers,
-                     refusals->topic, refusals->partition, is_exact ? "each" : "a batch", refusals->n_records,
-                     refusals->n_records == 1 ? "" : "s", rd_kafka_err2str(refusals->code));
 }

@@ -546,7 +546,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     if (status == STATUS_OK)
         status = run(kafka, jobs, n_jobs, fates, deadline, error);
     if (status == STATUS_RETRY)
-        status = kafka_refusals_settle(kafka, jobs, n_jobs, error);
+        status = kafka_isolation_settle(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK)
         tell(kafka, jobs, n_jobs, fates, committed);
     kafka_refusals_end(&kafka->refusals);

@@ -1,6 +1,11 @@
-// The Kafka transport from inside. kafka.c polls and keeps the partitions, kafka_group.c takes and gives them
-// away, kafka_membership.c bounds the time without a place in the group, kafka_transaction.c commits, kafka_control.c follows the control topic. Thread: main, all of it;
-// librdkafka's threads run none of our code.
+// The Kafka transport from inside. Each file calls only those named before it:
+//   kafka_state.c        what all ask, and how the transport stops     kafka_control.c  follows the control topic
+//   kafka_committed.c    reads the group's offsets                     kafka_gaps.c     offsets that retention deleted
+//   kafka_membership.c   bounds the time without a place in the group  kafka_refusals.c delivery reports of refused records
+//   kafka_publish.c      results and dead letters                      kafka_isolation.c retries refused records alone
+//   kafka_transaction.c  commits                                       kafka_suspects.c who may have killed a worker
+//   kafka_group.c        partitions come and go                        kafka.c          polls, and the transport's table
+// Thread: main, all of it; librdkafka's threads run none of our code.
 #pragma once
 
 #include "consumer/kafka/cancel.h"
@@ -117,12 +122,24 @@ struct kafka_transport {
     int64_t membership_timeout_ms;  // it ends with an error after so long
 };
 
+// ---- kafka_state.c ----
+
 // No broker is up, as far as we heard. kafka_poll finds out when one is.
 bool kafka_is_down(const struct kafka_transport *kafka);
 // No call may go on after this one. Returns the status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
 // The same, because the jobs topic is not the one that the maps are of.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
+bool kafka_is_cooperative(const struct kafka_transport *kafka);
+
+// ---- kafka_committed.c ----
+
+// The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
+enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
+                                 int timeout_ms, struct error *error) WARN_UNUSED;
+// Starts a map at what was committed, and takes the suspects over (NULL: not asked for).
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
+                              const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
 
 // ---- kafka_group.c ----
 
@@ -136,7 +153,6 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Gives the partitions back and closes the consumer within the deadline. A static member stays known to its group.
 void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
-bool kafka_is_cooperative(const struct kafka_transport *kafka);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Begins with the assigned partitions: reads what the group committed of them. STATUS_RETRY: not now, call
@@ -150,13 +166,6 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
 void kafka_group_drop_records(struct kafka_transport *kafka);
 // Pauses, resumes and rewinds partitions as they need it.
 void kafka_steer_partitions(struct kafka_transport *kafka);
-
-// The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
-enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
-                                 int timeout_ms, struct error *error) WARN_UNUSED;
-// Starts a map at what was committed, and takes the suspects over (NULL: not asked for).
-enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
-                              const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
 
 // ---- kafka_membership.c ----
 
@@ -227,13 +236,16 @@ void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index)
 // A delivery report, or what rd_kafka_produce says at once.
 void kafka_refusals_hear(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
                          int32_t partition);
+// A job's result was published.
+void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);
+
+// ---- kafka_isolation.c ----
+
 // After a commit that failed with `error`: counts the refusals in the jobs and gives up what was refused too often.
 // STATUS_RETRY: commit the jobs again, refused ones alone; the code is ERROR_RESULT_REFUSED where records were refused.
 // STATUS_REFUSE: the topic takes nothing.
-enum status kafka_refusals_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                  struct error *error) WARN_UNUSED;
-// A job's result was published.
-void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);
+enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                                   struct error *error) WARN_UNUSED;
 
 // ---- kafka_transaction.c ----
 

@@ -1,5 +1,5 @@
-// What is shared by gguf_parse.c (one file's bytes), gguf_keys.c (accessors), gguf.c (opening, parts), gguf_write.c
-// and gguf_made.c (models put together in memory). Private to these; each calls only those named before it.
+// What is shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes), gguf.c (opening, parts),
+// gguf_write.c and gguf_made.c (models put together in memory). Private to these; each calls only those named before it.
 #pragma once
 
 #include "engine/file/gguf.h"

@@ -1,6 +1,5 @@
 // Parses one mapped GGUF file: header, key-values, tensor infos. Nothing is copied but indexes.
 #include "engine/file/gguf_file.h"
-#include "schemas/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +23,6 @@ struct reader {
 static enum status refuse(struct reader *reader, const char *what)
 {
     return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s at byte %zu", what, reader->at);
-}
-
-enum status gguf_out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the file's index");
 }
 
 static enum status take(struct reader *reader, size_t size, const unsigned char **bytes)
@@ -103,45 +97,6 @@ static enum status take_name(struct reader *reader, const char *noun, size_t siz
         return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s before byte %zu is not text",
                          noun, reader->at);
     return STATUS_OK;
-}
-
-// --- Names ---
-
-enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct arena *arena,
-                              struct error *error)
-{
-    size_t n_slots = 16;
-    while (n_slots < 2 * n_names)
-        n_slots *= 2;
-    names->slots = arena_allocate_array(arena, n_slots, sizeof *names->slots);
-    names->mask = n_slots - 1;
-    return names->slots ? STATUS_OK : gguf_out_of_memory(error);
-}
-
-size_t gguf_names_start(const struct gguf_names *names, struct text name)
-{
-    return (size_t)hash_bytes(name.data, name.size, 0) & names->mask;
-}
-
-const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct text key)
-{
-    if (!part->keys.slots)
-        return NULL;
-    for (size_t i = gguf_names_start(&part->keys, key);; i = (i + 1) & part->keys.mask) {
-        uint32_t slot = part->keys.slots[i];
-        if (slot == 0)
-            return NULL;
-        if (text_equal(part->entries[slot - 1].key, key))
-            return &part->entries[slot - 1];
-    }
-}
-
-void gguf_names_add(struct gguf_names *names, struct text name, size_t index)
-{
-    size_t i = gguf_names_start(names, name);
-    while (names->slots[i])
-        i = (i + 1) & names->mask;
-    names->slots[i] = (uint32_t)index + 1;
 }
 
 // --- Key-values ---

@@ -39,6 +39,8 @@ SYSTEM = set("""arpa/inet assert ctype errno fcntl float inttypes immintrin libg
     stdarg stdatomic stdbool stddef stdint stdio stdlib string strings sys/eventfd sys/file sys/inotify sys/ioctl sys/mman
     sys/random sys/resource sys/signalfd sys/socket sys/stat sys/statvfs sys/sysmacros sys/sysinfo sys/time sys/types sys/uio sys/utsname sys/wait time
     unistd cpuid x86intrin endian locale""".split())
+# Folders whose files form no circle: of two files at most one calls the other, directly or through more.
+NO_CIRCLES = ("engine/file", "engine/model", "store", "consumer/kafka")
 LINES_MAX = 800
 TABLES = {"engine/template/character_tables.h", "engine/tokenizer/unicode_ranges.h"}  # generated
 
@@ -78,6 +80,29 @@ def a_folder_includes_only_the_folders_below_it(test):
             other = os.path.dirname(header)
             if other != folder and other not in LAYERS[folder] and header not in LAYERS[folder]:
                 faults.append(f"{path} includes {header}")
+    none(faults)
+
+
+def calls_within(folder):
+    """file: the files of the folder that define a function it names."""
+    texts = {path: code_of(text) for path, text in sources() if os.path.dirname(path) == folder and path.endswith(".c")}
+    owner = {name: path for path, text in texts.items()
+             for name in re.findall(r"^(?!static)[a-z][\w *]*?\b(\w+)\([^;{}]*\)\n\{", text, re.M)}
+    return {path: {owner[word] for word in set(re.findall(r"\w+", text)) if owner.get(word, path) != path}
+            for path, text in texts.items()}
+
+
+@case
+def no_file_is_called_by_one_that_it_calls(test):
+    faults = []
+    for folder in NO_CIRCLES:
+        calls = calls_within(folder)
+        assert any(calls.values()), f"{folder}: no calls were found"
+        while any(leaves := [path for path in calls if not calls[path] & calls.keys()]):
+            for path in leaves:
+                del calls[path]
+        if calls:
+            faults.append(f"{folder}: {', '.join(sorted(calls))} form a circle, or call one")
     none(faults)
 
 
