@@ -3,6 +3,7 @@
 #include "engine/check.h"
 #include "engine/cpu/backend.h"
 #include "engine/placed.h"
+#include "engine/session.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -171,12 +172,77 @@ static void a_wrong_step_is_told_by_how_much(void **state)
     model_close(model);
 }
 
+// One token of one sequence, at `position`.
+static void session_decode(struct session *session, int32_t position, struct step_findings *findings)
+{
+    struct error error = {0};
+    int32_t token = position * 37 % N_VOCAB, page[PAGES_EACH] = {0, 1, 2, 3}, output = 0;
+    struct step_sequence sequence = {0, 1, position, page, false};
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct sample_request sample = {.sampling = &sampling, .index = (uint32_t)position};
+    struct sample_result result;
+    struct step step = {.n_rows = 1,
+                        .tokens = &token,
+                        .positions = &position,
+                        .n_sequences = 1,
+                        .sequences = &sequence,
+                        .n_outputs = 1,
+                        .output_rows = &output,
+                        .samples = &sample};
+    must(session_step(session, &step, &result, &error), &error);
+    session_take_findings(session, findings);
+}
+
+static int n_begun;
+
+static void count_step(const struct step *step)
+{
+    n_begun += step->n_rows;
+}
+
+static void a_session_checks_every_second_step_and_measures_each(void **state)
+{
+    struct model *model = open_made_model(3), *other = open_made_model(4);
+    struct machine machine;
+    struct session session;
+    struct step_findings findings;
+    machine_open(&machine, model, other, NULL, N_PAGES);
+    struct session_options options = {.forward = machine.forward,
+                                      .check = machine.check,
+                                      .check_every = 2,
+                                      .timed = machine.backend,
+                                      .before_step = count_step};
+    session_init(&session, &options);
+    assert_false(session_computes_ahead(&session));
+    n_begun = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        session_decode(&session, i, &findings);
+        assert_int_equal(findings.trace.number, i);
+        assert_int_equal(findings.trace.n_rows, 1);
+        assert_int_equal(findings.trace.n_first_tokens, i == 0);
+        if (i < 2)
+            assert_int_equal(findings.check.step, i == 1 ? 2 : 0);
+        assert_int_equal(findings.check.step ? findings.check.n_sequences : 1, 1);
+        session_take_findings(&session, &findings);
+        assert_true(findings.trace.n_rows == 0 && findings.check.step == 0);
+    }
+    assert_int_equal(n_begun, 4);
+    assert_int_equal(session.totals.n_steps, 4);
+    assert_int_equal(session.totals.n_checked, 2);
+    assert_true(session.totals.difference > 0.0);
+    session_finish(&session);
+    machine_close(&machine);
+    model_close(other);
+    model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_step_differs_in_nothing),
         cmocka_unit_test(the_first_sequences_are_compared_as_far_as_pages_last),
         cmocka_unit_test(a_wrong_step_is_told_by_how_much),
+        cmocka_unit_test(a_session_checks_every_second_step_and_measures_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
