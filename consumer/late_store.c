@@ -39,6 +39,8 @@ void late_store_start(struct late_store *late, const struct worker_description *
     late->description.model = late->model;
     if (late->store && store_worker_start(late->store, &late->description, &worker, &error) != STATUS_OK)
         give_up(late, &error);
+    if (late->store)
+        store_set_patience(late->store, STORE_TURN_MS);
 }
 
 struct store *late_store_find(struct late_store *late)
@@ -47,7 +49,7 @@ struct store *late_store_find(struct late_store *late)
     int64_t worker;
     if (late->store || clock_ms() < late->retry_at_ms)
         return late->store;
-    if (store_open(&late->store, late->path, STORE_CREATE, &error) != STATUS_OK ||
+    if (store_open(&late->store, late->path, STORE_CREATE_SOON, &error) != STATUS_OK ||
         store_worker_start(late->store, &late->description, &worker, &error) != STATUS_OK)
         give_up(late, &error);
     else

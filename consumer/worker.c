@@ -339,6 +339,9 @@ static enum status record(struct worker *worker, struct job *const *jobs, size_t
                                 .n_partitions = n};
     worker->recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
+    // While another process holds the store the group is served: one wait, then short ones until the store is free again.
+    if (config->jobs_need_recording)
+        store_set_patience(store, status == STATUS_OK ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (status == STATUS_OK) {
         worker->n_steps = 0;
         worker->has_prefixes = false;

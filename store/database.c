@@ -135,7 +135,8 @@ static enum status migrate(struct database *database, struct error *error)
 // Prompts stand in the store: only its owner may read it. SQLite would create it by umask.
 static enum status create_file(const char *path, enum store_mode mode, struct error *error)
 {
-    int flags = (mode == STORE_CREATE ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+    bool creates = mode == STORE_CREATE || mode == STORE_CREATE_SOON;
+    int flags = (creates ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
     int fd = open(path, flags, 0600);
     if (fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
@@ -145,7 +146,7 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
 
 static enum status configure(struct database *database, enum store_mode mode, struct error *error)
 {
-    sqlite3_busy_timeout(database->sqlite, STORE_BUSY_MS);
+    sqlite3_busy_timeout(database->sqlite, mode == STORE_CREATE_SOON ? STORE_TURN_MS : STORE_BUSY_MS);
     sqlite3_extended_result_codes(database->sqlite, 1);
     enum status status = STATUS_OK;
     if (mode != STORE_READ_ONLY)

@@ -50,3 +50,8 @@ const char *store_path(const struct store *store)
 {
     return store->database.path;
 }
+
+void store_set_patience(struct store *store, int wait_ms)
+{
+    sqlite3_busy_timeout(store->database.sqlite, wait_ms);
+}

@@ -16,7 +16,8 @@ struct store;
 
 enum {
     STORE_VERSION = 5,
-    STORE_BUSY_MS = 10000,
+    STORE_BUSY_MS = 10000, // a locked store is waited for so long,
+    STORE_TURN_MS = 500,   // and so long where the caller must go on: a member of a group
     STORE_BATCHES_KEPT = 100000,   // the newest; older steps are folded
     STORE_JOBS_KEPT = 2000000,     // of those from Kafka, likewise
     STORE_FOLD_ROWS = 5000,        // of one call
@@ -25,7 +26,12 @@ enum {
     STORE_SHARING_LOOK_US = 100000, // how often they are counted
 };
 
-enum store_mode { STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY };
+enum store_mode {
+    STORE_CREATE,
+    STORE_CREATE_SOON, // waits STORE_TURN_MS for a lock
+    STORE_EXISTING,
+    STORE_READ_ONLY
+};
 
 enum status store_open(struct store **store, const char *path, enum store_mode mode, struct error *error) WARN_UNUSED;
 // An existing store, of which only reading is asked: where file or folder can't be written it is opened STORE_READ_ONLY, else
@@ -33,6 +39,8 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
 enum status store_open_to_read(struct store **store, const char *path, struct error *error) WARN_UNUSED;
 void store_close(struct store *store);
 const char *store_path(const struct store *store);
+// From now on a call waits so long for the lock of another process before it returns STATUS_RETRY.
+void store_set_patience(struct store *store, int wait_ms);
 
 // ---- workers ----
 
