@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import runpy
 import shutil
 import signal
 import sqlite3
@@ -109,6 +110,21 @@ class Topics:
     def work_to_the_end(self, *options):
         finished = self.test.wait(self.work("--exit-when-idle", "1", *options))
         assert finished.status in DONE, finished
+
+
+def headers_of(record):
+    return dict(zip(record["headers"][::2], record["headers"][1::2]))
+
+
+def delete_below(topic, partition, offset):
+    """DeleteRecords (https://kafka.apache.org/protocol, 21) version 1, with the client of ops/kafka/topics."""
+    client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
+    string, array = client["string"], client["array"]
+    body = array([string(topic) + array([struct.pack(">iq", partition, offset)])]) + struct.pack(">i", 30_000)
+    reader = client["Connection"](address()).request(21, 1, body)
+    reader.take("i")  # throttle time
+    ((_, partitions),) = reader.array(lambda: (reader.string(), reader.array(lambda: (reader.take("i"), reader.take("q"), reader.take("h")))))
+    assert partitions == [(partition, offset, 0)], partitions
 
 
 def served_at(test, worker):
@@ -490,6 +506,39 @@ def a_member_s_name_is_given_by_option(test):
     topics.produce([{"custom_id": "two", "prompt": "the", "max_tokens": 2}])
     topics.work_to_the_end("--member-name", "pod-1", "--store", "elsewhere.db")  # the dead pod's partitions, at once
     assert sorted(topics.results()) == ["one", "two"]
+
+
+@case
+def a_worker_that_is_to_refuse_deleted_jobs_ends_and_another_answers_the_rest(test):
+    topics = Topics(test, 1)
+    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 4, "seed": i} for i in range(40)]
+    topics.produce(jobs[:20])
+    topics.work_to_the_end("--refuse-deleted")
+    topics.produce(jobs[20:])
+    delete_below(topics.prefix + "jobs", 0, 35)
+    for _ in range(2):  # it stays refused
+        finished = test.wait(topics.work("--refuse-deleted", "--exit-when-idle", "1"))
+        assert finished.status == 1 and "the offsets 20 to 34 were deleted" in finished.err.splitlines()[-1], finished
+    assert sorted(topics.results(), key=int) == [f"{i}" for i in range(20)]
+    finished = test.wait(topics.work("--exit-when-idle", "1"))
+    assert finished.status == 0 and "the offsets 20 to 34 were deleted" in finished.err, finished
+    assert sorted(topics.results(), key=int) == [f"{i}" for i in [*range(20), *range(35, 40)]]
+
+
+@case
+def a_result_says_at_which_attempt_its_job_was_answered(test):
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "seed": i} for i in range(2000)])
+    worker = topics.work("--max-batch", "4", "--engine-test", "fixed:10", "-X", "session.timeout.ms=6000")
+    test.wait_until("some results", lambda: test.query("SELECT 1 FROM jobs LIMIT 1") != [])
+    worker.send_signal(signal.SIGKILL)
+    test.wait(worker)
+    before = topics.read("results")
+    topics.work_to_the_end("--engine-test", "instant", "-X", "session.timeout.ms=6000")
+    records = topics.read("results")
+    attempts = collections.Counter(headers_of(record)["sheaf-attempts"] for record in records)
+    assert 0 < len(before) < len(records) == 2000 and {headers_of(record)["sheaf-attempts"] for record in before} == {"1"}, attempts
+    assert set(attempts) == {"1", "2"} and attempts["1"] >= len(before), attempts
 
 
 @case
