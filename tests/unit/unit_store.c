@@ -33,6 +33,23 @@ static void jobs_pass_from_submission_to_result_once(void **state)
     store_close(store);
 }
 
+static void progress_counts_the_jobs_that_run_of_each_dataset_by_itself(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    submit(store, "a", 0, 3);
+    submit(store, "b", 0, 2);
+    submit(store, "c", 0, 1);
+    struct claims first = claim(store, "a", 2), second = claim(store, "b", 1);
+    assert_int_equal(progress_of(store, "a").running, first.n);
+    assert_int_equal(progress_of(store, "b").running, second.n);
+    assert_int_equal(progress_of(store, "c").running, 0);
+    assert_true(first.n == 2 && second.n == 1);
+    drop(&first);
+    drop(&second);
+    store_close(store);
+}
+
 static void a_repeated_submission_adds_only_what_is_missing(void **state)
 {
     (void)state;
@@ -644,6 +661,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
+        cmocka_unit_test_setup(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_path),
         cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
         cmocka_unit_test_setup(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path),
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),

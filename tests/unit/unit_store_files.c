@@ -52,6 +52,30 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     store_close(second);
 }
 
+// The lock file outlives its store: the byte of the first worker's id may be held by a worker of the deleted store.
+static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store(void **state)
+{
+    (void)state;
+    struct store *old[2] = {open_store(true), open_store(true)};
+    assert_int_equal(unlink(part("")), 0);
+    assert_int_equal(unlink(part("-wal")), 0);
+    assert_int_equal(unlink(part("-shm")), 0);
+    struct store *store = open_store(false), *other = open_store(true);
+    int64_t worker;
+    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_int_equal(worker, 4); // 1 and 2 are locked, 3 is the other's
+    submit(store, "d", 0, 1);
+    struct claims mine = claim(store, "", 1), theirs = claim(other, "", 1);
+    assert_int_equal(mine.n, 1);
+    assert_int_equal(theirs.n, 0); // the worker's own lock is seen, whatever its id was first
+    assert_int_equal(finish(store, &mine), 1);
+    drop(&mine);
+    for (int i = 0; i < 2; i++)
+        store_close(old[i]);
+    store_close(other);
+    store_close(store);
+}
+
 static int32_t crashes_seen;
 
 static void keep_crashes(void *context, const struct claimed_job *job)
@@ -101,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deleted_or_replaced_file_of_the_store_is_named),
         cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
+        cmocka_unit_test_setup(a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
         cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path),
     };

@@ -148,6 +148,18 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
     assert_non_null(strstr(error.text, "expected a sheaf store of version 5, got 1"));
 }
 
+static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
+{
+    (void)state;
+    make_version_1("INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
+    struct store *store = NULL;
+    assert_int_equal(store_open_to_read(&store, path, &error), STATUS_OK);
+    assert_answer(store, "SELECT dataset, n_submitted FROM datasets", "a|3\n");
+    store_close(store);
+    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_OK); // it is of this version now
+    store_close(store);
+}
+
 // ---- version 4 ----
 
 // A list in the constraint would cost each row a temporary index.
@@ -402,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
         cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
         cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
+        cmocka_unit_test_setup(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path),
         cmocka_unit_test_setup(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path),
         cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
         cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),

@@ -1,0 +1,63 @@
+// Jobs outside their record: which of them an order names, and the reserve that their memory comes from.
+#include "tests/job_records.h"
+
+// An order to cancel names a dataset, perhaps one job of it, and the moment up to which jobs were submitted.
+static void an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment(void **state)
+{
+    (void)state;
+    struct job *job = decode_good("{'prompt':'p','dataset':'d','job_id':'j'}");
+    static const struct {
+        int64_t created, written, submitted;
+    } times[] = {{1000, 0, 1000}, {1000, 2000, 1000}, {0, 1000, 1000}, {0, 0, 0}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        job->created = times[i].created;
+        job->source.written = times[i].written;
+        assert_int_equal(job_submitted(job), times[i].submitted);
+        assert_true(job_is_named(job, TEXT("d"), TEXT("j"), times[i].submitted));
+        assert_true(job_is_named(job, TEXT("d"), (struct text){0}, times[i].submitted + 1));
+        assert_false(job_is_named(job, TEXT("d"), (struct text){0}, times[i].submitted - 1));
+        assert_false(job_is_named(job, TEXT("d"), TEXT("i"), INT64_MAX));
+        assert_false(job_is_named(job, TEXT("e"), TEXT("j"), INT64_MAX));
+        assert_false(job_is_named(job, TEXT("e"), (struct text){0}, INT64_MAX));
+    }
+    job_destroy(job);
+}
+
+static void jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit(void **state)
+{
+    (void)state;
+    struct job_reserve reserve = {0};
+    struct job *jobs[JOB_RESERVE_MAX + 1];
+    for (int i = 0; i <= JOB_RESERVE_MAX; i++) {
+        jobs[i] = job_reserve_take(&reserve);
+        assert_non_null(jobs[i]);
+        assert_true(job_set_id(jobs[i], TEXT("used")) && job_warn(jobs[i], "used"));
+        jobs[i]->index = 7;
+        jobs[i]->request.n = 3;
+    }
+    assert_int_equal(reserve.n_jobs, 0);
+    struct job *last = NULL; // that was kept; none is under a sanitizer
+    for (int i = 0; i <= JOB_RESERVE_MAX; i++) {
+        last = i < JOB_RESERVE_MAX ? jobs[i] : last;
+        job_reserve_give(&reserve, jobs[i]);
+    }
+    assert_int_equal(reserve.n_jobs, JOB_RESERVE_MAX);
+    struct job *job = job_reserve_take(&reserve);
+    assert_true(!last || job == last); // its memory is the warmest
+    assert_int_equal(reserve.n_jobs, last ? JOB_RESERVE_MAX - 1 : 0);
+    assert_true(text_equals_string(job->dataset, "default") && job->job_id.size == 0 && job->custom_id.size == 0);
+    assert_true(job->index == -1 && job->request.n == 1 && job->request.max_tokens == -1 && job->result.n_warnings == 0);
+    job_reserve_give(NULL, job);
+    job_reserve_finish(&reserve);
+    assert_null(reserve.first);
+    assert_int_equal(reserve.n_jobs, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment),
+        cmocka_unit_test(jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
