@@ -1,6 +1,6 @@
 // The GEMM kernels of one weight type; the build compiles this file for each TILE_TYPE. Selects skinny or
 // tiled GEMM by the number of rows; the result does not depend on the selection.
-#include "gpu/product_many.h"
+#include "gpu/gemm_tiled.h"
 
 enum {
     FEW_ROWS_LEAST = 8,  // one column of mma fragments

@@ -7,7 +7,7 @@
 // are added in order in shared memory.
 #pragma once
 
-#include "gpu/product_few.h"
+#include "gpu/gemm_skinny.h"
 
 // Shared memory of a block minus static arrays: with the 163 KiB of compute capability 8.0, and with the
 // smallest supported.
