@@ -7,7 +7,7 @@
 #include "gpu/product.h"
 #include "gpu/tile_group.h"
 
-enum { FEW_WARPS_MAX = 16 };
+enum { SKINNY_WARPS_MAX = 16 };
 
 template <enum tensor_type type> static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
@@ -18,7 +18,7 @@ template <enum tensor_type type> static __device__ __forceinline__ void multiply
 }
 
 // Groups that a lane loads at a time: 50 to 70 registers.
-template <enum tensor_type type, int n_panels> static __host__ __device__ constexpr int few_batch()
+template <enum tensor_type type, int n_panels> static __host__ __device__ constexpr int skinny_batch()
 {
     constexpr int bytes = tile_format(type).quants_bytes + tile_format(type).high_bytes;
     return bytes * n_panels <= 1536 ? 4 : bytes * n_panels <= 3072 ? 2 : 1;
@@ -26,12 +26,12 @@ template <enum tensor_type type, int n_panels> static __host__ __device__ conste
 
 // Partial sums of one split-K chunk: groups [begin, end).
 template <enum tensor_type type, int n_panels, int n_columns> // columns: of 8 rows
-static __device__ __forceinline__ void few_chain(const struct product_plan &plan, const panel_place places[n_panels],
+static __device__ __forceinline__ void skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels],
                                          const row_tile &rows, int32_t begin, int32_t end,
                                          float acc[n_panels][n_columns][4])
 {
     constexpr struct tile_format format = tile_format(type);
-    constexpr int batch = few_batch<type, n_panels>();
+    constexpr int batch = skinny_batch<type, n_panels>();
     int lane = (int)threadIdx.x % 32;
     const uint4 *x = (const uint4 *)plan.call.x.items;
     for (int32_t first = begin; first < end; first += batch) {
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void few_chain(const struct product_plan &plan
 }
 
 template <enum tensor_type type, int n_panels, int n_columns>
-static __global__ void __launch_bounds__(32 * FEW_WARPS_MAX) product_few(const struct product_plan plan)
+static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX) gemm_skinny(const struct product_plan plan)
 {
     // [warps][panels, columns][32 lanes] float4, then the totals: one warp's worth
     float *parts = (float *)dynamic_shared();
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(32 * FEW_WARPS_MAX) product_few(const s
         float acc[n_panels][n_columns][4] = {};
         int32_t chain = first + warp, end = (chain + 1) * CHAIN_GROUPS;
         if (chain < n_chains)
-            few_chain<type, n_panels, n_columns>(plan, places, rows, chain * CHAIN_GROUPS,
+            skinny_chunk<type, n_panels, n_columns>(plan, places, rows, chain * CHAIN_GROUPS,
                                                  end < plan.n_groups ? end : plan.n_groups, acc);
 #pragma unroll
         for (int m = 0; m < n_panels; m++)

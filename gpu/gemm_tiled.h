@@ -12,14 +12,14 @@
 // Shared memory of a block minus static arrays: with the 163 KiB of compute capability 8.0, and with the
 // smallest supported.
 enum {
-    MANY_BYTES_STATIC = 1 << 10,
-    MANY_BYTES_PLENTY = (163 << 10) - MANY_BYTES_STATIC,
-    MANY_BYTES_LEAST = PRODUCT_SHARED_BYTES_LEAST - MANY_BYTES_STATIC,
+    TILED_BYTES_STATIC = 1 << 10,
+    TILED_BYTES_LARGE = (163 << 10) - TILED_BYTES_STATIC,
+    TILED_BYTES_SMALL = PRODUCT_SHARED_BYTES_LEAST - TILED_BYTES_STATIC,
 };
 
 template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chains_, int n_columns_,
-          int shared_bytes_most_ = MANY_BYTES_PLENTY>
-struct many_shape {
+          int shared_bytes_most_ = TILED_BYTES_LARGE>
+struct tiled_shape {
     static constexpr enum tensor_type type = type_;
     static constexpr int over_outputs = over_outputs_, over_rows = over_rows_, over_chains = over_chains_,
                          n_columns = n_columns_;
@@ -41,7 +41,7 @@ struct many_shape {
 
 // Copies one stage: group `group` (0..3) of each current split-K chunk.
 template <class shape>
-static __device__ __forceinline__ void many_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
+static __device__ __forceinline__ void tiled_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
                                  int32_t first_chain, int32_t group_in_chain, unsigned char *stage)
 {
     constexpr struct tile_format format = shape::format;
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void many_copy(const struct product_plan &plan
 
 // Multiplies one group in shared memory by one warp.
 template <class shape>
-static __device__ __forceinline__ void many_group(const unsigned char *slice, int output_warp, int row_warp, int part, int lane,
+static __device__ __forceinline__ void tiled_group(const unsigned char *slice, int output_warp, int row_warp, int part, int lane,
                                   float acc[2][shape::n_columns][4])
 {
     constexpr struct tile_format format = shape::format;
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void many_group(const unsigned char *slice, in
 // Ends a round of split-K chunks: adds their partial sums, in order, to the totals, which are distributed
 // over the warps.
 template <class shape>
-static __device__ __forceinline__ void many_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
+static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
                                   float *exchange, int warp_in_chain, int slice, int n_chains, int lane)
 {
     constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
@@ -146,11 +146,11 @@ static __device__ __forceinline__ void many_total(float acc[2][shape::n_columns]
     __syncthreads();
 }
 
-template <class shape> static __global__ void __launch_bounds__(shape::n_threads) product_many(const struct product_plan plan)
+template <class shape> static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
 {
     constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
     __shared__ const unsigned char *tiles[shape::n_panels];
-    static_assert(sizeof tiles <= MANY_BYTES_STATIC, "fits beside the stages");
+    static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
     unsigned char *stages = dynamic_shared();
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int slice = warp / n_tiles, in_chain = warp % n_tiles;
@@ -168,7 +168,7 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
     int32_t n_steps = n_rounds * CHAIN_GROUPS;
     for (int32_t i = 0; i < shape::n_stages - 1; i++) {
         if (i < n_steps)
-            many_copy<shape>(plan, rows, tiles, i / CHAIN_GROUPS * shape::over_chains, i % CHAIN_GROUPS,
+            tiled_copy<shape>(plan, rows, tiles, i / CHAIN_GROUPS * shape::over_chains, i % CHAIN_GROUPS,
                              stages + i * shape::stage_bytes);
         copy_async_commit();
     }
@@ -177,17 +177,17 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
         __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
-            many_copy<shape>(plan, rows, tiles, ahead / CHAIN_GROUPS * shape::over_chains, ahead % CHAIN_GROUPS,
+            tiled_copy<shape>(plan, rows, tiles, ahead / CHAIN_GROUPS * shape::over_chains, ahead % CHAIN_GROUPS,
                              stages + ahead % shape::n_stages * shape::stage_bytes);
         copy_async_commit();
         int32_t first_chain = i / CHAIN_GROUPS * shape::over_chains;
         int32_t group = (first_chain + slice) * CHAIN_GROUPS + i % CHAIN_GROUPS;
         if (group < plan.n_groups)
-            many_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes, output_warp,
+            tiled_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes, output_warp,
                               row_warp, group % shape::format.n_groups, lane, acc);
         if (i % CHAIN_GROUPS == CHAIN_GROUPS - 1) {
             int32_t left = n_chains - first_chain;
-            many_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_chain, slice,
+            tiled_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_chain, slice,
                               left < shape::over_chains ? left : shape::over_chains, lane);
 #pragma unroll
             for (int m = 0; m < 2; m++)
