@@ -96,12 +96,12 @@ static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX) gemm_skinny(cons
 #pragma unroll
     for (int m = 0; m < n_panels; m++)
         places[m] = find_panel(plan, (int32_t)blockIdx.x * n_panels + m, rows.expert);
-    int32_t n_chains = (plan.n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
-    for (int32_t first = 0; first < n_chains; first += n_warps) {
+    int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
+    for (int32_t first = 0; first < n_chunks; first += n_warps) {
         float acc[n_panels][n_columns][4] = {};
-        int32_t chain = first + warp, end = (chain + 1) * CHAIN_GROUPS;
-        if (chain < n_chains)
-            skinny_chunk<type, n_panels, n_columns>(plan, places, rows, chain * CHAIN_GROUPS,
+        int32_t chunk = first + warp, end = (chunk + 1) * SPLIT_K_GROUPS;
+        if (chunk < n_chunks)
+            skinny_chunk<type, n_panels, n_columns>(plan, places, rows, chunk * SPLIT_K_GROUPS,
                                                  end < plan.n_groups ? end : plan.n_groups, acc);
 #pragma unroll
         for (int m = 0; m < n_panels; m++)
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX) gemm_skinny(cons
                 *(float4 *)(parts + warp * N_SUMS + ((m * n_columns + n) * 32 + lane) * 4) =
                     make_float4(acc[m][n][0], acc[m][n][1], acc[m][n][2], acc[m][n][3]);
         __syncthreads();
-        int n = n_chains - first < n_warps ? n_chains - first : n_warps;
+        int n = n_chunks - first < n_warps ? n_chunks - first : n_warps;
         for (int i = (int)threadIdx.x; i < N_SUMS; i += (int)blockDim.x) {
             float total = first == 0 ? 0.0f : totals[i];
             for (int j = 0; j < n; j++)

@@ -3,7 +3,7 @@
 // dequantizes the fragments of 32 outputs once for all its rows.
 //
 // Warps of a block: `over_outputs` with 32 outputs each, `over_rows` with 8 n_columns rows each, and
-// `over_chains` for split-K: they take chunks in turn, so that a few tiles occupy many warps. Partial sums
+// `over_chunks` for split-K: they take chunks in turn, so that a few tiles occupy many warps. Partial sums
 // are added in order in shared memory.
 #pragma once
 
@@ -17,13 +17,13 @@ enum {
     TILED_BYTES_SMALL = PRODUCT_SHARED_BYTES_LEAST - TILED_BYTES_STATIC,
 };
 
-template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chains_, int n_columns_,
+template <enum tensor_type type_, int over_outputs_, int over_rows_, int over_chunks_, int n_columns_,
           int shared_bytes_most_ = TILED_BYTES_LARGE>
 struct tiled_shape {
     static constexpr enum tensor_type type = type_;
-    static constexpr int over_outputs = over_outputs_, over_rows = over_rows_, over_chains = over_chains_,
+    static constexpr int over_outputs = over_outputs_, over_rows = over_rows_, over_chunks = over_chunks_,
                          n_columns = n_columns_;
-    static constexpr int n_threads = 32 * over_outputs * over_rows * over_chains;
+    static constexpr int n_threads = 32 * over_outputs * over_rows * over_chunks;
     static constexpr int n_panels = 2 * over_outputs, n_rows = 8 * n_columns * over_rows;
     static constexpr struct tile_format format = tile_format(type);
     // A stage holds a group of each split-K chunk: its activation operand [4 steps][n_rows][64 bytes], then
@@ -31,25 +31,25 @@ struct tiled_shape {
     static constexpr int x_bytes = GROUP_STEPS * n_rows * STEP_ROW_BYTES;
     static constexpr int panel_bytes = format.quants_bytes + format.high_bytes + format.scales_bytes;
     static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
-    static constexpr int stage_bytes = over_chains * slice_bytes;
-    static constexpr int exchange_bytes = over_chains > 1 ? n_threads / 32 * 2 * n_columns * 512 : 0;
+    static constexpr int stage_bytes = over_chunks * slice_bytes;
+    static constexpr int exchange_bytes = over_chunks > 1 ? n_threads / 32 * 2 * n_columns * 512 : 0;
     static constexpr int n_stages = 3 * stage_bytes + exchange_bytes <= shared_bytes_most_ ? 3 : 2;
     static constexpr int shared_bytes = n_stages * stage_bytes + exchange_bytes;
     static_assert(shared_bytes <= shared_bytes_most_, "fits");
-    static_assert(n_columns % over_chains == 0, "sums are dealt out by columns");
+    static_assert(n_columns % over_chunks == 0, "sums are dealt out by columns");
 };
 
 // Copies one stage: group `group` (0..3) of each current split-K chunk.
 template <class shape>
 static __device__ __forceinline__ void tiled_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
-                                 int32_t first_chain, int32_t group_in_chain, unsigned char *stage)
+                                 int32_t first_chunk, int32_t group_in_chunk, unsigned char *stage)
 {
     constexpr struct tile_format format = shape::format;
     constexpr int x_pieces = shape::x_bytes / 16, panel_pieces = shape::panel_bytes / 16;
     const uint4 *x = (const uint4 *)plan.call.x.items;
 #pragma unroll
-    for (int slice = 0; slice < shape::over_chains; slice++, stage += shape::slice_bytes) {
-        int32_t group = (first_chain + slice) * CHAIN_GROUPS + group_in_chain;
+    for (int slice = 0; slice < shape::over_chunks; slice++, stage += shape::slice_bytes) {
+        int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + group_in_chunk;
         if (group >= plan.n_groups)
             continue;
         for (int i = (int)threadIdx.x; i < x_pieces; i += shape::n_threads) {
@@ -109,11 +109,11 @@ static __device__ __forceinline__ void tiled_group(const unsigned char *slice, i
 // Ends a round of split-K chunks: adds their partial sums, in order, to the totals, which are distributed
 // over the warps.
 template <class shape>
-static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chains][4],
-                                  float *exchange, int warp_in_chain, int slice, int n_chains, int lane)
+static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chunks][4],
+                                  float *exchange, int warp_in_slice, int slice, int n_chunks, int lane)
 {
-    constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
-    if (shape::over_chains == 1) {
+    constexpr int n_kept = shape::n_columns / shape::over_chunks, n_tiles = shape::over_outputs * shape::over_rows;
+    if (shape::over_chunks == 1) {
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -128,16 +128,16 @@ static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int n = 0; n < shape::n_columns; n++)
-            sums[(((slice * n_tiles + warp_in_chain) * 2 + m) * shape::n_columns + n) * 32 + lane] =
+            sums[(((slice * n_tiles + warp_in_slice) * 2 + m) * shape::n_columns + n) * 32 + lane] =
                 make_float4(acc[m][n][0], acc[m][n][1], acc[m][n][2], acc[m][n][3]);
     __syncthreads();
-    for (int chain = 0; chain < n_chains; chain++)
+    for (int chunk = 0; chunk < n_chunks; chunk++)
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
             for (int n = 0; n < n_kept; n++) {
                 int column = slice * n_kept + n;
-                float4 sum = sums[(((chain * n_tiles + warp_in_chain) * 2 + m) * shape::n_columns + column) * 32 + lane];
+                float4 sum = sums[(((chunk * n_tiles + warp_in_slice) * 2 + m) * shape::n_columns + column) * 32 + lane];
                 totals[m][n][0] = totals[m][n][0] + sum.x;
                 totals[m][n][1] = totals[m][n][1] + sum.y;
                 totals[m][n][2] = totals[m][n][2] + sum.z;
@@ -148,13 +148,13 @@ static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns
 
 template <class shape> static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
 {
-    constexpr int n_kept = shape::n_columns / shape::over_chains, n_tiles = shape::over_outputs * shape::over_rows;
+    constexpr int n_kept = shape::n_columns / shape::over_chunks, n_tiles = shape::over_outputs * shape::over_rows;
     __shared__ const unsigned char *tiles[shape::n_panels];
     static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
     unsigned char *stages = dynamic_shared();
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    int slice = warp / n_tiles, in_chain = warp % n_tiles;
-    int output_warp = in_chain % shape::over_outputs, row_warp = in_chain / shape::over_outputs;
+    int slice = warp / n_tiles, in_slice = warp % n_tiles;
+    int output_warp = in_slice % shape::over_outputs, row_warp = in_slice / shape::over_outputs;
     row_tile rows = find_rows(plan, shape::n_rows);
     if (rows.n <= 0)
         return;
@@ -162,13 +162,13 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
         tiles[threadIdx.x] =
             find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + (int32_t)threadIdx.x, rows.expert).tiles;
     __syncthreads();
-    int32_t n_chains = (plan.n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
-    int32_t n_rounds = (n_chains + shape::over_chains - 1) / shape::over_chains;
+    int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
+    int32_t n_rounds = (n_chunks + shape::over_chunks - 1) / shape::over_chunks;
     float acc[2][shape::n_columns][4] = {}, totals[2][n_kept][4] = {};
-    int32_t n_steps = n_rounds * CHAIN_GROUPS;
+    int32_t n_steps = n_rounds * SPLIT_K_GROUPS;
     for (int32_t i = 0; i < shape::n_stages - 1; i++) {
         if (i < n_steps)
-            tiled_copy<shape>(plan, rows, tiles, i / CHAIN_GROUPS * shape::over_chains, i % CHAIN_GROUPS,
+            tiled_copy<shape>(plan, rows, tiles, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
                              stages + i * shape::stage_bytes);
         copy_async_commit();
     }
@@ -177,18 +177,18 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
         __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
-            tiled_copy<shape>(plan, rows, tiles, ahead / CHAIN_GROUPS * shape::over_chains, ahead % CHAIN_GROUPS,
+            tiled_copy<shape>(plan, rows, tiles, ahead / SPLIT_K_GROUPS * shape::over_chunks, ahead % SPLIT_K_GROUPS,
                              stages + ahead % shape::n_stages * shape::stage_bytes);
         copy_async_commit();
-        int32_t first_chain = i / CHAIN_GROUPS * shape::over_chains;
-        int32_t group = (first_chain + slice) * CHAIN_GROUPS + i % CHAIN_GROUPS;
+        int32_t first_chunk = i / SPLIT_K_GROUPS * shape::over_chunks;
+        int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + i % SPLIT_K_GROUPS;
         if (group < plan.n_groups)
             tiled_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes, output_warp,
                               row_warp, group % shape::format.n_groups, lane, acc);
-        if (i % CHAIN_GROUPS == CHAIN_GROUPS - 1) {
-            int32_t left = n_chains - first_chain;
-            tiled_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_chain, slice,
-                              left < shape::over_chains ? left : shape::over_chains, lane);
+        if (i % SPLIT_K_GROUPS == SPLIT_K_GROUPS - 1) {
+            int32_t left = n_chunks - first_chunk;
+            tiled_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_slice, slice,
+                              left < shape::over_chunks ? left : shape::over_chunks, lane);
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll

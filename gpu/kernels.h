@@ -68,13 +68,13 @@ void launch_operand(void *stream, const struct operand_launch *operand);
 //   weights    are dequantized to binary16 as in gpu/tile_group.h; x is the activation operand above
 //   fragments  of 16 inputs (gpu/tiles.h), in order: acc = acc + the exact products of 16 inputs, added by one tensor core
 //              instruction, which is independent of other outputs and rows
-//   split-K    chunks of PRODUCT_CHAIN inputs: each starts with acc 0; the partial sums are added in order, starting from 0
+//   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order, starting from 0
 //   epilogue   y = total * the row's scale + bias; or fma(factor, that, y) when `add` is set; or, gated, its activation times
 //              the other part's result at the same output, with the bits of launch_activate after two GEMMs
 // F32: see gpu/product_float.cu.
 
 enum {
-    PRODUCT_CHAIN = 512,
+    SPLIT_K_INPUTS = 512,
     PRODUCT_PARTS_MAX = 4,
     PRODUCT_SHARED_BYTES_LEAST = 99 << 10, // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
 };

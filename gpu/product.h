@@ -8,7 +8,7 @@
 #include "gpu/tiles.h"
 
 enum {
-    CHAIN_GROUPS = PRODUCT_CHAIN / GROUP_INPUTS,
+    SPLIT_K_GROUPS = SPLIT_K_INPUTS / GROUP_INPUTS,
     GROUP_STEPS = GROUP_INPUTS / 32, // of the activation operand
     STEP_ROW_BYTES = 64,
 };

@@ -12,8 +12,8 @@ enum {
 template <enum tensor_type type, int n_panels, int n_columns>
 static void launch_skinny(void *stream, const struct product_plan *plan)
 {
-    int32_t n_chains = (plan->n_groups + CHAIN_GROUPS - 1) / CHAIN_GROUPS;
-    int32_t n_rounds = (n_chains + SKINNY_WARPS_MAX - 1) / SKINNY_WARPS_MAX, n_warps = (n_chains + n_rounds - 1) / n_rounds;
+    int32_t n_chunks = (plan->n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
+    int32_t n_rounds = (n_chunks + SKINNY_WARPS_MAX - 1) / SKINNY_WARPS_MAX, n_warps = (n_chunks + n_rounds - 1) / n_rounds;
     struct launch_shape shape = {(unsigned)((plan->first_panel[plan->call.n_parts] + n_panels - 1) / n_panels), 1, 1,
                                  (unsigned)(32 * n_warps), (size_t)(n_warps + 1) * n_panels * n_columns * 512};
     set_row_tiles(shape, plan->call, 8 * n_columns);

@@ -192,7 +192,7 @@ static void assert_near_exact(const struct problem *problem, const float *y, int
                  wrong / size, error_bound(problem->type));
 }
 
-// Three chains, the last one short; a panel and rows that are not full; blocks that end inside a group.
+// Three chunks, the last one short; a panel and rows that are not full; blocks that end inside a group.
 static int32_t odd_inputs(enum tensor_type type)
 {
     uint32_t items = tensor_traits(type)->block_items;
@@ -345,7 +345,7 @@ static void heads_begin_at_any_column(void **state)
         }
 }
 
-static void long_rows_take_several_rounds_of_chains(void **state)
+static void long_rows_take_several_rounds_of_split_k_chunks(void **state)
 {
     uint64_t seed = 6;
     struct tensor tensor = product_tensor(TENSOR_Q4_K, 17, 512 * 18 + 256, FILL_RANDOM, &seed);
@@ -572,7 +572,7 @@ int main(void)
         cmocka_unit_test(a_row_s_result_is_the_same_bytes_in_every_company),
         cmocka_unit_test(blocks_of_little_shared_memory_give_the_same_bytes),
         cmocka_unit_test(heads_begin_at_any_column),
-        cmocka_unit_test(long_rows_take_several_rounds_of_chains),
+        cmocka_unit_test(long_rows_take_several_rounds_of_split_k_chunks),
         cmocka_unit_test(results_are_added_with_a_factor),
         cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
