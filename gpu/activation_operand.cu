@@ -43,7 +43,7 @@ static __device__ __forceinline__ uint32_t piece_max(const float items[PIECE], u
     return largest;
 }
 
-static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], float factor, enum operand_form form)
+static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], float factor, enum activation_operand_form form)
 {
     uint32_t words[4];
 #pragma unroll
@@ -82,7 +82,7 @@ static __device__ float power_of_2(int exponent) // a normal number
     return __uint_as_float((uint32_t)(exponent + 127) << 23);
 }
 
-static __device__ __forceinline__ void put_piece(const struct operand &out, const float items[PIECE], int32_t index, float factor,
+static __device__ __forceinline__ void put_piece(const struct activation_operand &out, const float items[PIECE], int32_t index, float factor,
                                                  bool finite)
 {
     uint4 packed = pack_piece(items, factor, out.form);
@@ -90,9 +90,9 @@ static __device__ __forceinline__ void put_piece(const struct operand &out, cons
     *at = finite ? packed : make_uint4(0, 0, 0, 0);
 }
 
-static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_launch launch)
+static __global__ void __launch_bounds__(THREADS) make_operand(struct activation_operand_launch launch)
 {
-    struct operand out = launch.out;
+    struct activation_operand out = launch.out;
     int32_t n = out.n_inputs;
     int32_t head = launch.head_rows ? (int32_t)blockIdx.x / launch.head_rows : 0;
     int64_t row_index = launch.head_rows ? (int32_t)blockIdx.x % launch.head_rows
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct operand_la
     }
 }
 
-void launch_operand(void *stream, const struct operand_launch *operand)
+void launch_activation_operand(void *stream, const struct activation_operand_launch *operand)
 {
     if (operand->out.n_rows == 0)
         return;

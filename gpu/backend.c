@@ -130,7 +130,7 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     uint64_t step = (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
     (void)base;
     (void)n_positions;
-    return operand_items_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
+    return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->n_heads, shape->value_dim, n_outputs_max, shape->n_context);
@@ -149,7 +149,7 @@ static enum status reserve(struct gpu_backend *backend, struct error *error)
         uint64_t size_bytes;
         const char *what;
     } wanted[] = {
-        {&backend->operand_items, operand_items_bytes(backend->n_rows_max, backend->n_inputs_max), "operands"},
+        {&backend->operand_items, activation_operand_bytes(backend->n_rows_max, backend->n_inputs_max), "operands"},
         {&backend->operand_scales, rows * sizeof(float), "operands"},
         {&backend->attention, gpu_attention_scratch_bytes(backend), "attention"},
         {&backend->counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},

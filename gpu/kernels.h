@@ -28,25 +28,25 @@ extern "C" {
 //   OPERAND_BFLOAT  bfloat16 of x, scale 1
 // A row with an infinity or NaN has scale NaN and zeros.
 
-enum operand_form { OPERAND_HALF, OPERAND_BFLOAT };
+enum activation_operand_form { OPERAND_HALF, OPERAND_BFLOAT };
 
 enum { OPERAND_ALIGNMENT = 128 }; // inputs
 
-struct operand {
-    enum operand_form form;
+struct activation_operand {
+    enum activation_operand_form form;
     int32_t n_rows, n_inputs;
-    void *items;   // operand_items_bytes
+    void *items;   // activation_operand_bytes
     float *scales; // [n_rows]
 };
 
-static inline uint64_t operand_items_bytes(int32_t n_rows, int32_t n_inputs)
+static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
     return (uint64_t)n_rows * filled * 2;
 }
 
-struct operand_launch {
-    struct operand out;
+struct activation_operand_launch {
+    struct activation_operand out;
     const float *x;
     int64_t x_stride;
     // Gather: row i of the operand is row rows[i] / rows_divisor of x (pairs of row and expert, sorted by
@@ -58,7 +58,7 @@ struct operand_launch {
     int32_t head_rows, x_head_step;
 };
 
-void launch_operand(void *stream, const struct operand_launch *operand);
+void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
 // --- GEMM ---
 //
@@ -92,8 +92,8 @@ struct product_launch {
     enum tensor_type type; // of all tiles
     int32_t n_parts;
     struct product_part parts[PRODUCT_PARTS_MAX];
-    struct operand x; // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
-    // F32 weights: x itself, with the row gather of operand_launch.
+    struct activation_operand x; // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
+    // F32 weights: x itself, with the row gather of activation_operand_launch.
     const float *floats;
     int64_t floats_stride;
     const int32_t *rows;

@@ -3,25 +3,25 @@
 #include <assert.h>
 
 // The activation operand of x for a weight type; reused if the last one has the same x and form.
-static struct operand make_operand(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
-                                   enum operand_form form, const int32_t *rows, int32_t rows_divisor)
+static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
+                                   enum activation_operand_form form, const int32_t *rows, int32_t rows_divisor)
 {
-    struct operand operand = {.form = form,
+    struct activation_operand operand = {.form = form,
                               .n_rows = n_rows,
                               .n_inputs = x->n_cols,
                               .items = backend->operand_items.memory,
                               .scales = backend->operand_scales.memory};
-    assert(operand_items_bytes(n_rows, x->n_cols) <= backend->operand_items.size_bytes);
-    struct operand_launch launch = {.out = operand,
+    assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->operand_items.size_bytes);
+    struct activation_operand_launch launch = {.out = operand,
                                     .x = x->device.items,
                                     .x_stride = x->device.stride,
                                     .rows = rows,
                                     .rows_divisor = rows_divisor};
-    launch_operand(backend->stream, &launch);
+    launch_activation_operand(backend->stream, &launch);
     return operand;
 }
 
-static enum operand_form form_of(enum tensor_type tiles)
+static enum activation_operand_form form_of(enum tensor_type tiles)
 {
     return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
 }
@@ -57,7 +57,7 @@ static void run(struct gpu_backend *backend, const struct product *products, int
                                                                .y_stride = y->device.stride,
                                                                .n_outputs = y->n_cols};
         }
-        enum operand_form form = form_of(call.type);
+        enum activation_operand_form form = form_of(call.type);
         if (call.type != TENSOR_F32 && (!have_operand || call.x.form != form)) {
             call.x = make_operand(backend, x, call.x.n_rows, form, call.rows, call.rows_divisor);
             have_operand = true;
@@ -141,7 +141,7 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
 // rows.
 static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows, int32_t n_inputs)
 {
-    uint64_t head_bytes = operand_items_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);
+    uint64_t head_bytes = activation_operand_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);
     uint64_t n = backend->operand_items.size_bytes / head_bytes, most = backend->operand_scales.size_bytes / scale_bytes;
     n = n < most ? n : most;
     assert(n > 0);
@@ -163,19 +163,19 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
     int32_t most = heads_at_once(backend, n_heads, rows, n_inputs);
     for (int32_t head = 0; head < n_heads; head += most) {
         int32_t n = n_heads - head < most ? n_heads - head : most;
-        struct operand operand = {.form = form_of(weight->tiles),
+        struct activation_operand operand = {.form = form_of(weight->tiles),
                                   .n_rows = n * rows,
                                   .n_inputs = n_inputs,
                                   .items = backend->operand_items.memory,
                                   .scales = backend->operand_scales.memory};
-        struct operand_launch prepare = {.out = operand,
+        struct activation_operand_launch prepare = {.out = operand,
                                          .x = x->device.items + from.first + (int64_t)head * from.step,
                                          .x_stride = x->device.stride,
                                          .rows_divisor = 1,
                                          .head_rows = rows,
                                          .x_head_step = from.step};
         if (weight->tiles != TENSOR_F32)
-            launch_operand(backend->stream, &prepare);
+            launch_activation_operand(backend->stream, &prepare);
         struct product_launch call = {.type = weight->tiles,
                                       .n_parts = 1,
                                       .x = operand,

@@ -123,7 +123,7 @@ static void problem_free(struct problem *problem)
     device_free(device, problem->device_tiles);
 }
 
-static enum operand_form form_of(enum tensor_type type)
+static enum activation_operand_form form_of(enum tensor_type type)
 {
     return type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
 }
@@ -133,12 +133,12 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
                               struct product_launch product)
 {
     const float *x = problem->device_x + first * problem->x_stride;
-    struct operand operand = {form_of(problem->type), n, problem->n_inputs,
-                              device_allocate(device, operand_items_bytes(n, problem->n_inputs)),
+    struct activation_operand operand = {form_of(problem->type), n, problem->n_inputs,
+                              device_allocate(device, activation_operand_bytes(n, problem->n_inputs)),
                               device_allocate(device, (size_t)n * sizeof(float))};
-    struct operand_launch make = {operand, x, problem->x_stride, rows, 1};
+    struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1};
     device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
-    launch_operand(device_stream(device), &make);
+    launch_activation_operand(device_stream(device), &make);
     product.type = problem->type;
     product.x = operand;
     product.floats = x;
@@ -314,11 +314,11 @@ static void heads_begin_at_any_column(void **state)
             float *x = random_rows(N_ROWS, x_stride, x_stride, &seed);
             float *device_x = on_device(x, (size_t)(N_ROWS * x_stride) * sizeof(float));
             float *device_y = device_allocate(device, (size_t)(N_ROWS * y_stride) * sizeof(float));
-            struct operand operand = {form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
-                                      device_allocate(device, operand_items_bytes(N_HEADS * N_ROWS, n_inputs)),
+            struct activation_operand operand = {form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
+                                      device_allocate(device, activation_operand_bytes(N_HEADS * N_ROWS, n_inputs)),
                                       device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
-            struct operand_launch make = {operand, device_x + first, x_stride, NULL, 1, N_ROWS, x_step};
-            launch_operand(device_stream(device), &make);
+            struct activation_operand_launch make = {operand, device_x + first, x_stride, NULL, 1, N_ROWS, x_step};
+            launch_activation_operand(device_stream(device), &make);
             struct product_launch product = {.type = problem.type, .n_parts = 1, .x = operand, .floats = device_x + first,
                                              .floats_stride = x_stride, .rows_divisor = 1, .n_experts = N_HEADS,
                                              .head_rows = N_ROWS, .x_head_step = x_step, .y_head_step = y_step,

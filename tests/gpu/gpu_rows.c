@@ -170,12 +170,12 @@ static void operands_of_every_length_hold_their_rows(void **state)
         for (int32_t first = 0; first < 2; first++) {
             int32_t n = lengths[i];
             int64_t stride = (n + 8) / 4 * 4;
-            size_t items_bytes = operand_items_bytes(N_ROWS, n);
+            size_t items_bytes = activation_operand_bytes(N_ROWS, n);
             float *device_x, *x = random_floats((size_t)(N_ROWS * stride), &seed, &device_x), scales[N_ROWS];
-            struct operand operand = {OPERAND_HALF, N_ROWS, n, device_allocate(device, items_bytes),
+            struct activation_operand operand = {OPERAND_HALF, N_ROWS, n, device_allocate(device, items_bytes),
                                       device_allocate(device, sizeof scales)};
-            struct operand_launch launch = {operand, device_x + first, stride, NULL, 1};
-            launch_operand(device_stream(device), &launch);
+            struct activation_operand_launch launch = {operand, device_x + first, stride, NULL, 1};
+            launch_activation_operand(device_stream(device), &launch);
             float *items = malloc(items_bytes);
             copy(operand.items, items, items_bytes / sizeof(float), false);
             copy(operand.scales, scales, N_ROWS, false);
