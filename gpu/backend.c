@@ -171,13 +171,13 @@ static enum status reserve(struct gpu_backend *backend, struct error *error)
     return STATUS_OK;
 }
 
-static void add_times(struct flight *flight)
+static void add_times(struct step_slot *slot)
 {
-    phases_add(&flight->phases, &flight->times);
-    if (flight->way != STEP_EAGER)
-        phases_add(&flight->entry->phases, &flight->times);
-    phases_add(&flight->outcome_phases, &flight->times);
-    flight->timed = true;
+    phases_add(&slot->phases, &slot->times);
+    if (slot->way != STEP_EAGER)
+        phases_add(&slot->entry->phases, &slot->times);
+    phases_add(&slot->outcome_phases, &slot->times);
+    slot->timed = true;
 }
 
 // Waits for submitted steps, before memory or graphs that they use are freed.
@@ -187,8 +187,8 @@ static enum status settle(struct gpu_backend *backend, struct error *error)
         return STATUS_OK;
     enum status status = device_wait(backend->device, error);
     for (int i = 0; i < 2; i++)
-        if (status == STATUS_OK && backend->times && &backend->flights[i] != backend->flight && !backend->flights[i].timed)
-            add_times(&backend->flights[i]);
+        if (status == STATUS_OK && backend->times && &backend->slots[i] != backend->slot && !backend->slots[i].timed)
+            add_times(&backend->slots[i]);
     return status;
 }
 
@@ -213,7 +213,7 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     size_t room = size_bytes + size_bytes / 2;
     enum status status = settle(backend, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = pin_again(backend, &backend->flights[i].upload_host, room, "a step's input", error);
+        status = pin_again(backend, &backend->slots[i].upload_host, room, "a step's input", error);
     graphs_clear(&backend->graphs, backend->device);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->upload, room, "a step's input", error);
@@ -232,7 +232,7 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
         return STATUS_OK;
     enum status status = STATUS_OK;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = pin_again(backend, &backend->flights[i].outcome_host, size_bytes, "a step's outcome", error);
+        status = pin_again(backend, &backend->slots[i].outcome_host, size_bytes, "a step's outcome", error);
     return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error)
                                : status;
 }
@@ -268,17 +268,17 @@ static const uint64_t graph_memory_least = 64ull << 20;
 
 static void choose_way(struct gpu_backend *backend, const struct step *step)
 {
-    struct flight *flight = backend->flight, *other = &backend->flights[flight == backend->flights];
-    flight->way = STEP_EAGER;
-    flight->entry = NULL;
+    struct step_slot *slot = backend->slot, *other = &backend->slots[slot == backend->slots];
+    slot->way = STEP_EAGER;
+    slot->entry = NULL;
     if (backend->decoding) {
-        flight->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
-        backend->kind.events = flight->events;
-        flight->entry = graphs_choose(&backend->graphs, &backend->kind, &flight->way);
+        slot->events = backend->times && backend->n_under_way > 0 ? 1 - other->events : 0;
+        backend->kind.events = slot->events;
+        slot->entry = graphs_choose(&backend->graphs, &backend->kind, &slot->way);
     }
-    if (flight->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
-        flight->way = STEP_EAGER;
-    if (flight->way == STEP_EAGER) {
+    if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
+        slot->way = STEP_EAGER;
+    if (slot->way == STEP_EAGER) {
         backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
         backend->n_positions_padded = backend->n_positions;
         backend->n_part_rows = backend->shared.n_part_rows;
@@ -313,7 +313,7 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
         choose_way(backend, step);
         backend->layout = upload_layout(step, &backend->padded, page_positions);
     }
-    upload_fill(backend->flight->upload_host, &backend->layout, step, &backend->padded, page_positions, &backend->shared,
+    upload_fill(backend->slot->upload_host, &backend->layout, step, &backend->padded, page_positions, &backend->shared,
                 backend->n_cols_max);
     return STATUS_OK;
 }
@@ -333,14 +333,14 @@ static void mark_end(struct gpu_backend *backend, struct phases *phases)
 // The phases of this step: a graph has its own, reused by its replays.
 static struct phases *phases_of(struct gpu_backend *backend)
 {
-    struct flight *flight = backend->flight;
-    return flight->way == STEP_EAGER ? &flight->phases : &flight->entry->phases;
+    struct step_slot *slot = backend->slot;
+    return slot->way == STEP_EAGER ? &slot->phases : &slot->entry->phases;
 }
 
 static void phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->failed && backend->flight->way != STEP_REPLAYS)
+    if (!backend->failed && backend->slot->way != STEP_REPLAYS)
         mark(backend, phases_of(backend), next);
 }
 
@@ -381,24 +381,24 @@ static void begin(struct backend *base, const struct step *step)
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(!backend->step && step->n_rows <= backend->n_rows_max && backend->n_under_way < 2);
     device_use(backend->device);
-    struct flight *flight = backend->flight = backend->flight == backend->flights ? &backend->flights[1] : backend->flights;
+    struct step_slot *slot = backend->slot = backend->slot == backend->slots ? &backend->slots[1] : backend->slots;
     backend->step = step;
     backend->pending = (struct pending_add){0};
-    flight->drawn = flight->timed = false;
-    flight->times = (struct step_times){0};
+    slot->drawn = slot->timed = false;
+    slot->times = (struct step_times){0};
     backend->failed = prepare(backend, step, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
     backend->figures.n_steps++;
-    flight->phases.n = flight->outcome_phases.n = 0;
-    mark(backend, &flight->phases, PHASE_UPLOAD);
-    device_upload(backend->device, backend->upload.memory, flight->upload_host, backend->layout.total);
-    if (flight->way != STEP_EAGER)
-        mark_end(backend, &flight->phases);
-    if (flight->way == STEP_REPLAYS) {
-        device_graph_launch(backend->device, flight->entry->graph);
+    slot->phases.n = slot->outcome_phases.n = 0;
+    mark(backend, &slot->phases, PHASE_UPLOAD);
+    device_upload(backend->device, backend->upload.memory, slot->upload_host, backend->layout.total);
+    if (slot->way != STEP_EAGER)
+        mark_end(backend, &slot->phases);
+    if (slot->way == STEP_REPLAYS) {
+        device_graph_launch(backend->device, slot->entry->graph);
         backend->figures.n_replayed++;
-    } else if (flight->way == STEP_CAPTURES) {
+    } else if (slot->way == STEP_CAPTURES) {
         device_graph_begin(backend->device); // a failure is latched
         resolve(backend);
     } else if (has_pending(step)) {
@@ -408,7 +408,7 @@ static void begin(struct backend *base, const struct step *step)
 
 static void finish_capture(struct gpu_backend *backend)
 {
-    struct graph_entry *entry = backend->flight->entry;
+    struct graph_entry *entry = backend->slot->entry;
     mark_end(backend, &entry->phases);
     entry->graph = device_graph_end(backend->device);
     if (!entry->graph)
@@ -431,7 +431,7 @@ static enum status wait_now(struct backend *base, struct error *error)
 static enum status submit(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct flight *flight = backend->flight;
+    struct step_slot *slot = backend->slot;
     const struct step *step = backend->step;
     assert(step);
     gpu_enqueues(backend); // flushes the pending sum
@@ -441,19 +441,19 @@ static enum status submit(struct backend *base, struct error *error)
         *error = backend->error;
         return error->status;
     }
-    if (flight->way == STEP_CAPTURES)
+    if (slot->way == STEP_CAPTURES)
         finish_capture(backend);
-    else if (flight->way == STEP_EAGER)
-        mark_end(backend, &flight->phases);
-    mark(backend, &flight->outcome_phases, PHASE_DOWNLOAD);
-    flight->n_outputs = step->n_outputs;
-    flight->n_outputs_padded = backend->padded.n_outputs;
-    flight->drawn = flight->drawn && step->n_outputs > 0;
-    if (flight->drawn)
-        device_download(backend->device, flight->outcome_host, backend->outcome.memory,
+    else if (slot->way == STEP_EAGER)
+        mark_end(backend, &slot->phases);
+    mark(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
+    slot->n_outputs = step->n_outputs;
+    slot->n_outputs_padded = backend->padded.n_outputs;
+    slot->drawn = slot->drawn && step->n_outputs > 0;
+    if (slot->drawn)
+        device_download(backend->device, slot->outcome_host, backend->outcome.memory,
                         gpu_outcome_wanted_bytes(backend, step));
-    mark_end(backend, &flight->outcome_phases);
-    device_event_record(backend->device, flight->ended);
+    mark_end(backend, &slot->outcome_phases);
+    device_event_record(backend->device, slot->ended);
     backend->n_under_way++;
     enum status status = device_status(backend->device, error); // an invalid launch is an error of this step
     if (status != STATUS_OK)
@@ -466,18 +466,18 @@ static enum status collect(struct backend *base, struct sample_result *results, 
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(backend->n_under_way > 0);
     bool last = backend->n_under_way == 1;
-    struct flight *flight = last ? backend->flight : &backend->flights[backend->flight == backend->flights];
-    device_event_wait(backend->device, flight->ended);
+    struct step_slot *slot = last ? backend->slot : &backend->slots[backend->slot == backend->slots];
+    device_event_wait(backend->device, slot->ended);
     enum status status = device_status(backend->device, error);
     backend->n_under_way = status == STATUS_OK ? backend->n_under_way - 1 : 0;
     if (status != STATUS_OK)
         return status;
-    if (flight->drawn && results)
-        gpu_take_outcomes(flight, results);
-    if (backend->times && !flight->timed)
-        add_times(flight);
+    if (slot->drawn && results)
+        gpu_take_outcomes(slot, results);
+    if (backend->times && !slot->timed)
+        add_times(slot);
     if (backend->times)
-        *backend->times = flight->times;
+        *backend->times = slot->times;
     return STATUS_OK;
 }
 
@@ -510,12 +510,12 @@ static void destroy(struct backend *base)
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
     for (int i = 0; i < 2; i++) {
-        struct flight *flight = &backend->flights[i];
-        phases_finish(&flight->phases, backend->device);
-        phases_finish(&flight->outcome_phases, backend->device);
-        device_event_destroy(backend->device, flight->ended);
-        device_unpin(backend->device, flight->upload_host);
-        device_unpin(backend->device, flight->outcome_host);
+        struct step_slot *slot = &backend->slots[i];
+        phases_finish(&slot->phases, backend->device);
+        phases_finish(&slot->outcome_phases, backend->device);
+        device_event_destroy(backend->device, slot->ended);
+        device_unpin(backend->device, slot->upload_host);
+        device_unpin(backend->device, slot->outcome_host);
     }
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->shared);
@@ -588,8 +588,8 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     if (status == STATUS_OK)
         status = staging_init(&backend->staging, backend->device, error);
     for (int i = 0; i < 2 && status == STATUS_OK; i++) {
-        backend->flights[i].ended = device_event_create(backend->device);
-        if (!backend->flights[i].ended && (status = device_status(backend->device, error)) == STATUS_OK)
+        backend->slots[i].ended = device_event_create(backend->device);
+        if (!backend->slots[i].ended && (status = device_status(backend->device, error)) == STATUS_OK)
             status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for an event");
     }
     if (status != STATUS_OK) {

@@ -13,7 +13,7 @@ static void flush(struct gpu_backend *backend)
 
 bool gpu_enqueues(struct gpu_backend *backend)
 {
-    if (backend->failed || backend->flight->way == STEP_REPLAYS)
+    if (backend->failed || backend->slot->way == STEP_REPLAYS)
         return false;
     flush(backend);
     return true;
@@ -22,7 +22,7 @@ bool gpu_enqueues(struct gpu_backend *backend)
 // Pads a number of rows, or of (row, expert) pairs, which are a multiple of the step's rows.
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
-    if (backend->flight->way == STEP_EAGER)
+    if (backend->slot->way == STEP_EAGER)
         return n_rows;
     assert(n_rows % backend->step->n_rows == 0);
     return n_rows / backend->step->n_rows * backend->padded.n_rows;
@@ -185,7 +185,7 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->flight->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->slot->way == STEP_EAGER);
     device_upload_rows(backend->device, matrix->device.items, rows, (size_t)n_rows,
                        (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
 }
@@ -195,7 +195,7 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->flight->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->slot->way == STEP_EAGER);
     device_download_rows(backend->device, rows, matrix->device.items, (size_t)n_rows,
                          (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
 }

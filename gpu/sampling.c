@@ -17,7 +17,7 @@ size_t gpu_outcome_bytes(int32_t n_outputs)
 void gpu_sample(struct backend *base, struct matrix *logits)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    backend->flight->drawn = true;
+    backend->slot->drawn = true;
     if (!gpu_enqueues(backend))
         return;
     assert(backend->step->samples && backend->padded.n_outputs <= logits->n_rows_max);
@@ -56,12 +56,12 @@ size_t gpu_outcome_wanted_bytes(const struct gpu_backend *backend, const struct 
     return wants_top(step) ? gpu_outcome_bytes(backend->padded.n_outputs) : outcomes;
 }
 
-void gpu_take_outcomes(const struct flight *flight, struct sample_result *results)
+void gpu_take_outcomes(const struct step_slot *slot, struct sample_result *results)
 {
-    const struct sample_outcome *outcomes = (const struct sample_outcome *)(const void *)flight->outcome_host;
+    const struct sample_outcome *outcomes = (const struct sample_outcome *)(const void *)slot->outcome_host;
     const struct token_logprob *top =
-        (const struct token_logprob *)(const void *)(flight->outcome_host + top_offset(flight->n_outputs_padded));
-    for (int32_t i = 0; i < flight->n_outputs; i++) {
+        (const struct token_logprob *)(const void *)(slot->outcome_host + top_offset(slot->n_outputs_padded));
+    for (int32_t i = 0; i < slot->n_outputs; i++) {
         results[i] = (struct sample_result){
             .token = outcomes[i].token, .logprob = outcomes[i].logprob, .n_top = outcomes[i].n_top};
         memcpy(results[i].top, top + (size_t)i * JOB_TOP_LOGPROBS_MAX, (size_t)results[i].n_top * sizeof *top);

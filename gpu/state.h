@@ -48,7 +48,7 @@ struct pending_add {
 };
 
 // State of a step from begin until its results are collected; two at a time.
-struct flight {
+struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
@@ -75,8 +75,8 @@ struct gpu_backend {
     // The step's input and outcome on the device; submitted steps share them because they run one after the
     // other.
     struct scratch upload, outcome;
-    struct flight flights[2];
-    struct flight *flight; // of the current step, or the one submitted last
+    struct step_slot slots[2];
+    struct step_slot *slot; // of the current step, or the one submitted last
     int n_under_way;       // submitted and not collected
     struct scratch operand_items, operand_scales, attention;
     struct scratch given, counts, states; // sampling
@@ -184,4 +184,4 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
 size_t gpu_outcome_bytes(int32_t n_outputs);
 size_t gpu_outcome_wanted_bytes(const struct gpu_backend *backend, const struct step *step);
 void gpu_sample(struct backend *base, struct matrix *logits);
-void gpu_take_outcomes(const struct flight *flight, struct sample_result *results);
+void gpu_take_outcomes(const struct step_slot *slot, struct sample_result *results);
