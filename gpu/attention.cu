@@ -107,14 +107,14 @@ void launch_attention(void *stream, const struct attention_launch *attention)
         (int64_t)attention->n_sequences * n_kv_heads * arguments.n_strips_small <
             (int64_t)BLOCKS_WANTED * attention->n_multiprocessors) {
         arguments.n_segments = n_segments;
-        arguments.dealt = true;
+        arguments.split_kv = true;
     }
     uint64_t shared_bytes = attention->shared_bytes_max;
     struct tile_choice large = choose_tile(&attention->pages, shared_bytes, TILE_STRIPS_MAX);
     if (attention->n_shared_tiles > 0)
         launch_way(stream, arguments, TILES_SHARED, large);
     launch_way(stream, arguments, TILES_SMALL, choose_small(&attention->pages, attention->n_heads, shared_bytes));
-    if (arguments.dealt)
+    if (arguments.split_kv)
         launch(merge_segments, {(unsigned)attention->n_sequences, (unsigned)attention->n_heads, 1, MERGE_THREADS, 0}, stream,
                arguments);
     if (attention->n_rows_most > 0 && !attention_is_small(attention->n_rows_most, attention->n_heads, n_kv_heads))

@@ -24,8 +24,8 @@ static __device__ __forceinline__ bool find_small(const struct attention_argumen
         return false;
     place.n_queries = left < shape::n_queries ? left : (int32_t)shape::n_queries;
     set_positions(place);
-    place.only_segment = arguments.dealt ? (int32_t)blockIdx.z : -1;
-    return !arguments.dealt || !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
+    place.only_segment = arguments.split_kv ? (int32_t)blockIdx.z : -1;
+    return !arguments.split_kv || !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
 }
 
 // Prefill (other sequences): blocks are [tiles, key-value heads]. Tiles are numbered through the sequences.
@@ -102,7 +102,7 @@ template <class shape> static void launch_shape_of(void *stream, const struct at
         int32_t n_tiles = (arguments.n_strips_small + shape::n_strips - 1) / shape::n_strips;
         launched.blocks_x = (unsigned)call.n_sequences;
         launched.blocks_y = (unsigned)(n_kv_heads * n_tiles);
-        launched.blocks_z = (unsigned)(arguments.dealt ? arguments.n_segments : 1);
+        launched.blocks_z = (unsigned)(arguments.split_kv ? arguments.n_segments : 1);
     } else if (way == TILES_LARGE) {
         launched.blocks_x = (unsigned)(call.n_sequences + (int64_t)call.n_rows * group / shape::n_queries);
     } else {

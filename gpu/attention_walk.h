@@ -9,7 +9,7 @@ struct attention_arguments {
     struct attention_launch call;
     float *parts;
     int32_t n_segments;     // partial results per row and head
-    bool dealt;             // split-KV: each segment of a small sequence has its own block
+    bool split_kv;             // split-KV: each segment of a small sequence has its own block
     int32_t n_strips_small; // maximum number of strips of a small sequence
 };
 

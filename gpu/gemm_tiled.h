@@ -36,7 +36,7 @@ struct tiled_shape {
     static constexpr int n_stages = 3 * stage_bytes + exchange_bytes <= shared_bytes_most_ ? 3 : 2;
     static constexpr int shared_bytes = n_stages * stage_bytes + exchange_bytes;
     static_assert(shared_bytes <= shared_bytes_most_, "fits");
-    static_assert(n_columns % over_chunks == 0, "sums are dealt out by columns");
+    static_assert(n_columns % over_chunks == 0, "sums are distributed by columns");
 };
 
 // Copies one stage: group `group` (0..3) of each current split-K chunk.

@@ -86,7 +86,7 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
 
 // Adds tiles of one segment for sequences [begin, end) of the order, if they read less than separate reads
 // would.
-static void add_company(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment, int32_t begin,
+static void add_group(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment, int32_t begin,
                         int32_t end)
 {
     int32_t group = rules->n_heads / rules->n_kv_heads, position_least = INT32_MAX;
@@ -131,6 +131,6 @@ void shared_prefix_find(struct shared_prefix *shared, const struct step *step, c
             // Only sequences that share all earlier segments: a sequence's shared segments are its first
             // n_shared.
             if (shared->runs[begin].n_whole > segment && shared->n_shared[shared->runs[begin].index] == segment)
-                add_company(shared, rules, segment, begin, end);
+                add_group(shared, rules, segment, begin, end);
         }
 }

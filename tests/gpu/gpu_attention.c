@@ -1,5 +1,5 @@
 // Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt is cut, nor how
-// segments are dealt out, nor which are computed for several sequences at once shows in a row's bytes.
+// split-KV is used, nor which are computed for several sequences at once shows in a row's bytes.
 #include "engine/backend.h"
 #include "engine/file/dequantise.h"
 #include "gpu/device.h"
@@ -189,7 +189,7 @@ static void problem_free(struct problem *problem)
 struct way {
     int32_t cut;   // rows of a sequence in one call
     bool together; // all sequences in one call, with padding between them
-    bool dealt;    // segments may be dealt out
+    bool split_kv;    // segments may be split over blocks
     bool reverse;  // threads run from the last to the first
     bool shared;   // common segments are computed for all at once
     uint64_t shared_bytes; // shared memory a block may have; 0: plenty
@@ -267,7 +267,7 @@ static void compute_parts(const struct problem *problem, const struct part *part
         n_rows_most = parts[i].n > n_rows_most ? parts[i].n : n_rows_most;
         n_positions_most = position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
     }
-    int multiprocessors = way.dealt ? 64 : 0;
+    int multiprocessors = way.split_kv ? 64 : 0;
     uint64_t shared_bytes = way.shared_bytes ? way.shared_bytes : device_facts(device)->shared_bytes_max;
     struct shared_prefix shared = {0};
     if (way.shared)
@@ -299,7 +299,7 @@ static void compute_parts(const struct problem *problem, const struct part *part
                                     .n_multiprocessors = multiprocessors,
                                     .shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
-    if (way.dealt || way.shared)
+    if (way.split_kv || way.shared)
         call.scratch_bytes = attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, n_positions_most);
     call.scratch = device_allocate(device, call.scratch_bytes + 16);
     emulate_reverse(way.reverse);
