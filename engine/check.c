@@ -10,12 +10,12 @@ enum { PAGES_AT_ONCE = 64 }; // read from the device
 struct check {
     const struct model *model;
     struct backend *backend, *host;
-    struct forward *forward; // the host's
+    struct forward *forward; // on the host
     struct forward_limits limits;
     int32_t n_pages;         // of the backend
-    int32_t *places;         // [n_pages] where a page is in the check's; -1: not there
-    int32_t *from, *to;      // [limits.n_pages] pages of this step in order, theirs and ours
-    int32_t *held;           // [limits.n_pages] of `from`, those that hold something already: 1, else 0
+    int32_t *places;         // [n_pages] the check's page for a page of the backend; -1: none
+    int32_t *from, *to;      // [limits.n_pages] pages of this step: the backend's and the check's
+    int32_t *held;           // [limits.n_pages] pages of `from` with positions before the step
     int32_t n_used;
     struct step_sequence *sequences; // [n_sequences_max]
     int32_t *tables;         // [n_tables] block tables of these
@@ -99,9 +99,9 @@ float *check_logits(struct check *check)
     return check->logits;
 }
 
-// --- The step in the check's own pages ---
+// ---- the step, mapped to the check's pages ----
 
-// False, with nothing taken: they don't suffice.
+// False: not enough pages; none is taken.
 static bool take_pages(struct check *check, const struct step_sequence *sequence, int32_t *table)
 {
     int32_t page_positions = check->limits.page_positions, n_used = check->n_used;
@@ -133,7 +133,7 @@ static void forget_pages(struct check *check)
         check->places[check->from[--check->n_used]] = -1;
 }
 
-// The step's first sequences, as many as there are pages for.
+// Takes the step's first sequences while pages last.
 static struct step own_step(struct check *check, const struct step *step)
 {
     struct step own = *step;
@@ -156,7 +156,7 @@ static struct step own_step(struct check *check, const struct step *step)
     return own;
 }
 
-// Pages in which positions stand from before the step.
+// Copies the pages with positions before the step.
 static enum status copy_pages(struct check *check, struct error *error)
 {
     int32_t n_held = 0;
@@ -177,7 +177,7 @@ static enum status copy_pages(struct check *check, struct error *error)
     return STATUS_OK;
 }
 
-// --- Comparing ---
+// ---- comparison ----
 
 static void compare(const struct check *check, const struct step *own, const struct sample_result *results,
                     struct check_result *result)

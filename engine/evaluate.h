@@ -1,19 +1,19 @@
-// Logits of every position of one text: what `sheaf logits` writes and the parity tests compare.
+// Logits of every position of one text, for `sheaf logits` and the parity tests.
 // Thread: engine.
 #pragma once
 
 #include "engine/forward.h"
 
-// Rows of one step; a longer text goes through in several.
+// Tokens of one step; longer texts are prefilled in chunks.
 enum { EVALUATE_CHUNK_ROWS = 256 };
 
-// Pages for a comparison with reference logits: float32, rounded to half precision for the families whose
-// references were computed so. With many layers the two are further apart (0.07 on logits of a 26-layer Gemma
-// 2) than other engines are from either.
+// KV type for a comparison with reference logits: float32, rounded to binary16 for families with references
+// computed that way. With many layers the two differ by more (0.07 on logits of a 26-layer Gemma 2) than
+// other engines differ from either.
 enum kv_type evaluate_kv_type(const struct model *model);
 
-// Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. Nothing of it is
-// left but the backend's page memory. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), one
+// Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. The backend
+// cannot be used for another forward pass. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), one
 // longer than the model's context (ERROR_CONTEXT_LENGTH) and an id outside the vocabulary
 // (ERROR_TOKEN_RANGE); those of forward_create and forward_step.
 enum status evaluate_tokens(const struct model *model, struct backend *backend, enum kv_type kv_type,

@@ -50,7 +50,7 @@ static void multiply(struct pass *pass, struct product product, const struct mat
     pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
 }
 
-// gate's y = activation(gate) * up, of each row or, with `experts`, of each pair of a row and an expert.
+// gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
 static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x, bool experts)
 {
     const struct backend_impl *impl = pass->impl;
@@ -83,7 +83,7 @@ static void embed(struct pass *pass)
         normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
 }
 
-// Queries, keys and values of the layer's input.
+// QKV projection.
 static void project(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
@@ -97,7 +97,7 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
     normalise_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
 }
 
-// Puts positions into queries and keys.
+// Applies rope to queries and keys.
 static void rotate(struct pass *pass, int32_t index)
 {
     const struct model_layer *tensors = &pass->forward->model->layers[index];
@@ -127,7 +127,7 @@ static void attend(struct pass *pass, int32_t index)
     pass->impl->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
 
-// From here on only the output rows matter: nothing reads the others' last layer.
+// In the last layer, after attention, only the output rows are computed.
 static void keep_outputs(struct pass *pass, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -159,7 +159,7 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
     multiply(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
-// shared = the expert that sees every row, by its own gate where it has one.
+// shared = the shared expert, times its gate if it has one.
 static void run_shared_expert(struct pass *pass, const struct forward_layer *layer,
                               const struct matrix *input)
 {
@@ -173,7 +173,7 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     }
 }
 
-// branch = the chosen experts' outputs by weight, and the shared expert's.
+// branch = weighted sum of the routed experts, plus the shared expert.
 static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -198,7 +198,7 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     }
 }
 
-// x += branch, after the branch's own norm where the family has one.
+// Residual sum: x += branch, after the post-norm if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
     struct matrix *branch = pass->forward->matrices.branch;
@@ -225,15 +225,15 @@ static void run_layer(struct pass *pass, int32_t index)
     pass->impl->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)
-        return; // the keys and values were all that was wanted
+        return; // no outputs: only the keys and values are needed
     attend(pass, index);
     enter(pass, PHASE_PRODUCTS);
     if (last)
         keep_outputs(pass, parallel && !ffn_normed);
     multiply(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
              pass->shape->latent_dim ? latent_values(pass, layer) : pass->heads);
-    // In parallel the MLP reads the input that attention read, so its norm comes before the sum; without a
-    // norm of its own it shares attention's.
+    // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
+    // without a norm of its own it uses attention's.
     if (parallel && ffn_normed)
         normalise_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
@@ -275,7 +275,7 @@ static void fill_rope(struct forward *forward, struct step *step)
     step->n_rope_dims = model->shape.n_rope_dims;
 }
 
-// The caller's faults, not the world's: jobs were checked before.
+// Asserts the caller's arguments; jobs were checked before.
 static void check_step(const struct forward *forward, const struct step *step)
 {
     const struct forward_limits *limits = &forward->limits;
@@ -308,7 +308,7 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Everything but its end.
+// Enqueues the whole step, without `end`.
 static void run_step(struct forward *forward, struct step *step, float *logits)
 {
     check_step(forward, step);
@@ -330,7 +330,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
     if (step->n_outputs > 0) {
         compute_logits(&pass);
         enter(&pass, PHASE_SAMPLING);
-        if (logits) // before drawing changes them
+        if (logits) // before the sampler modifies them
             pass.impl->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
         if (step->samples)
             pass.impl->sample(pass.backend, forward->matrices.logits);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// --- Weights ---
+// ---- weights ----
 
 struct loading {
     struct forward *forward;
@@ -15,7 +15,7 @@ struct loading {
     struct error *error;
 };
 
-// An absent tensor gives no weight. A product's tensor was repacked: its file pages need not stay in memory.
+// An absent tensor has no weight. GEMM weights are repacked, so their pages of the mapped file are released.
 static enum status load_weight(struct loading *loading, const struct tensor *tensor, enum weight_role role,
                                struct weight **weight)
 {
@@ -39,7 +39,7 @@ static enum status load_weight(struct loading *loading, const struct tensor *ten
     return STATUS_OK;
 }
 
-// Where a tensor of no layer goes and what for.
+// The field and role of a tensor outside the layers.
 static const struct {
     size_t tensor, weight; // in struct model, struct forward
     enum weight_role role;
@@ -166,11 +166,11 @@ static enum status load_weights(struct loading *loading)
     return status;
 }
 
-// --- Matrices ---
+// ---- matrices ----
 
 struct matrix_plan {
     size_t matrix;          // in struct forward_matrices
-    int64_t n_rows, n_cols; // no columns: not needed
+    int64_t n_rows, n_cols; // 0 columns: not needed
 };
 
 enum { MATRICES = sizeof(struct forward_matrices) / sizeof(struct matrix *) };
@@ -279,14 +279,15 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
     if (backend && backend->impl->page_bytes)
         return backend->impl->page_bytes(backend, &kv);
-    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: in 16 bits, in pairs and with scales.
+    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: in 16 bits, in pairs and
+    // with scales.
     uint64_t items = (uint64_t)(shape->key_dim + shape->value_dim), bytes = items * sizeof(float);
     if (kv_type == KV_F16)
         bytes = (items + (uint64_t)(shape->key_dim % 2)) * sizeof(uint16_t) + 2 * sizeof(float);
     return (uint64_t)shape->n_kv_heads * bytes * (uint64_t)page_positions * (uint64_t)shape->n_layers;
 }
 
-// --- Life ---
+// ---- create, destroy ----
 
 static enum status create_parts(struct loading *loading)
 {

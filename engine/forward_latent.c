@@ -1,8 +1,8 @@
-// Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): keys and values of all heads are made of one
-// latent vector a position, and only that and one rotated key are kept. Instead of making a head's keys k = K
-// c of the latent c, its query is put in the latent's terms: q . K c = (K^T q) . c; and what attention sums
-// are latents, of which the head's value matrix V makes its output afterwards. So to attention this is one
-// key-value head whose key is [rotated dims, latent] and whose value is the latent.
+// Multi-head latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1), with absorbed projections.
+// Keys and values of all heads are projections of one latent vector c per position; the KV cache holds only c
+// and one rotated key. A head's key matrix is applied to the query instead of the latent, q . K c = (K^T q) .
+// c, and its value matrix V to the attention output, a weighted sum of latents. So attention has one
+// key-value head with key [rotated dims, latent] and the latent as value.
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
 #include "engine/file/quantise.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- Loading ---
+// ---- loading ----
 
-// Of both parts of every head the tensor in the form that a product takes: K^T [latent_key_dim inputs,
+// The per-head GEMM weights: K^T [latent_key_dim inputs,
 // latent_dim outputs], V [latent_dim inputs, latent_value_dim outputs].
 struct split {
     const struct tensor *whole;
@@ -25,8 +25,8 @@ static const char *whole_row(const struct split *split, int64_t head, int64_t ro
     return (const char *)split->whole->data + index * tensor_row_bytes(split->whole);
 }
 
-// A row of K is a column of K^T, so blocks along the row come apart: the items are widened. F16 holds what a
-// plain type of two bytes or a quantised one had, of these within half a unit in its last place.
+// The transpose of K breaks the blocks along its rows, so quantised items are converted to F16, within half a
+// unit in the last place; types of two bytes stay exact.
 static void put_keys(const struct split *split, enum tensor_type type, float *row, char *out)
 {
     size_t item = tensor_traits(type)->block_bytes;
@@ -131,7 +131,7 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
     return status;
 }
 
-// --- A step ---
+// ---- a step ----
 
 static void normalise(const struct pass *pass, struct matrix *x, const struct weight *weight)
 {

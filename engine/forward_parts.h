@@ -1,5 +1,5 @@
-// What a forward pass holds: the model's weights in the backend and the matrices of a step. Made and freed by
-// forward_create.c, used by forward.c and forward_latent.c; private to them.
+// Private state of a forward pass: the model's weights in the backend and the matrices of a step. Created and
+// destroyed by forward_create.c, used by forward.c and forward_latent.c.
 #pragma once
 
 #include "engine/forward.h"
@@ -10,7 +10,7 @@ struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
 };
 
-// R: rows of a step, P: R x experts used, O: output rows. A matrix the model has no use for is NULL.
+// R: tokens of a step, P: R x experts used, O: outputs. NULL: not used by the model.
 struct forward_matrices {
     struct matrix *x, *normed,
         *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
@@ -42,7 +42,7 @@ struct forward {
     float *rope[2]; // [n_rows_max, n_rope_dims] of the step's rows
 };
 
-// One layer's surroundings while a step runs. `n_rows` falls to the output rows inside the last layer.
+// Context of one layer in a step. `n_rows` is reduced to the output rows within the last layer.
 struct pass {
     const struct forward *forward;
     const struct backend_impl *impl;
@@ -50,15 +50,15 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
-    struct matrix *x, *normed, *heads; // the matrices now in use: of all rows or of the output rows
+    struct matrix *x, *normed, *heads; // current matrices: of all rows or of the output rows
 };
 
-// forward_latent.c: what latent attention does in place of the usual.
+// forward_latent.c: the parts of latent attention that differ.
 // Makes SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has them in one matrix, SLOT_ATTN_KV_B.
 enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
-// Bytes of these in the backend.
+// Their bytes in the backend.
 uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index);
-// q, k and v of the layer's input, not rotated yet.
+// QKV projection, before rope.
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
-// The heads' outputs of what attention summed.
+// Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);

@@ -1,6 +1,6 @@
 // Facts from /proc, /sys and the affinity mask. Control groups: kernel documentation,
 // admin-guide/cgroup-v2.rst (cpu.max, memory.max, memory.current) and cgroup-v1 (cpu.cfs_quota_us,
-// memory.limit_in_bytes). A limit may stand at any ancestor, so all of them are read and the least counts.
+// memory.limit_in_bytes). Any ancestor may have a limit, so the least of all is used.
 #include "engine/machine.h"
 
 #include <inttypes.h>
@@ -144,7 +144,7 @@ static bool read_memory_left_v1(const char *directory, double *bytes)
     return true;
 }
 
-// The least that `read` finds from the process's group up to the root; false: nowhere a limit.
+// The minimum of `read` over the process's group and its ancestors; false: no limit.
 static bool group_least(const char *controller, bool (*read)(const char *directory, double *value),
                         double *least)
 {
@@ -191,7 +191,7 @@ static uint64_t system_available(void)
     return kilobytes << 10;
 }
 
-// What is left of the address space that the process may have (ulimit -v); all of it counts, memory that is only reserved included.
+// The rest of the address space limit (ulimit -v), which includes memory that is only reserved.
 static bool address_space_left(double *bytes)
 {
     struct rlimit limit;

@@ -1,13 +1,14 @@
-// What the machine grants this process: processor cores and memory, as affinity and control groups leave
-// them. Linux; elsewhere what the C library tells. Thread: any.
+// Processor cores and memory available to this process, by affinity and control groups on Linux, by the C
+// library elsewhere.
+// Thread: any.
 #pragma once
 
 #include <stdint.h>
 
-// Cores this process may run on: one for each physical core in its affinity, at most the control group's
+// Cores for this process: the physical cores in its affinity mask, at most the control group's
 // quota rounded up. 1 or more.
 int machine_n_cores(void);
 
-// Bytes the process may still take: what the system has available and what is left of the control group's
-// limit and of the limit of its address space (RLIMIT_AS), whichever is less. 0: unknown.
+// Bytes the process may still allocate: the least of the system's available memory, the rest of the control
+// group's limit and the rest of the address space limit (RLIMIT_AS). 0: unknown.
 uint64_t machine_memory_available(void);

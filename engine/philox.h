@@ -1,5 +1,5 @@
 // Philox 4x32-10, a counter-based random number generator: four random words for each 128-bit counter under a
-// 64-bit key, nothing kept between calls. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
+// 64-bit key, without state. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
 // 2, 3 (SC 2011), section 4.
 #pragma once
 

@@ -6,17 +6,17 @@
 
 enum { DEVICE, HOST, SIDES };
 
-// Of a model's own type on each side; what the table's callers hold are these.
+// Handles of the hybrid, each with one object per backend.
 struct matrix {
     struct matrix *at[SIDES];
-    bool valid[SIDES]; // has the rows
+    bool valid[SIDES]; // this copy is current
     int32_t n_rows;    // written last
     int32_t n_rows_max, n_cols;
 };
 
 struct weight {
-    struct weight *at[SIDES]; // NULL: not there
-    int side;                 // where operations with it run
+    struct weight *at[SIDES]; // NULL: not on this backend
+    int side;                 // backend that runs operations with it
 };
 
 struct placed_backend {
@@ -25,12 +25,12 @@ struct placed_backend {
     struct backend *sides[SIDES];
     struct placement placement;
     char name[64];
-    int32_t layer;     // weights are created of
+    int32_t layer;     // of the weights created now
     int32_t n_layers;  // with pages
-    // Rows on their way. What was taken since the device was waited for last may still be read.
+    // Transfer buffers. Memory taken since the last wait for the device may still be read.
     float *staging;
     size_t n_staging, n_staged, n_staging_wanted; // floats
-    struct step step;  // as the device sees it
+    struct step step;  // the device's copy, with `stops` set
     int route_side, sample_side;
     int32_t n_pairs;   // of the last route
     bool failed;       // `error` is latched
@@ -42,7 +42,7 @@ static struct placed_backend *placed_of(struct backend *backend)
     return (struct placed_backend *)(void *)backend;
 }
 
-// --- Sides ---
+// ---- device and host ----
 
 static int layer_side(const struct placed_backend *placed, int32_t layer)
 {
@@ -55,7 +55,7 @@ static int attention_side(const struct placed_backend *placed, int32_t layer)
     return placed->placement.host_attention ? HOST : layer_side(placed, layer);
 }
 
-// Each side counts its own layers.
+// Each backend numbers its own layers.
 static int32_t side_layer(const struct placed_backend *placed, int32_t layer)
 {
     return attention_side(placed, layer) == HOST ? layer : layer - placed->placement.n_host_layers;
@@ -94,9 +94,9 @@ static float *staging_take(struct placed_backend *placed, size_t n)
     return taken;
 }
 
-enum { CROSSING_MAX = 2 }; // matrices that cross together
+enum { CROSSING_MAX = 2 }; // matrices transferred together
 
-// Makes the rows that an operation on `side` reads be there. False: the step has failed.
+// Transfers the inputs of an operation on `side` that are not there. False: the step has failed.
 static bool bring(struct placed_backend *placed, int side, const struct matrix *const *wanted, int n)
 {
     struct backend *to = placed->sides[side], *from = placed->sides[1 - side];
@@ -105,13 +105,13 @@ static bool bring(struct placed_backend *placed, int side, const struct matrix *
     size_t n_items = 0;
     int n_crossing = 0;
     assert(n <= CROSSING_MAX);
-    if (placed->failed) // then what is wanted was not even computed
+    if (placed->failed) // the inputs were not computed
         return false;
     for (int i = 0; i < n; i++) {
         if (wanted[i]->valid[side])
             continue;
         assert(wanted[i]->valid[1 - side]);
-        crossing[n_crossing++] = (struct matrix *)wanted[i]; // what it holds stays the same
+        crossing[n_crossing++] = (struct matrix *)wanted[i]; // its contents are not changed
         n_items += items_of(wanted[i]);
     }
     if (n_crossing && n_items > placed->n_staging - placed->n_staged)
@@ -136,7 +136,7 @@ static bool bring_one(struct placed_backend *placed, int side, const struct matr
     return bring(placed, side, &matrix, 1);
 }
 
-// --- Weights ---
+// ---- weights ----
 
 static void layer(struct backend *base, int32_t index)
 {
@@ -152,7 +152,7 @@ static void weight_destroy(struct backend *base, struct weight *weight)
     free(weight);
 }
 
-// Where attention is on the other side, the vectors are on both: its sinks are among them.
+// With attention on the host, vectors are created on both backends, because attention sinks are vectors.
 static bool belongs(const struct placed_backend *placed, const struct weight *weight, int side, enum weight_role role)
 {
     return side == weight->side ||
@@ -188,7 +188,7 @@ static const struct weight *part(const struct weight *weight, int side)
     return weight ? weight->at[side] : NULL;
 }
 
-// --- Matrices and pages ---
+// ---- matrices and pages ----
 
 static void matrix_destroy(struct backend *base, struct matrix *matrix)
 {
@@ -199,7 +199,7 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
     free(matrix);
 }
 
-// On both sides: the host's takes memory only as far as it is used.
+// Created on both backends; the host's memory is committed on first use.
 static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
                                  struct error *error)
 {
@@ -293,7 +293,7 @@ static enum status ready(struct backend *base, struct error *error)
     return status;
 }
 
-// --- A step ---
+// ---- a step ----
 
 static void trace(struct backend *base, struct step_times *times)
 {
@@ -301,7 +301,7 @@ static void trace(struct backend *base, struct step_times *times)
     device->impl->trace(device, times);
 }
 
-// The device stands still while the host computes, so its clock tells the host's time too.
+// The device is idle while the host computes, so its events measure the host's time too.
 static void phase(struct backend *base, enum step_phase next)
 {
     struct backend *device = placed_of(base)->sides[DEVICE];
@@ -346,7 +346,7 @@ static void norm(struct backend *base, struct matrix *out, const struct matrix *
     wrote(out, side, n_rows);
 }
 
-// Of products that share x: all on one side. Returns which.
+// The backend of GEMMs that share x: all are on one.
 static int unwrap(struct product *own, const struct product *products, int n)
 {
     int side = products[0].weight->side;
@@ -420,7 +420,7 @@ static void activate(struct backend *base, struct matrix *out, const struct matr
     wrote(out, side, n_rows);
 }
 
-// Where y is: it was just computed there, and so will be what reads x.
+// The backend of y, which was computed last and is read with x next.
 static void add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
 {
     struct placed_backend *placed = placed_of(base);
@@ -454,7 +454,7 @@ static void gather(struct backend *base, struct matrix *out, const struct matrix
     wrote(out, side, placed->step.n_outputs);
 }
 
-// --- Experts: a layer's are all on one side ---
+// ---- mixture of experts: all experts of a layer are on one backend ----
 
 static void route(struct backend *base, const struct matrix *logits, int32_t n_rows,
                   const struct route_parameters *parameters)
@@ -507,7 +507,7 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
     wrote(x, side, n_rows);
 }
 
-// --- Latent attention: a matrix that is filled column by column is filled on one side ---
+// ---- latent attention: a matrix written by columns is written on one backend ----
 
 static void head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
                           const struct matrix *x, struct head_columns from, int32_t n_rows)
@@ -533,7 +533,7 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
     wrote(out, side, n_rows);
 }
 
-// --- Results ---
+// ---- results ----
 
 static void sample(struct backend *base, struct matrix *logits)
 {
@@ -590,7 +590,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     return status;
 }
 
-// --- The backend ---
+// ---- the backend table ----
 
 static void destroy(struct backend *base)
 {

@@ -1,15 +1,15 @@
-// One backend made of two, a device and the host, for models or caches that the device does not hold:
+// The hybrid: a backend over two backends, a device and the host, for models or KV caches that exceed the
+// device memory:
 //
-//   layers          the first layers and the embedding before them are the host's, all others and the output the device's;
-//                   KV pages are where their layer is. Rows cross once a step.
-//   attention       KV pages of all layers are the host's, and so is attention over them; the products before and
-//                   after it stay where their layer is. Queries, keys and values cross in each of the device's layers, and
-//                   what attention made of them crosses back.
+//   layers          the embedding and the first layers are on the host, the other layers and the output on the device
+//                   (llama.cpp: -ngl); KV pages are with their layer. One transfer per step.
+//   attention       KV pages and attention of all layers are on the host (llama.cpp: --no-kv-offload); the GEMMs are
+//                   where their layer is. In each device layer queries, keys and values are transferred to the host
+//                   and the output of attention back.
 //
-// An operation runs where its weights or its pages are, one without either where its rows are; rows that are needed on
-// the other side are copied there. All follows from the placement, nothing from a step: a row's result depends on its company as
-// little as each side's operations do, and is the same bytes in every step. Another placement gives other bytes, since the two sides round
-// differently.
+// An operation runs where its weights or pages are, others where their input is; matrices needed on the other
+// backend are copied. This depends only on the placement, never on a step, so results are batch-invariant as
+// those of both backends are. Another placement gives other bytes, because device and host round differently.
 //
 // Thread: engine.
 #pragma once
@@ -17,11 +17,11 @@
 #include "engine/backend.h"
 
 struct placement {
-    int32_t n_host_layers; // with the embedding, unless 0
+    int32_t n_host_layers; // includes the embedding, unless 0
     bool host_attention;
 };
 
-// Takes both backends over, which must be new, unless it fails. The device waits (engine/backend.h) and sees every step as
-// one that stops. Errors: ERROR_OUT_OF_MEMORY.
+// Takes ownership of both backends, which must be new, if it succeeds. The device must implement `wait`
+// (engine/backend.h); all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
 enum status placed_backend_create(struct backend **backend, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error) WARN_UNUSED;

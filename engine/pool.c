@@ -1,10 +1,10 @@
 // The pool. A run publishes its task, then fills one range a thread: a 64-bit atomic, begin in the low half,
 // end in the high half. The owner takes one index at a time from the front, a thief one from the back, both
 // by compare-and-swap, so an index has one taker. Only the caller fills ranges, and only while no index is
-// left untaken; taken indices hold the run open, so that whoever takes one reads the task of the run it
-// belongs to, however late it woke. (Thieves that take more would either hold on to indices while others
-// idle, or make a range of them; and whoever may still be filling a range must be waited for before the next
-// run: on a busy machine that is a time slice.)
+// left. A taken index keeps the run open, so a thread that takes one always reads the task of that run,
+// however late it woke. (Stealing more than one index would either leave other threads idle, or need a new
+// range; the next run would have to wait for a thread that still fills a range, which takes a time slice on a
+// busy machine.)
 //
 // `left` counts indices not yet done. Idle threads watch `runs`, first spinning, then under the mutex.
 #include "engine/pool.h"
@@ -144,7 +144,7 @@ static void wait_for_run(struct pool *pool, uint64_t seen)
         }
     } while (clock_ns() < deadline);
 
-    // The sleeper counts itself, then looks at `runs`; the caller changes `runs`, then looks at the count:
+    // The sleeper increments the count, then reads `runs`; the caller changes `runs`, then reads the count:
     // one of them sees the other (both sequentially consistent).
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1);
@@ -207,7 +207,7 @@ static bool thread_start(struct pool_thread *thread)
     return true;
 }
 
-// The process's signals are the main thread's business: the new threads inherit a full mask.
+// Signals are handled by the main thread: the new threads inherit a full mask.
 static int threads_start(struct pool *pool, int n_threads)
 {
     sigset_t all, before;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A token that may be drawn, with its logit after bias and penalties.
+// A candidate token with its logit after bias and penalties.
 struct candidate {
     float logit;
     int32_t token;
@@ -19,7 +19,7 @@ struct sampler {
     int32_t *counts;                 // [n_vocab] how often a token was generated; 0 between calls
     bool *seen;                      // [n_vocab] in prompt or generated; false between calls
     struct candidate *sorted, *heap; // [n_vocab] each
-    float *given; // [n_vocab] the logits as they came, when logprobs want them after penalties
+    float *given; // [n_vocab] the unmodified logits, if logprobs are needed after penalties
 };
 
 enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error)
@@ -57,13 +57,13 @@ void sampler_destroy(struct sampler *sampler)
     free(sampler);
 }
 
-// --- Sums and extremes over the vocabulary ---
-// Several at a time, item i going to lane i mod LANES in order, so that compilers vectorise and the result is
+// ---- reductions over the vocabulary ----
+// Item i is added to lane i mod LANES in order, so that compilers vectorize and the result is
 // the same everywhere.
 
 enum { LANES = 16 };
 
-// The largest logit; NaN when one is NaN or +infinity, -infinity when there is none else.
+// The largest logit; NaN if one is NaN or +infinity, -infinity if all are.
 static float find_largest(const float *logits, int32_t n)
 {
     float largest[LANES];
@@ -94,7 +94,7 @@ static double sum_weights(const float *logits, int32_t n, float largest, float t
     double sums[LANES] = {0};
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        float weights[LANES]; // in a loop of its own, which compilers vectorise
+        float weights[LANES]; // a separate loop, which compilers vectorize
         for (int lane = 0; lane < LANES; lane++)
             weights[lane] = elementary_exp_negative((logits[i + lane] - largest) / temperature);
         for (int lane = 0; lane < LANES; lane++)
@@ -108,9 +108,8 @@ static double sum_weights(const float *logits, int32_t n, float largest, float t
     return sums[0];
 }
 
-// --- Candidates in order of logit (highest first), then id (lowest first) ---
-// Only as many are sorted as somebody asks for: the vocabulary becomes a heap in linear time, and each step
-// takes one off.
+// ---- candidates in order of logit (highest first), then id (lowest first) ----
+// Sorted lazily: the vocabulary is made a heap in linear time, and each next candidate is popped.
 
 static bool comes_before(struct candidate a, struct candidate b)
 {
@@ -138,7 +137,7 @@ struct ranking {
     int32_t n_sorted, n_heap, n_bands;
 };
 
-// `width`: how far below the largest the first band reaches.
+// `width`: of the first band, below the largest logit.
 static struct ranking ranking_start(struct sampler *sampler, const float *logits, float largest, float width)
 {
     return (struct ranking){.logits = logits,
@@ -149,7 +148,7 @@ static struct ranking ranking_start(struct sampler *sampler, const float *logits
                             .heap = sampler->heap};
 }
 
-// Makes a heap of the next band, which begins at the largest logit not yet taken. False: there is none.
+// Builds a heap of the next band, from the largest logit not yet taken down. False: none left.
 static bool refill_heap(struct ranking *ranking)
 {
     float above = ranking->floor, top = -INFINITY;
@@ -170,7 +169,7 @@ static bool refill_heap(struct ranking *ranking)
     return ranking->n_heap > 0;
 }
 
-// The index-th best, sorting on when needed. False: there are not so many.
+// The index-th best candidate; sorts further if needed. False: there are fewer.
 static bool ranking_at(struct ranking *ranking, int32_t index, struct candidate *candidate)
 {
     while (ranking->n_sorted <= index) {
@@ -197,9 +196,9 @@ static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
     }
 }
 
-// --- Bias and penalties ---
+// ---- bias and penalties ----
 
-// Settings within their limits can still carry a logit beyond a float.
+// Valid settings can still overflow a float.
 static float bounded(float logit)
 {
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
@@ -218,7 +217,7 @@ static void note_tokens(struct sampler *sampler, const struct sample_request *re
     }
 }
 
-// Once for each distinct token; leaves the notes empty.
+// Once per distinct token; resets `counts` and `seen`.
 static void penalise_tokens(struct sampler *sampler, float *logits, const struct sampling *sampling,
                             const int32_t *tokens, int32_t n)
 {
@@ -260,7 +259,7 @@ static void adjust_logits(struct sampler *sampler, float *logits, const struct s
     penalise_tokens(sampler, logits, sampling, request->generated, request->n_generated);
 }
 
-// --- The draw ---
+// ---- the draw ----
 
 static int32_t find_first(const float *logits, int32_t n, float value)
 {
@@ -270,7 +269,7 @@ static int32_t find_first(const float *logits, int32_t n, float value)
     return -1;
 }
 
-// What top-k, top-p and min-p keep is always the best so many; `total` is the sum of their weights.
+// Number of best candidates left by top-k, top-p and min-p; `total` is the sum of their weights.
 struct kept {
     int32_t n;
     double total;
@@ -281,7 +280,7 @@ static float weigh(struct candidate candidate, float largest, float temperature)
     return elementary_exp_negative((candidate.logit - largest) / temperature);
 }
 
-// With no filter on, n is the vocabulary's size and nothing gets sorted.
+// Without a filter n is the size of the vocabulary and nothing is sorted.
 static struct kept filter(struct ranking *ranking, const struct sampling *sampling, float largest)
 {
     struct kept kept = {.n = ranking->n_vocab};
@@ -318,7 +317,7 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
     double sum = 0.0;
     int32_t token = -1;
     struct candidate candidate;
-    // Rounding may leave the sum short of the target: then it is the last one with any weight.
+    // If the sum falls short of the target by rounding, the last candidate with a weight is drawn.
     for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
         float weight = weigh(candidate, largest, sampling->temperature);
         if (weight == 0.0f)
@@ -331,9 +330,10 @@ static int32_t draw(struct sampler *sampler, const float *logits, const struct s
     return token;
 }
 
-// --- Logprobs ---
+// ---- logprobs ----
 
-// Of the logits as the model gave them to the allowed tokens. Returns the logarithm of the sum of all weights.
+// Of the logits as the model gave them to the allowed tokens. Returns the logarithm of the sum of all
+// weights.
 static double fill_top(struct sampler *sampler, const float *logits, const struct sampling *sampling,
                        float largest, struct sample_result *result)
 {
@@ -359,7 +359,7 @@ void sampler_draw(struct sampler *sampler, float *logits, const struct sample_re
     if (request->allowed)
         mask_logits(logits, sampler->n_vocab, request->allowed);
     float largest = find_largest(logits, sampler->n_vocab);
-    if (!(largest > -INFINITY)) // NaN, or nothing to choose from
+    if (!(largest > -INFINITY)) // NaN, or no candidate
         return;
     double log_sum = sampling->logprobs ? fill_top(sampler, logits, sampling, largest, result) : 0.0;
     const float *given = logits;

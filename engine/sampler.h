@@ -2,21 +2,22 @@
 // one (engine/philox.h) keyed by the job's seed, with the token's index and the choice as the counter. exp
 // and log are our own (engine/elementary.h), so that every machine draws the same token from the same logits.
 //
-// Order: logits of tokens that are not allowed become -infinity; logit bias, repetition, presence and frequency penalties; temperature 0 takes the largest (ties: the
-// lowest id); else temperature, top-k, top-p, min-p, one draw in order of probability then id. Logprobs are
-// those of the logits as the model gave them, over the allowed tokens, before all of the rest.
+// Order: logits of tokens that are not allowed become -infinity; logit bias, repetition, presence and
+// frequency penalties; temperature 0 takes the largest (ties: the lowest id); else temperature, top-k, top-p,
+// min-p, one draw in order of probability then id. Logprobs are those of the logits as the model gave them,
+// over the allowed tokens, before all of the rest.
 #pragma once
 
 #include "engine/backend.h"
 
-// Room for one sampler; one a thread.
+// Scratch memory, one per thread.
 struct sampler;
 
 enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error) WARN_UNUSED;
 void sampler_destroy(struct sampler *sampler);
 
-// `logits` [n_vocab] are changed. A NaN or a positive infinity of an allowed token (as the model gave them) makes
-// token -1; so does no finite one. Token ids in the request are in range (asserted), its settings within the
-// limits of schemas/job.h.
+// `logits` [n_vocab] are changed. A NaN or a positive infinity of an allowed token (as the model gave them)
+// makes token -1; so does no finite one. Token ids in the request are in range (asserted), its settings
+// within the limits of schemas/job.h.
 void sampler_draw(struct sampler *sampler, float *logits, const struct sample_request *request,
                   struct sample_result *result);

@@ -1,5 +1,6 @@
-// The CPU's kernels as a table, filled once at start by what the processor can do: plain C (the reference),
-// AVX2, AVX-512 with VNNI. All versions of a kernel give the same bytes, so a version is tested by equality:
+// Dispatch table of the CPU kernels, filled once at start by the processor's features: plain C (the
+// reference), AVX2, AVX-512 with VNNI. All versions of a kernel give the same bytes, so a version is tested
+// by equality:
 // - integer block products are exact; matrix products: product.h;
 // - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
 // in order
@@ -22,7 +23,7 @@ enum cpu_level { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
 
 enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
 
-// Kernels on one row or vector. n need not be a multiple of anything, nor pointers aligned. NaN bits are not
+// Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.
 struct row_kernels {
     // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x
@@ -57,7 +58,7 @@ struct cpu_kernels {
     struct product_kernels products;
 };
 
-// Fills the table with the best level that the processor has, not above `level_max`.
+// Fills the table with the processor's best level, at most `level_max`.
 void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max);
 
 // One level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni. On other
