@@ -1,6 +1,7 @@
-// How many jobs a worker of the embedded queue holds. Other workers share the queue, so it claims little ahead of its batch: one batch
-// until the first job is settled (other workers may be starting), then one that is computed and two ahead, and where jobs
-// are short as many more as settle in AHEAD_MS, so that claims and commits stay large. Thread: main.
+// The number of jobs that a worker of the embedded queue claims ahead. Other workers share the queue, so it
+// claims few: one batch until its first job is committed (other workers may be starting), then the batch in
+// computation and two more. If jobs are short, also as many as finish in AHEAD_MS, so that claims and commits
+// stay large. Thread: main.
 #pragma once
 
 #include <stdint.h>

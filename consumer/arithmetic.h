@@ -1,5 +1,6 @@
-// The name of an arithmetic: what besides the request an answer is a function of. Every result carries it as `system_fingerprint`:
-// results of equal names and equal requests are equal to the byte. Parts separated by spaces:
+// The name of an arithmetic: everything besides the request that determines an answer. Every result has it as
+// `system_fingerprint`: results with equal names for equal requests are equal to the byte. Its parts are
+// separated by spaces:
 //
 //   sheaf=1 model=9f86d081884c7d65 backend=cpu kv-type=f16
 //   sheaf=1 model=9f86d081884c7d65 backend=cuda-sm90 kv-type=q8_0 placement=layers:20 max-tokens=512
@@ -10,14 +11,17 @@
 //   kv-type   of the KV pages (--kv-type)
 //   others    options that change answers and are not at their default
 //
-// Threads, memory, batch, window and a CPU's kernels change no answer and are not in it; nor is the model's name (--model-name).
+// Threads, memory, batch, window and the CPU's kernels do not change answers and are not included, nor is
+// --model-name.
 // Thread: main.
 #pragma once
 
 #include "consumer/runtime.h"
 
-// Raise it when the bytes of any answer change: kernels, forward pass, sampler, draws, tokenizer, templates, the text's ends.
+// Increment it when the bytes of any answer change: kernels, forward pass, sampler, tokenizer, templates,
+// stop rules.
 enum { ARITHMETIC_VERSION = 1 };
 
-// Fills in runtime->arithmetic, of a runtime with model, backend and plan. Reads the whole model. Errors: STATUS_REFUSE.
+// Sets runtime->arithmetic; the runtime has model, backend and plan. Reads the whole model. Errors:
+// STATUS_REFUSE.
 enum status arithmetic_name(struct runtime *runtime, const struct settings *settings, struct error *error) WARN_UNUSED;

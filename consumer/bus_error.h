@@ -1,5 +1,5 @@
-// SIGBUS: a mapped file was cut, or its disk can't be read. The process ends with a message and status 1; what it had not committed is
-// given to others as after a kill.
+// SIGBUS: a mapped file was truncated, or its disk cannot be read. The process ends with a message and status
+// 1; uncommitted jobs are delivered to other workers, as after a kill.
 #pragma once
 
 // Before the model is mapped; a later call names another model.

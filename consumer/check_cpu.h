@@ -1,5 +1,6 @@
-// --check-cpu N: every Nth step is computed a second time on the CPU (engine/check.h, engine/session.h). The largest difference
-// is logged whenever it grows, and at the end (check_log.h). Results stay those of the first computation.
+// --check-cpu N: every Nth step is computed a second time on the CPU (engine/check.h, engine/session.h). The
+// largest difference is logged whenever it grows, and at the end (check_log.h). Results stay those of the
+// first computation.
 // Thread: main.
 #pragma once
 
@@ -15,12 +16,12 @@ struct check_cpu { // zeroed: none
 struct check_cpu_wanted {
     int64_t every; // steps
     const struct model *model;
-    struct backend *backend; // whose steps are checked
+    struct backend *backend; // the one to check
     struct pool *pool;
     struct limits_plan plan;
-    uint64_t host_memory_available; // before the plan was carried out
+    uint64_t host_memory_available; // before the plan's allocations
 };
 
-// Loads the weights for the CPU too. Errors: STATUS_REFUSE.
+// Loads the weights into the CPU backend. Errors: STATUS_REFUSE.
 enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wanted *wanted, struct error *error) WARN_UNUSED;
 void check_cpu_close(struct check_cpu *check);

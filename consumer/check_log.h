@@ -1,4 +1,4 @@
-// Says what a step showed that was computed twice. Thread: main, whose the log is.
+// Logs the result of a checked step. Thread: main.
 #pragma once
 
 #include "engine/session.h"

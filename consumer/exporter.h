@@ -1,5 +1,6 @@
-// What a worker serves: /metrics for Prometheus, / for people, /healthz (the main loop turns) and /readyz (it can work now).
-// Thread: main; once the close is announced, that of closing.h.
+// A worker's HTTP endpoints: /metrics for Prometheus, / for people, /healthz (the main loop runs), /readyz
+// (it can work now).
+// Thread: main; after exporter_announce_close the one of closing.h.
 #pragma once
 
 #include "consumer/http.h"
@@ -10,17 +11,17 @@ enum { EXPORTER_PARTITIONS_MAX = 4096 };
 struct exporter {
     struct metrics metrics;
     struct metrics_view view;
-    struct http *http;           // NULL: nothing is served
+    struct http *http;           // NULL: not served
     struct transport *transport; // NULL: not open yet
-    char closing[ERROR_TEXT_BYTES]; // why the worker ends; "": it does not yet
+    char closing[ERROR_TEXT_BYTES]; // why the worker ends; "": it is not closing
     char model[JOB_MODEL_BYTES_MAX + 1];
     struct partition_figures *partitions; // [EXPORTER_PARTITIONS_MAX]
 };
 
-// `address` NULL: figures are kept and not served.
+// `address` NULL: figures are collected, not served.
 enum status exporter_open(struct exporter **exporter, const char *address, struct error *error) WARN_UNUSED;
-// From now on there is something to tell.
+// Sets the source of the figures.
 void exporter_attach(struct exporter *exporter, struct transport *transport, const struct metrics_view *view);
-// From now on every page answers with 503 and the reason, and nothing but this is looked at.
+// From now on every page answers 503 with the reason; transport and metrics are not accessed any more.
 void exporter_announce_close(struct exporter *exporter, const char *reason);
 void exporter_close(struct exporter *exporter);

@@ -1,23 +1,23 @@
-// The instants at which a crash matters, and what may be delivered twice. The program passes them without effect
-// (fault.c). A test program that defines these functions itself is called instead and may stop or kill its process:
-// tests/kafka/kafka_crash.c, and tests/fault_points.c, which is `sheaf` with faults that the environment orders.
+// Fault injection: points at which a crash matters, and redelivery. In the program they have no effect
+// (fault.c). Test programs define these functions themselves and may stop or kill the process:
+// tests/kafka/kafka_crash.c, and tests/fault_points.c, which is `sheaf` with faults set in the environment.
 #pragma once
 
 #include <stdbool.h>
 
 enum fault_point {
-    FAULT_CLAIMED,      // jobs or partitions are ours, nothing of them was delivered yet
-    FAULT_BEGUN,        // the transaction is open
-    FAULT_PRODUCED,     // its records are with the producer
-    FAULT_OFFSETS_SENT, // the coordinator holds its offsets
-    FAULT_COMMITTED,    // the coordinator has decided; we have not noted it
-    FAULT_PUBLISHED,    // we have; the store has not recorded it
+    FAULT_CLAIMED,      // jobs were claimed or partitions assigned, nothing delivered
+    FAULT_BEGUN,        // the transaction was begun
+    FAULT_PRODUCED,     // its records were produced
+    FAULT_OFFSETS_SENT, // its offsets were sent to the coordinator
+    FAULT_COMMITTED,    // the coordinator committed; the worker has not noted it
+    FAULT_PUBLISHED,    // noted; not recorded in the store
 };
 
 void fault_point(enum fault_point point);
 struct step;
-// A step is computed next: a test may crash at a prompt. Thread: engine.
+// Before a step: a test may crash at a prompt. Thread: engine.
 void fault_step(const struct step *step);
-// Is a partition to be fetched again from its lowest unfinished offset, whatever was delivered already? No; a test may
-// say yes. Asked at each poll.
+// Whether to fetch a partition again from its lowest unfinished offset. False, except in tests. Called at
+// each poll.
 bool fault_redelivers(void);

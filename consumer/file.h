@@ -1,4 +1,5 @@
-// Files by their paths: where a path leads, whether two name one file, a small file read whole, unnamed temporary files.
+// Files by their paths: where a path leads, whether two name one file, a small file read whole, unnamed
+// temporary files.
 // Thread: main.
 #pragma once
 
@@ -11,25 +12,26 @@ enum { FILE_LINKS_MAX = 40 /* Linux follows as many */};
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE; ERROR_LIMIT_EXCEEDED.
 enum status file_read(const char *path, size_t size_max, struct buffer *content, struct error *error) WARN_UNUSED;
 
-// Where a path leads when its symbolic links are followed.
+// The target of a path after following symbolic links.
 struct file_place {
-    char path[PATH_MAX]; // no link, and may not exist; its folder does
+    char path[PATH_MAX]; // not a link; may not exist, but its folder does
     int descriptor;      // the path is one of this process's open files (/dev/stdout, /dev/fd/3); else -1
 };
 // False: errno says why, as for open().
 bool file_follow(const char *path, struct file_place *place);
 // The descriptor of such a path, else -1.
 int file_own_descriptor(const char *path);
-// Nothing that stands under a name for long: "-", a pipe, a terminal, a device, a descriptor of this process.
+// Not a regular file: "-", a pipe, a terminal, a device, a descriptor of this process.
 bool file_is_stream(const char *path);
 
 // A file that a command uses, by the option that names it.
 struct file_use {
-    const char *name, *path; // path NULL: none is named. "-" is standard input or output
+    const char *name, *path; // path NULL: not given. "-": standard input or output
     bool is_written;
     bool is_store;           // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
 };
-// Refuses two uses of one regular file where one of them writes. Devices and pipes may be named twice; "-" may be read and written.
+// Refuses two uses of one regular file where one of them writes. Devices and pipes may be named twice; "-"
+// may be read and written.
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error) WARN_UNUSED;
 
 const char *file_temporary_folder(void); // TMPDIR, else /tmp

@@ -1,6 +1,6 @@
-// A web server for figures: GET alone, small requests, few connections, no state. A connection that is slow is closed when its time is
-// over, and before that when others need its place: probes are answered however many connections trickle. It has no thread: its owner waits on the
-// descriptor beside everything else and calls http_serve. Thread: main.
+// A small HTTP server for metrics and probes: GET only, small requests, few connections, no state. Slow
+// connections are closed after a timeout, or earlier when others need their slot, so that probes are always
+// answered. It has no thread: the owner polls its descriptor and calls http_serve. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -8,15 +8,15 @@
 
 enum {
     HTTP_CONNECTIONS_MAX = 32,
-    HTTP_REQUEST_BYTES_MAX = 16384, // of a connection, its answer's head included; larger requests are refused
-    HTTP_IDLE_SECONDS = 15, // longer than the main loop may be held up by a broker
-    HTTP_REQUEST_SECONDS = 20, // from a connection, or from its last answer, to the next answer
+    HTTP_REQUEST_BYTES_MAX = 16384, // per connection, with the response's header; larger requests are refused
+    HTTP_IDLE_SECONDS = 15, // longer than a broker can block the main loop
+    HTTP_REQUEST_SECONDS = 20, // from the connection or its last response to the next response
 };
 
 struct http_answer {
     int status;               // 200, 404, 503
     const char *content_type; // a literal
-    struct buffer body;       // the server's, finished by it
+    struct buffer body;       // owned by the server
 };
 
 // `path` is without the query.
@@ -24,8 +24,8 @@ typedef void http_handler(void *context, const char *path, struct http_answer *a
 
 struct http;
 
-// `address` is HOST:PORT, [HOST]:PORT, or a port alone: the loopback. Port 0 takes a free one. STATUS_REFUSE says what is
-// wrong with it, or who else has it.
+// `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free one. STATUS_REFUSE:
+// invalid, or in use.
 enum status http_open(struct http **http, const char *address, http_handler *handler, void *context, struct error *error)
     WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound

@@ -4,6 +4,6 @@
 #include "consumer/transport.h"
 #include "store/store.h"
 
-// The store stays the caller's and must have a started worker. `dataset` (copied) with size 0: any.
+// The caller owns the store, which must have a started worker. `dataset` is copied; size 0: any.
 enum status local_transport_open(struct transport **transport, struct store *store, struct text dataset,
                                  struct error *error) WARN_UNUSED;

@@ -1,6 +1,6 @@
-// A worker's figures: what happened since it started, kept in memory, and written as Prometheus' text (version 0.0.4,
-// prometheus.io/docs/instrumenting/exposition_formats) or as a page for people. The names are the ones of the table in
-// metrics.c; ops/grafana.json and ops/alerts.yaml use no others, which a test checks.
+// A worker's metrics since its start, written as Prometheus text (version 0.0.4,
+// prometheus.io/docs/instrumenting/exposition_formats) or as a page for people. Names are defined in the
+// table of metrics.c; a test checks that ops/grafana.json and ops/alerts.yaml use no others.
 // Thread: main.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 enum {
     METRICS_BUCKETS = 16,
-    METRICS_AGE_SECONDS = 65536, // older jobs count as so old
+    METRICS_AGE_SECONDS = 65536, // older jobs are counted as this old
 };
 
 struct histogram {
-    int64_t counts[METRICS_BUCKETS + 1]; // the last one: beyond all bounds
+    int64_t counts[METRICS_BUCKETS + 1]; // last one: beyond all bounds
     double sum;
 };
 
@@ -30,34 +30,35 @@ struct metrics {
     struct histogram sequences; // in a step
     struct histogram commits;   // seconds
     struct prefix_report prefixes;
-    // Jobs in flight by the second in which they came: what is unfinished is never older than the oldest with a count.
+    // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the oldest
+    // unfinished job.
     int32_t ages[METRICS_AGE_SECONDS];
-    int64_t oldest_s;           // 0: none came yet
+    int64_t oldest_s;           // 0: none yet
     int64_t n_in_flight;
-    char trouble[ERROR_TEXT_BYTES]; // what it waits for; "": nothing
-    const char *waiting;        // why its transport delivers nothing now; NULL or "": it does
-    bool running;               // the main loop turns
-    bool failed;                // `trouble` ends it
+    char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
+    const char *waiting;        // why the transport delivers nothing now; NULL or "": it does
+    bool running;               // the main loop runs
+    bool failed;                // `trouble` ends the worker
 };
 
-// What the worker is, and what others know of it now.
+// Sources of the figures that are read when they are served.
 struct metrics_view {
     const char *version, *model, *backend, *transport, *group;
     const struct partition_figures *partitions; // [n_partitions]
     size_t n_partitions;
     const struct kafka_figures *kafka; // NULL: the embedded queue
-    struct store *store;               // NULL: none; asked for the datasets by the page
+    struct store *store;               // for the datasets on the page; NULL: none
 };
 
 int64_t metrics_second(void); // monotonic, for job_source.received_s
 
 void metrics_received(struct metrics *metrics, const struct job *job);
-// The job is out of the worker's hands; `published`: with its result.
+// The job has left the worker; `published`: its result was committed.
 void metrics_settled(struct metrics *metrics, const struct job *job, bool published);
 void metrics_step(struct metrics *metrics, const struct step_figures *step);
 void metrics_commit(struct metrics *metrics, int64_t took_us);
 
-// Works, and waits for nothing.
+// The worker runs and no error is being retried.
 bool metrics_is_ready(const struct metrics *metrics);
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);
 void metrics_write_page(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);

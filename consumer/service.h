@@ -1,4 +1,4 @@
-// A worker from its settings to its end: model, store, transport, main loop. What `sheaf work` and `sheaf run` share.
+// The life of a worker: model, store, transport, main loop. Used by `sheaf work` and `sheaf run`.
 #pragma once
 
 #include "consumer/late_store.h"
@@ -7,13 +7,13 @@
 #include "consumer/worker.h"
 
 struct service {
-    struct store *store;       // the embedded queue's; NULL with `late`
-    struct late_store *late;   // Kafka's figures; NULL: the embedded queue
-    struct text dataset;       // embedded queue: only this one; size 0: any
+    struct store *store;       // of the embedded queue; NULL with `late`
+    struct late_store *late;   // for Kafka's figures; NULL: embedded queue
+    struct text dataset;       // embedded queue: only this dataset; size 0: any
     int exit_when_idle_s;      // -1: never
     struct progress_line *line; // NULL: no progress line
 };
 
-// The stores stay the caller's. Errors: those of runtime_open, the transport and worker_run.
+// The caller owns the stores. Errors: those of runtime_open, the transport and worker_run.
 enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
                         struct error *error) WARN_UNUSED;

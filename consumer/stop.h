@@ -1,8 +1,8 @@
-// SIGTERM, SIGINT and SIGHUP as a file descriptor, so that a signal is one more event of the main loop.
+// SIGTERM, SIGINT and SIGHUP as a file descriptor, for the main loop's poll.
 // Call before any thread starts: threads inherit the blocked signals.
 #pragma once
 
-// A signalfd for the worker's loop; -1 when the system has none to give (signals then end the process as usual).
+// A signalfd for the worker's loop; -1 on failure (signals then end the process as usual).
 int stop_fd_open(void);
-// The next signal of the descriptor, 0 when there is none. Does not wait.
+// The next signal of the descriptor; 0: none. Does not block.
 int stop_fd_read(int stop_fd);

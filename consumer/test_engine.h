@@ -1,6 +1,7 @@
-// An engine without arithmetic, for tests and measurements of everything around the engine: `--engine-test SPEC` puts it
-// in the model's place, and tokenizer, template, window, pages, queue and store stay as they are. An answer is a pure
-// function of the job's tokens, seed and choice: words of the vocabulary, ended with probability 1/8 after each.
+// A mock engine, for tests and measurements of everything else: `--engine-test SPEC` replaces the forward
+// pass, while tokenizer, template, window, pages, queue and store are the real ones. An answer is a pure
+// function of the job's tokens, seed and choice: words of the vocabulary, ending with probability 1/8 after
+// each.
 //
 //   instant     a step takes no time
 //   fixed:MS    a step takes MS milliseconds
@@ -16,7 +17,7 @@ struct tokenizer;
 
 enum { TEST_ENGINE_MS_MAX = 600000 };
 
-// The tokenizer must outlive it. Errors: STATUS_REFUSE, ERROR_USAGE for another spec.
+// The tokenizer must outlive it. Errors: STATUS_REFUSE, ERROR_USAGE for an invalid spec.
 enum status test_engine_create(struct test_engine **engine, const char *spec, const struct tokenizer *tokenizer,
                                struct error *error) WARN_UNUSED;
 void test_engine_destroy(struct test_engine *engine);

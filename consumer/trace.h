@@ -10,5 +10,5 @@ struct trace;
 enum status trace_open(struct trace **trace, const char *path, struct error *error) WARN_UNUSED;
 // NULL, or a step that was not measured: nothing.
 void trace_write(struct trace *trace, const struct step_trace *step);
-// Says when not everything could be written. NULL is fine.
+// Logs a warning if a write failed. NULL is valid.
 void trace_close(struct trace *trace);

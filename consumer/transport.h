@@ -1,9 +1,10 @@
-// The seam between a worker and where jobs come from: Kafka (kafka.c) or the store's own tables (local.c). Everything
-// above it is the same code. A transport delivers each record to one worker, takes finished jobs in groups, and makes
-// a group's results, dead letters and progress durable in one atomic commit: a crash at any instant loses no job and
-// publishes no result twice.
+// The interface between a worker and its job queue: Kafka (kafka/kafka.c) or the store's tables (local.c). A
+// transport delivers each record to one worker, and commits groups of finished jobs atomically with results,
+// dead letters and progress (exactly once): a crash at any instant loses no job and publishes no result
+// twice.
 //
-// Order of calls: poll and commit as often as wanted, pause and resume between them, close once. Thread: main.
+// Order of calls: poll and commit as often as wanted, pause and resume between them, close once. Thread:
+// main.
 #pragma once
 
 #include "schemas/job.h"
@@ -11,15 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Headers that name a job beside its record, so that even a record that can't be decoded has its identity. Texts; index
-// and created (seconds since 1970 UTC) in decimal.
+// Record headers with a job's identity, which is thus known even if the record cannot be decoded. Texts;
+// index and created (seconds since 1970 UTC) in decimal.
 #define HEADER_DATASET   "sheaf-dataset"
 #define HEADER_JOB_ID    "sheaf-job-id"
 #define HEADER_CUSTOM_ID "sheaf-custom-id"
 #define HEADER_INDEX     "sheaf-index"
 #define HEADER_CREATED   "sheaf-created"
 
-// One record as it was delivered; valid during the call of `receive`.
+// One delivered record; valid during the call of `receive`.
 struct record {
     struct text topic;
     int32_t partition;
@@ -31,19 +32,19 @@ struct record {
     int64_t written;              // seconds since 1970 UTC; 0: unknown
     struct text content_type;     // from the headers; may be empty
     struct text value;
-    int32_t attempts;             // how often it was started before; on Kafka as far as crashes tell
-    int32_t crashes;              // of workers, while it may have been computed
+    int32_t attempts;             // earlier starts; on Kafka the number of crashes
+    int32_t crashes;              // crashes of workers that may have been computing it
 };
 
-// What a transport tells the worker while it polls.
+// Callbacks of poll.
 struct transport_events {
     void *context;
     void (*receive)(void *context, const struct record *record);
-    // Somebody cancelled a dataset (job_id empty) or one job, as far as it was submitted `until` then, in seconds since 1970 UTC:
-    // what was submitted later under the same name may be here before.
+    // A dataset (job_id empty) or one job was cancelled. Only jobs submitted up to `until`, in seconds since
+    // 1970 UTC, are meant: later ones of the same name may have been delivered before this call.
     void (*cancel)(void *context, struct text dataset, struct text job_id, int64_t until);
-    // Partitions are about to go to another worker: commit what is finished now. The one place where a transport may
-    // be called from within poll. May be NULL.
+    // Partitions are being revoked: commit the finished jobs now. The only callback that may call the
+    // transport. May be NULL.
     void (*revoke)(void *context);
 };
 
@@ -52,55 +53,55 @@ struct partition_figures {
     struct text topic;
     int32_t partition;
     int64_t position;      // next offset to be delivered
-    int64_t committed;     // all below are finished; -1: nothing yet
+    int64_t committed;     // all offsets below are finished; -1: none yet
     int64_t end;           // end of the log
-    int32_t n_in_flight;   // delivered and unfinished
-    int32_t n_map_covered; // finished above `committed`, remembered by the offset map
-    int64_t n_deleted;     // records that were deleted before they were read
+    int32_t n_in_flight;   // delivered, not finished
+    int32_t n_map_covered; // finished above `committed`, in the offset map
+    int64_t n_deleted;     // records deleted before they were read
 };
 
 struct transport;
 
-// Whom a crash from now on is blamed on.
+// Jobs to suspect if the worker crashes from here on.
 enum start {
-    START_AMONG_MANY, // all jobs of this worker that were started, for the first time
-    START_AMONG_FEW,  // those started like this, once more
+    START_AMONG_MANY, // all jobs started by this worker, for the first time
+    START_AMONG_FEW,  // the few jobs started this way, once more
     START_ALONE,      // this job, and no other
 };
 
 struct transport_impl {
     const char *name; // "kafka", "store"
-    // Waits up to timeout_ms and calls events->receive for at most n_max records. STATUS_RETRY: the source is away for
-    // now (the text says why). STATUS_RESTART: fenced or worse.
+    // Waits up to timeout_ms and calls events->receive for at most n_max records. STATUS_RETRY: temporarily
+    // unavailable. STATUS_RESTART: fenced, or another fatal error.
     enum status (*poll)(struct transport *transport, int timeout_ms, int n_max, const struct transport_events *events,
                         struct error *error);
-    // Back-pressure: while paused poll delivers nothing, but must go on being called.
+    // Back-pressure: while paused poll delivers nothing, but must still be called.
     void (*pause)(struct transport *transport);
     void (*resume)(struct transport *transport);
-    // One atomic commit of finished jobs, results and dead letters included (a job with source.record set is a dead
-    // letter). The jobs stay the caller's, and on an error may be committed again later. committed[i] tells whether job i
-    // was published now (false: the partition went to another worker, or it was published before). STATUS_RETRY with
-    // ERROR_RESULT_REFUSED: the source refuses records of these jobs; what is known of which is in job_source.
+    // Commits finished jobs atomically, with results and dead letters (jobs with source.record set). The
+    // caller still owns the jobs and may commit them again after an error. committed[i] is set to whether job
+    // i was published now (false: its partition was revoked, or it was published before). STATUS_RETRY with
+    // ERROR_RESULT_REFUSED: the broker refused records of these jobs; job_source says which, as far as known.
     enum status (*commit)(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                           struct error *error);
-    // Gives unfinished jobs back, so that another worker can take them at once.
+    // Returns unfinished jobs to the queue, so that another worker can take them at once.
     enum status (*release)(struct transport *transport, struct job *const *jobs, size_t n_jobs, struct error *error);
-    // Nothing is waiting at the source now (jobs in flight do not count).
+    // No job is waiting in the queue now; jobs in flight do not count.
     bool (*is_drained)(struct transport *transport);
-    // Fills at most n_max rows; returns how many there are.
+    // Fills at most n_max entries; returns the total number.
     size_t (*figures)(struct transport *transport, struct partition_figures *figures, size_t n_max);
-    // Readable when poll has something to do; -1: the worker must poll by time.
+    // Readable when poll has work; -1: the worker must poll periodically.
     int (*fd)(struct transport *transport);
     // Leaves the group, closes connections, frees. Bounded in time.
     void (*close)(struct transport *transport);
-    // Was the job cancelled before it was received? To be asked once it is decoded. NULL: cancelled jobs are never
-    // delivered.
+    // Whether the job was cancelled before it was received; called after decoding. NULL: cancelled jobs are
+    // never delivered.
     bool (*is_cancelled)(struct transport *transport, const struct job *job);
-    // Makes it durable that the jobs are computed from now on; nobody computes them before it returns STATUS_OK. NULL: no
-    // crashes are counted.
+    // Makes the start of the jobs durable; they must not be computed before it returns STATUS_OK. NULL:
+    // crashes are not counted.
     enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
                          struct error *error);
-    // Why nothing can be delivered now; "": it can. Valid until the next call of poll. NULL: it always can.
+    // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
 };
 

@@ -1,5 +1,5 @@
-// The commands, one file each: command_NAME.c. Each does its work and returns how it ended; main.c turns that into a
-// message and an exit status. Thread: main.
+// The commands, one file each: command_NAME.c. main.c converts the returned status to a message and an exit
+// status. Thread: main.
 #pragma once
 
 #include "consumer/options.h"
