@@ -1,4 +1,5 @@
-// The Kafka side of the command line: topics' and group's default names, -X properties, librdkafka's log lines.
+// The Kafka side of the command line: topics' and group's default names, -X properties, librdkafka's log
+// lines.
 #pragma once
 
 #include "consumer/kafka/kafka.h"
@@ -7,12 +8,13 @@
 struct kafka_settings {
     struct kafka_config config;
     struct kafka_property properties[OPTIONS_PROPERTIES_MAX];
-    char *names[OPTIONS_PROPERTIES_MAX]; // what the properties point to
+    char *names[OPTIONS_PROPERTIES_MAX]; // names of the properties
     char *directory;
     char worker[320];
 };
 
-// `store_path` (may be NULL) says beside what the worker's slot stands. `settings` must outlive it.
+// `store_path` (may be NULL) is the store whose folder holds the worker's slot. `settings` must outlive the
+// config.
 enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings, const char *store_path,
                                 struct error *error) WARN_UNUSED;
 void kafka_settings_finish(struct kafka_settings *kafka);

@@ -1,6 +1,6 @@
-// The command line: one table of options, each with the commands it belongs to. A value comes from the command line,
-// else from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Faults are
-// STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
+// The command line: one table of options, each with its commands. A value is read from the command line, else
+// from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Faults
+// are STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -14,7 +14,7 @@ enum { OPTIONS_PROPERTIES_MAX = 128, OPTIONS_POSITIONALS_MAX = 3, OPTIONS_BATCHE
 
 struct settings {
     const char *command;
-    const char *positionals[OPTIONS_POSITIONALS_MAX]; // as the command's usage names them
+    const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
     // where jobs are
     char *brokers, *jobs_topic, *results_topic, *dead_topic, *control_topic, *group, *member_name;
@@ -26,7 +26,7 @@ struct settings {
     int64_t membership_timeout; // seconds; 0: derived
     int64_t partitions; // of the jobs and results topics that are created
     // the model and the machine
-    char *metrics, *log; // where figures are served, and messages go
+    char *metrics, *log; // address of the metrics; log file
     char *kv_type; // of the pages
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
@@ -36,13 +36,13 @@ struct settings {
     struct {
         char *defaults; // "model", "none"
         char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
-    } sampling; // for jobs that name none
+    } sampling; // defaults of jobs
     int64_t check_cpu;
     bool cached_tokens;
     bool no_graphs, no_ahead;
     char *trace_steps;
     int64_t exit_when_idle; // seconds, -1: never
-    int64_t retain;         // seconds; 0: for ever
+    int64_t retain;         // seconds; 0: unlimited
     int64_t progress;       // seconds from one line to the next; 0: none
     int64_t crash_limit, dead_share, model_failures;
     bool force_new, retry_failed;
@@ -56,15 +56,16 @@ struct settings {
     char *config;
 };
 
-// argv without the program's name. `settings` gets defaults first; texts are owned by it (settings_finish).
+// argv without the program's name. `settings` is initialized to the defaults and owns its texts
+// (settings_finish).
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error) WARN_UNUSED;
 void settings_finish(struct settings *settings);
 
-// Calls receive for each SHEAF_ variable that no option of any command has; nearest: the most similar name that one has, or NULL.
-// Variables of the tests are left out.
+// Calls `receive` for each SHEAF_ variable without an option in any command; nearest: the most similar
+// existing name, or NULL. Variables for tests are ignored.
 void options_find_unknown_variables(char *const *environment, void (*receive)(const char *name, const char *nearest));
 
-// Help for a command, or for all of them when NULL or unknown.
+// Help for a command, or for all commands if NULL or unknown.
 void options_print_help(const char *command);
 
 // "512M", "2.5G", "1048576": bytes; K, M, G, T are powers of 1024.

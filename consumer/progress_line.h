@@ -1,4 +1,5 @@
-// A progress line on a terminal, rewritten in place; where standard error is no terminal, a message now and then.
+// A progress line on a terminal, rewritten in place; if standard error is not a terminal, a message at
+// intervals.
 // Thread: main.
 #pragma once
 
@@ -6,8 +7,8 @@
 
 struct progress_line {
     int64_t n_total;       // jobs of the dataset; 0: unknown
-    int64_t n_before;      // of them finished before this worker came
-    int64_t message_ms;    // from one message to the next; 0: none
+    int64_t n_before;      // finished before this worker started
+    int64_t message_ms;    // interval of messages; 0: none
     int64_t started_ms, tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
     bool shown;

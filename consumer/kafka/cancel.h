@@ -1,4 +1,4 @@
-// The records of the control topic: somebody cancelled a dataset, or one job of it. The topic is compacted
+// Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted
 // and every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
 // ["cancel", DATASET] or
 // ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at"}; `at`, in seconds since
@@ -27,11 +27,11 @@ struct cancel {
 #define CANCEL_NEVER INT64_MIN
 
 void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffer *value);
-// STATUS_REJECT: not such a record. Texts live in the arena.
+// STATUS_REJECT: not a cancellation. Texts are in the arena.
 enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
                           struct error *error) WARN_UNUSED;
 
-// All that is cancelled. A zeroed struct is valid and empty.
+// The set of cancellations. A zeroed struct is valid and empty.
 struct cancel_set {
     struct cancel *items; // open addressing; dataset.data NULL: free
     size_t capacity;      // a power of two, or 0

@@ -1,8 +1,9 @@
 // The headers of the records that a worker publishes. A result is a CloudEvent in Kafka's binary mode
 // (CloudEvents 1.0, Kafka Protocol Binding, section 3.2): the value is the result map, its attributes are
-// headers. Beside them stand the trace context passed through (W3C Trace Context), where the job came from,
-// and how the result came to be: what a mirror of the topics needs and the value, a pure function of model
-// and request, must not hold. A dead letter keeps its own headers and gets text ones that say why it is one.
+// headers. Other headers hold the trace context (W3C Trace Context), the source of the job and the
+// circumstances of its computation: a mirror of the topics needs them, and the value, a pure function of
+// model and request, must not contain them. A dead letter keeps its own headers and gets text headers with
+// the reason.
 #pragma once
 
 #include "schemas/job.h"
@@ -20,13 +21,13 @@ struct record_headers {
 // `group` is the consumer group, `worker` this worker's name, `finished_us` since 1970 UTC.
 void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
                        const char *worker, int64_t finished_us);
-// The job's own headers are not among them: they go before these. `omitted` says what of the record was left
-// out because the topic does not take it, or is NULL.
+// Excludes the job's own headers, which precede these. `omitted` names the part of the record that was left
+// out because the topic rejects its size, or is NULL.
 void headers_of_dead_letter(struct record_headers *headers, const struct job *job, const char *omitted,
                             int64_t now_us);
-// The value of a job's header by that name, the first one; empty when there is none.
+// The value of the job's first header with that name; empty: none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
-// Is it a result of a job of this topic? One without a source topic counts as such.
+// Whether it is a result of a job of this topic, or has no source topic.
 bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic);
-// A decimal number that is not negative. False: there is none, and `value` as it was.
+// Parses a decimal number >= 0. False: invalid, `value` is unchanged.
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value);

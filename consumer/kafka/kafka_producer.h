@@ -1,4 +1,4 @@
-// Producers of the commands: idempotent, and for `sheaf submit` transactional. Opened and closed by one command.
+// Producers of the commands: idempotent ones, and transactional ones for `sheaf submit`.
 // Thread: main.
 #pragma once
 
@@ -13,31 +13,31 @@ struct kafka_record {
     int32_t n_headers;
 };
 
-// An idempotent producer: a record is written once, whatever is sent again. The topic must exist, or may be
-// created when the config says so.
+// Opens an idempotent producer: a record is written once, even if it is sent again. The topic must exist,
+// unless the config says to create it.
 enum status kafka_producer_open(struct kafka_producer **producer, const struct kafka_config *config,
                                 const char *topic, struct error *error) WARN_UNUSED;
-// A producer of the jobs topic whose records count only once they are committed, together with a record of the control topic;
-// both topics are required. An earlier producer of the same transactional id is fenced, and what it left open is ended
-// before this returns.
+// Opens a transactional producer for the jobs topic, which commits its records together with one of the
+// control topic; both topics must exist. Fences an earlier producer of the same transactional id and aborts
+// its open transaction before it returns.
 enum status kafka_producer_open_transactional(struct kafka_producer **producer, const struct kafka_config *config,
                                               const char *transactional_id, struct error *error) WARN_UNUSED;
-// Copies the record; a transaction begins where none is open. Waits while too much is under way (back-pressure).
-// STATUS_REJECT: the record is larger than the topic takes. STATUS_REFUSE: an earlier one could not be delivered; nothing
-// more is taken. STATUS_RETRY, of a transactional producer: nothing since the last commit counts; another producer has to
-// send it again.
+// Copies the record and begins a transaction if none is open. Blocks while the queue is full (back-pressure).
+// STATUS_REJECT: the record exceeds the topic's limit. STATUS_REFUSE: an earlier record could not be
+// delivered; no more are accepted. STATUS_RETRY, of a transactional producer: all records since the last
+// commit are lost and must be sent again by a new producer.
 enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
                                 struct error *error) WARN_UNUSED;
-// Acknowledged by the brokers so far.
+// Number of records acknowledged by the brokers.
 int64_t kafka_producer_n_delivered(const struct kafka_producer *producer);
 // Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: not to be
 // delivered.
 enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
-// The place of the record that was acknowledged last; partition -1: none yet.
+// Partition and offset of the record acknowledged last; partition -1: none yet.
 void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset);
 // Adds the record to the control topic and commits. Statuses as of kafka_producer_send.
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control, int timeout_ms,
                                   struct error *error) WARN_UNUSED;
-// Drops what was not flushed, and aborts an open transaction.
+// Drops unflushed records and aborts an open transaction.
 void kafka_producer_close(struct kafka_producer *producer);

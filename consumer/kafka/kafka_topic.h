@@ -1,32 +1,32 @@
-// The topics that a handle needs: looked up, created, and how large a record they take. A handle of role
-// KAFKA_ADMIN or a producer's; a consumer's callbacks run only while it is polled. Internal to
-// consumer/kafka/.
+// Topics: lookup, creation, record size limits. The handle must be of role KAFKA_ADMIN or a producer, because
+// a consumer's callbacks run only while it is polled. Internal to consumer/kafka/.
 #pragma once
 
 #include "consumer/kafka/kafka_handle.h"
 
-// How many partitions a topic has; 0: there is none of that name. STATUS_REFUSE: no broker answers in time,
-// or it denies us.
+// Number of partitions of a topic; 0: no such topic. STATUS_REFUSE: no broker answers in time, or access was
+// denied.
 enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                              int32_t *n_partitions, struct error *error) WARN_UNUSED;
 
 struct kafka_topic {
     const char *name;
-    int32_t n_partitions; // when it is created; 0: the broker's default
+    int32_t n_partitions; // of a new topic; 0: the broker's default
     bool compacted;
 };
 
-// Sees to it that the topics exist. STATUS_REFUSE names the one that is missing.
+// Creates missing topics or checks that they exist. STATUS_REFUSE names a missing one.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
 struct kafka_topic_settings {
-    size_t bytes_max;  // max.message.bytes; Kafka's default, less a little, where it can't be read
-    bool is_compacted; // cleanup.policy; false where it can't be read
+    size_t bytes_max;  // max.message.bytes; if unreadable, slightly below Kafka's default
+    bool is_compacted; // cleanup.policy; false if unreadable
 };
 
 void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                struct kafka_topic_settings *settings);
-// STATUS_REFUSE: the topic takes less than an error result or a dead letter without its value can need.
+// STATUS_REFUSE: the topic's limit is below the size of an error result or of a dead letter without its
+// value.
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error) WARN_UNUSED;
 // Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
 // or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling

@@ -16,13 +16,13 @@
 
 // ---- transactions ----
 
-// A call that reached no answer in time leaves its transaction in doubt; the next call goes on with it.
+// A call without an answer in time leaves its transaction in doubt; the next call continues with it.
 enum transaction_phase {
     TRANSACTION_NONE,
     TRANSACTION_COMMITTING,
     TRANSACTION_ABORTING,
-    TRANSACTION_BROKEN,  // its producer can't go on; a new one must take over
-    TRANSACTION_UNKNOWN, // a new one has: what became of it stands in the group's offsets
+    TRANSACTION_BROKEN,  // its producer has failed; a new one must fence it
+    TRANSACTION_UNKNOWN, // fenced by a new producer: the group's offsets show its outcome
 };
 
 struct transaction_entry {
@@ -37,8 +37,8 @@ struct transaction {
     int64_t began_ms;
     struct transaction_entry *entries;
     size_t n_entries;
-    rd_kafka_topic_partition_list_t *offsets; // what it commits
-    // Published by a transaction that was in doubt when its caller was told to come again, and did not yet.
+    rd_kafka_topic_partition_list_t *offsets; // to commit
+    // Published by a transaction that was in doubt; the caller has not yet retried its commit.
     struct transaction_entry *untold;
     size_t n_untold;
 };
@@ -46,13 +46,13 @@ struct transaction {
 // ---- refused records ----
 
 enum {
-    KAFKA_REFUSALS_MAX = 3,  // of a result alone in its batch; then it becomes an error result and a dead letter
-    KAFKA_GIVEN_UP_MAX = 8,  // jobs in a row whose results are given up; one more, and the topic is at fault
+    KAFKA_REFUSALS_MAX = 3,  // of a result alone in its batch; then it is replaced by an error result and a dead letter
+    KAFKA_GIVEN_UP_MAX = 8,  // consecutive replaced results; with one more the topic is considered faulty
 };
 
 // Records that the broker refused, by their delivery reports. Valid for one commit; `named` is NULL outside.
 struct kafka_refusals {
-    uint32_t commit_id;  // in the opaque of the commit's records: later reports are of no interest
+    uint32_t commit_id;  // in the opaque of the commit's records, to ignore late reports
     bool *named;         // [n_jobs] of the commit
     size_t n_jobs, n_records;
     bool is_alone;       // each record is sent in a batch of its own
@@ -60,7 +60,7 @@ struct kafka_refusals {
     rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
     int32_t partition;
     char topic[256];
-    int32_t n_given_up;  // in a row, over all commits
+    int32_t n_given_up;  // consecutive, over all commits
 };
 
 // ---- the control topic ----
@@ -79,8 +79,8 @@ struct kafka_transport {
     struct transport base;
     const struct kafka_config *config;
     struct kafka_handle consumer, producer;
-    // All partitions' records, apart from the group's events: what the window has no room for waits here, and the
-    // group is served all the same. Pausing the partitions would throw away what was fetched.
+    // The partitions' records, separate from group events: records beyond the window wait here while group
+    // events are served. Pausing the partitions would discard fetched records.
     rd_kafka_queue_t *records;
     struct kafka_control control;
     struct slot slot;
@@ -91,24 +91,24 @@ struct kafka_transport {
     struct kafka_refusals refusals;
     int transaction_timeout_ms;
     int wake_file; // eventfd
-    uint64_t owner; // this process, in what it commits of suspects (suspects.h)
-    bool alone;     // one job is computed alone
+    uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
+    bool alone;     // a job is computed alone
 
     struct partition_table partitions;
-    rd_kafka_topic_partition_list_t *assigned; // given to us, but its offsets are not read yet; NULL: none
-    rd_kafka_consumer_group_metadata_t *coming;     // member and generation when `assigned` came
-    rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: we own nothing
-    bool regrouped;                                 // a rebalance was heard of in this poll
+    rd_kafka_topic_partition_list_t *assigned; // assigned, but offsets not read yet; NULL: none
+    rd_kafka_consumer_group_metadata_t *coming;     // member and generation of `assigned`
+    rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
+    bool regrouped;                                 // a rebalance event was handled in this poll
     bool subscribed, paused;
-    bool idle_is_told;                     // that there is no partition for this worker
+    bool idle_is_told;                     // a message was logged that this worker has no partition
     bool is_expelled;                      // the consumer had a fatal error
-    bool is_stuck;                         // it does not fetch what is there
-    int watch_quiet_ms;                    // without a record a partition is compared with the log
+    bool is_stuck;                         // the consumer does not fetch available records
+    int watch_quiet_ms;                    // partitions without records for this time are compared with the log end
     int64_t rejoined_ms;                   // 0: never
     const struct transport_events *events; // during poll
 
     struct transaction transaction;
-    struct buffer value, map; // kept for their memory
+    struct buffer value, map; // reused
     struct record_headers headers;
     struct header record_headers[KAFKA_HEADERS_MAX];
 
@@ -116,124 +116,123 @@ struct kafka_transport {
     struct error stopped; // status STATUS_OK: going on; else what every call says from now on
     int64_t probed_ms, watched_ms, idle_commit_ms;
 
-    char waiting[ERROR_TEXT_BYTES]; // why this is no confirmed member of the group; "": it is one
-    int64_t outside_ms;             // for how long, while a broker answered
-    int64_t looked_ms, current_ms;  // when that was counted, and when librdkafka was asked
-    int64_t membership_timeout_ms;  // it ends with an error after so long
+    char waiting[ERROR_TEXT_BYTES]; // why the membership is not confirmed; "": confirmed
+    int64_t outside_ms;             // time without confirmed membership while a broker answered
+    int64_t looked_ms, current_ms;  // last update of outside_ms, and last query of librdkafka
+    int64_t membership_timeout_ms;  // limit of outside_ms
 };
 
 // ---- kafka_state.c ----
 
-// No broker is up, as far as we heard. kafka_poll finds out when one is.
+// No broker is up, as far as known; kafka_poll detects one.
 bool kafka_is_down(const struct kafka_transport *kafka);
-// No call may go on after this one. Returns the status.
+// Makes all later calls fail with `error`. Returns its status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
-// The same, because the jobs topic is not the one that the maps are of.
+// The same, because the jobs topic was recreated.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
 bool kafka_is_cooperative(const struct kafka_transport *kafka);
 
 // ---- kafka_committed.c ----
 
-// The group's offsets and metadata of the listed partitions. STATUS_RETRY: not to be had now.
+// The group's offsets and metadata of the listed partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
-// Starts a map at what was committed, and takes the suspects over (NULL: not asked for).
+// Starts a map at the committed offset, and sets the suspects (NULL: not needed).
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
                               const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
 
 // ---- kafka_group.c ----
 
 enum status kafka_group_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// From now on partitions come and go.
+// Joins the group.
 enum status kafka_group_join(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // With a new consumer, after a fatal error of the old one, which `error` tells. STATUS_RESTART: for the
 // second time within a minute.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// The same for one that does not fetch any more.
+// The same, for a consumer that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Gives the partitions back and closes the consumer within the deadline. A static member stays known to its group.
+// Releases the partitions and closes the consumer within the deadline. A static member remains in the group.
 void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
-// Begins with the assigned partitions: reads what the group committed of them. STATUS_RETRY: not now, call
-// again.
+// Starts the assigned partitions from their committed offsets. STATUS_RETRY: call again.
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
-// Are the maps that the group committed readable? For the start, before it is joined.
+// Checks the group's committed offset maps, before joining.
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
                                   struct error *error) WARN_UNUSED;
-// To be called before the consumer is closed.
+// Must be called before the consumer is closed.
 void kafka_group_drop_records(struct kafka_transport *kafka);
-// Pauses, resumes and rewinds partitions as they need it.
+// Pauses, resumes and rewinds partitions as needed.
 void kafka_steer_partitions(struct kafka_transport *kafka);
 
 // ---- kafka_membership.c ----
 
 void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata);
-// Of the assignment that was taken just now. None when librdkafka is another member or in another generation by now.
+// The membership of the current assignment; NULL if librdkafka has another member id or generation now.
 void kafka_take_membership(struct kafka_transport *kafka);
-// To be called before the owned partitions are looked at for a commit.
+// Must be called before a commit collects the owned partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka);
-// Does the coordinator say that `assigned` is ours? STATUS_RETRY: not, or not yet.
+// Whether the coordinator confirms `assigned`. STATUS_RETRY: not, or not yet.
 enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error) WARN_UNUSED;
-// The listed partitions are about to go: takes the membership in which they can still be committed.
+// The listed partitions are being revoked: saves the membership in which they can still be committed.
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list, int timeout_ms);
-// To be called in each poll. `why`: its newest fault that passes. STATUS_RESTART: no confirmed member for too long.
+// Called in each poll. `why`: its last transient error. STATUS_RESTART: no confirmed membership for too long.
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why, struct error *error) WARN_UNUSED;
 const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_gaps.c ----
 
-// `next` is the offset of a record, or of the log's end, that comes after the partition's position; before the map hears of
-// it. STATUS_REFUSE: retention deleted records between them, and config->refuse_deleted.
+// `next` is the offset of the next record or the log end, beyond the partition's position. Called before the
+// map is updated. STATUS_REFUSE: retention deleted records in between, and config->refuse_deleted.
 enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next,
                             struct error *error) WARN_UNUSED;
-// Asks where the log starts, for partitions with a gap.
+// Queries the log start of partitions with a gap.
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// An offset without our metadata: kafka-consumer-groups, or a consumer that is no worker.
+// An offset without our metadata, set by kafka-consumer-groups or another consumer.
 void kafka_gaps_warn_of_others(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed);
-// The group gave us no partition.
+// The assignment is empty.
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_suspects.c ----
 
-// Of the transport's `start`.
+// Implements the transport's `start`.
 enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
                         struct error *error);
-// The partitions go away and nothing of them is computed from now on: says so with the next commit, or with one of its own
-// in kafka_say_leaving. Without a list: all that are ours.
+// The partitions are being revoked and their jobs are no longer computed: marks them for the next commit, or
+// for the one of kafka_say_leaving. Without a list: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
 void kafka_say_leaving(struct kafka_transport *kafka);
 
 // ---- kafka_publish.c ----
 
-// Opens the producer, in place of one that is there. STATUS_RETRY: no coordinator now.
+// Opens the producer, replacing an existing one. STATUS_RETRY: no coordinator now.
 enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
                                struct error *error) WARN_UNUSED;
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
-// Hands a job's records to the producer: its result, and the record itself when it is a dead letter. A result
-// that is too large becomes an error result.
+// Produces a job's records: its result, and the original record if it is a dead letter. A result that is too
+// large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
                               struct error *error) WARN_UNUSED;
-// Somebody may have lowered a topic's max.message.bytes: the next producer keeps to it. STATUS_REFUSE: below what is needed.
+// Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Sends what waits. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
+// Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
 enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
 // kafka_publish_job, and waits until the broker has acknowledged the records, each in a batch of its own.
 enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
                                     struct error *error) WARN_UNUSED;
-// Fails the job because the broker refused its result, and keeps its record for the dead letters.
+// Fails the job because the broker refused its result, and saves its record for the dead letter.
 enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
                                   struct error *error) WARN_UNUSED;
 
 // ---- kafka_refusals.c ----
 
-// Begins to keep the refusals of a commit of n_jobs.
+// Starts recording refusals for a commit of n_jobs.
 enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error) WARN_UNUSED;
 void kafka_refusals_end(struct kafka_refusals *refusals);
 // The opaque of a record of job number `index` of the commit.
 void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index);
-// A delivery report, or what rd_kafka_produce says at once.
+// Records the error of a delivery report or of rd_kafka_produce.
 void kafka_refusals_hear(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
                          int32_t partition);
 // A job's result was published.
@@ -241,9 +240,9 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 
 // ---- kafka_isolation.c ----
 
-// After a commit that failed with `error`: counts the refusals in the jobs and gives up what was refused too often.
-// STATUS_RETRY: commit the jobs again, refused ones alone; the code is ERROR_RESULT_REFUSED where records were refused.
-// STATUS_REFUSE: the topic takes nothing.
+// After a commit that failed with `error`: adds the refusals to the jobs and replaces results that were
+// refused too often. STATUS_RETRY: commit the jobs again, refused ones alone; the code is
+// ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                    struct error *error) WARN_UNUSED;
 
@@ -251,7 +250,7 @@ enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *co
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                          struct error *error);
-// Goes on with a transaction in doubt. STATUS_OK: there is none now.
+// Continues a transaction in doubt. STATUS_OK: none is in doubt now.
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
 void kafka_transaction_finish(struct kafka_transport *kafka);
@@ -260,8 +259,7 @@ void kafka_transaction_finish(struct kafka_transport *kafka);
 
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
                                const char *id, int wake_file, struct error *error) WARN_UNUSED;
-// Takes what is there; while the topic was not read to the end it had at the start, waits up to timeout_ms
-// for it.
+// Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error) WARN_UNUSED;
 void kafka_control_close(struct kafka_control *control, int64_t deadline_ms);

@@ -1,7 +1,7 @@
-// The progress marker of a submission over Kafka: a record of the control topic, written in the same transaction as the jobs
-// it counts. The next submission of the dataset goes on behind these lines, and a collector knows how many answers there
-// have to be. The topic is compacted: the newest record of a key counts, and an empty value (a tombstone) takes the dataset's
-// submission back. Records of other kinds stand on the topic too (cancel.h).
+// The progress marker of a submission over Kafka: a record of the control topic, written in the same
+// transaction as the jobs that it counts. The next submission of the dataset continues after these lines, and
+// collect knows the number of answers. The topic is compacted: the newest record of a key is valid, and a
+// tombstone (empty value) deletes the marker. The topic has other records too (cancel.h).
 //
 //   key    ["submit", JOBS_TOPIC, DATASET]
 //   value  {"topic", "dataset", "lines", "jobs", "fingerprint", "complete", "created", "partition", "offset"}
@@ -29,9 +29,9 @@ struct marker {
     bool is_taken_back;   // a tombstone; only topic and dataset are set
 };
 
-// Is the record a marker, not something else of the control topic?
+// Whether the record is a marker, not another kind of the control topic.
 bool marker_is_key(struct text key);
 void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
-// STATUS_REJECT: not such a record. Texts are copied to the arena.
+// STATUS_REJECT: not a marker. Texts are copied to the arena.
 enum status marker_decode(struct text key, struct text value, struct arena *arena, struct marker *marker,
                           struct error *error) WARN_UNUSED;

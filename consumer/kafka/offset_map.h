@@ -1,11 +1,10 @@
-// The offset map of one partition: which delivered offsets are still being worked on and which are finished.
-// Jobs finish in any order, so what is committed is the watermark, the lowest unfinished delivered offset,
-// and with it, as the commit's metadata, a bitmap of the finished offsets above it. Whoever owns the
-// partition next starts at the watermark and skips what the bitmap covers.
+// The offset map of one partition: which delivered offsets are running and which are finished. Jobs finish in
+// any order, so the committed offset is the watermark, the lowest unfinished delivered offset, and the
+// commit's metadata is a bitmap of the finished offsets above it. The next owner of the partition starts at
+// the watermark and skips the offsets in the bitmap.
 //
-// Offsets have gaps (control records of transactions, compaction), so "lowest unfinished" runs over what was
-// delivered: an offset below `position` that was never delivered never will be, and does not hold the
-// watermark up.
+// Offsets have gaps (control records of transactions, compaction). An offset below `position` that was not
+// delivered never will be, so the watermark passes it.
 //
 // A map is plain memory without pointers: copying the struct copies the map. No thread of its own.
 #pragma once
@@ -38,36 +37,35 @@ struct offset_map {
 
 enum delivery {
     DELIVERY_NEW,  // now running
-    DELIVERY_DONE, // finished, or running already: drop the record
-    DELIVERY_FULL, // beyond the window: deliver it again when the watermark has moved
+    DELIVERY_DONE, // finished, or running already: skip the record
+    DELIVERY_FULL, // beyond the window: deliver again when the watermark has moved
 };
 
-// Nothing known; the first delivery sets watermark and position.
+// Empty; the first delivery sets watermark and position.
 void offset_map_init(struct offset_map *map);
-// Starts at what the group committed: `offset` and its metadata (empty: nothing above it is finished).
-// Offsets that still run here and are not covered go on running, the others are forgotten. STATUS_REFUSE, and
-// the map as it was, when the metadata is of another program, of another version, of another offset or
-// damaged.
+// Starts at a committed `offset` with its metadata (empty: nothing above it is finished). Offsets that are
+// running here and not finished in the metadata remain running, others are removed. STATUS_REFUSE, with the
+// map unchanged: the metadata is of another program, version or offset, or damaged.
 enum status offset_map_restart(struct offset_map *map, int64_t offset, struct text metadata,
                                struct error *error) WARN_UNUSED;
-// The same without looking at metadata.
+// The same, without metadata.
 void offset_map_restart_empty(struct offset_map *map, int64_t offset);
 
 enum delivery offset_map_deliver(struct offset_map *map, int64_t offset);
 bool offset_map_is_running(const struct offset_map *map, int64_t offset);
-// Below the watermark, or finished above it.
+// Whether the offset is below the watermark or finished above it.
 bool offset_map_is_finished(const struct offset_map *map, int64_t offset);
-// A running offset is finished, or (`forget`) no longer anybody's: lost to another worker.
+// Marks a running offset finished, or removes it (`forget`) because its partition went to another worker.
 void offset_map_finish(struct offset_map *map, int64_t offset);
 void offset_map_forget(struct offset_map *map, int64_t offset);
-// A running offset will be delivered again: the position goes back to it.
+// Rewinds the position to a running offset, which will be delivered again.
 void offset_map_release(struct offset_map *map, int64_t offset);
-// The log holds nothing more below `offset`: the end of the partition was reached there.
+// The end of the partition was reached at `offset`: no undelivered record is below it.
 void offset_map_reach(struct offset_map *map, int64_t offset);
-// No room for the next offset.
+// Whether the next offset is beyond the window.
 bool offset_map_is_full(const struct offset_map *map);
 
-// The CRC-32 that the metadata holds, over an offset and what belongs to it.
+// The CRC-32 of the metadata, over an offset and its data.
 uint32_t offset_map_crc(int64_t offset, const unsigned char *bytes, size_t size);
 // The metadata: tag, then base64 of a CRC-32 (little-endian; over the watermark as 8 little-endian bytes,
 // then the bitmap) and the bitmap: bit i % 8 of byte i / 8 is offset watermark + i, zero bytes at the end

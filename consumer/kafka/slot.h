@@ -1,7 +1,6 @@
-// A worker's slot: a lasting identity for one of the worker processes that run beside a store. Kafka wants a
-// name that a restarted worker bears again, and no other process at the same time: the new process takes over
-// the dead one's partitions at once, and the dead one's half-done transaction is aborted before the new one
-// begins.
+// A worker's slot: a persistent identity for one of the worker processes beside a store, used as static
+// member (KIP-345) and transactional id. A restarted worker has the same identity, and never two processes at
+// a time: it takes over the partitions of the dead process at once and fences its open transaction.
 //
 // A slot is a file, DIRECTORY/GROUP.worker-NUMBER, held by a lock (flock) that ends with the process. Its
 // content is an id, drawn once at random: slot 0 of two machines are two identities.
@@ -12,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-    SLOT_COUNT_MAX = 1024, // workers of one group beside one store
+    SLOT_COUNT_MAX = 1024, // workers of one group per store
     SLOT_GROUP_BYTES_MAX = 128,
     SLOT_ID_BYTES = 16,
     SLOT_NAME_BYTES_MAX = 64, // of a member's name
@@ -24,14 +23,15 @@ struct slot {
     char id[SLOT_NAME_BYTES_MAX + 1]; // hexadecimal, or the member's name
 };
 
-// Takes the lowest free slot. A group's name may hold anything; bytes that do not suit a file name are
+// Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are
 // written %XX.
 enum status slot_open(struct slot *slot, const char *directory, const char *group,
                       struct error *error) WARN_UNUSED;
-// The slot of a given name (letters, digits, '.', '_' and '-'), as a pod has one whose folder does not outlive it: the file
-// DIRECTORY/GROUP.member-NAME is only its lock. STATUS_REFUSE with ERROR_USAGE: another process here has the name, or it is none.
+// The slot of a given name (letters, digits, '.', '_' and '-'), for pods without a persistent folder: the
+// file DIRECTORY/GROUP.member-NAME is only a lock. STATUS_REFUSE with ERROR_USAGE: the name is invalid or in
+// use by another process.
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
                             struct error *error) WARN_UNUSED;
-// A slot without a file, where none can be made: `name`, or an id drawn at random (NULL), which nobody will have again.
+// A slot without a file, if none can be created: `name`, or (NULL) a random id that is not reused.
 enum status slot_open_without_file(struct slot *slot, const char *name, struct error *error) WARN_UNUSED;
-void slot_close(struct slot *slot); // a slot whose file is -1 is closed already
+void slot_close(struct slot *slot); // file -1: closed already
