@@ -115,7 +115,7 @@ ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, in
             lanes_store(out + (size_t)q * width + i * LANES, sums[q][i]);
 }
 
-#include "engine/cpu/attention_narrow.h"
+#include "engine/cpu/attention_i16.h"
 
 ALWAYS_INLINE void scores_part(const struct scores_work *work, int n_queries, int first_block, int n_blocks,
                                bool narrow)
