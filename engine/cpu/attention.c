@@ -1,4 +1,4 @@
-// Attention's memory, and how a step's work is cut into tasks for the pool.
+// Memory of attention; division of a step into tiles and tasks for the pool.
 #include "engine/cpu/attention_parts.h"
 
 #include "engine/cpu/memory.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 enum {
-    KEPT_BYTES = 16 << 20,   // parts of dealt-out segments: 32 heads of 64 dimensions over 1,985 segments
-    SHARED_BYTES = 64 << 20, // what shared segments leave for rows: 3,971 rows of 64 heads of 64 dimensions
-    TASKS_PER_THREAD = 4,    // fewer tiles than that: segments are dealt out
-    TILES_PER_THREAD = 8,    // fewer: tiles are made smaller, down to
+    KEPT_BYTES = 16 << 20,   // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
+    SHARED_BYTES = 64 << 20, // results of shared segments: 3,971 rows of 64 heads of 64 dimensions
+    TASKS_PER_THREAD = 4,    // with fewer tiles, segments are split over tasks
+    TILES_PER_THREAD = 8,    // with fewer, tiles are made smaller, down to
     TILE_QUERIES_LEAST = 64,
     DEALT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX,
 };
@@ -44,7 +44,7 @@ struct attention {
     size_t shared_bytes;
 };
 
-// Spans cut into tiles, and tiles into tasks.
+// The division of spans into tiles, and of tiles into tasks.
 struct cut {
     struct attention *attention;
     const struct call *call;
@@ -54,7 +54,7 @@ struct cut {
     int tile_queries; // at most ATTENTION_TILE
     int64_t n_tiles;
     int32_t chunk; // segments of one task
-    // Dealt out: of each (tile, key-value head), its first task and first kept part.
+    // Split-KV: the first task and first partial result of each (tile, key-value head).
     int32_t first_task[DEALT_TILES_MAX + 1];
     int64_t first_kept[DEALT_TILES_MAX + 1];
 };
@@ -167,7 +167,7 @@ enum status attention_reserve(struct attention *attention, int32_t n_rows_max, s
     return STATUS_OK;
 }
 
-// ---- cutting ----
+// ---- division into tiles and tasks ----
 
 // Tile `index` counts key-value heads fastest.
 static struct tile tile_at(const struct cut *cut, int64_t index)
@@ -213,7 +213,8 @@ static void tile_task(void *context, int index, int thread)
     }
 }
 
-// A run of segments of one tile; each segment's part is kept by itself. Whoever ends last merges them.
+// A task of split-KV: some segments of one tile, each with its partial result. The last task of the tile
+// merges them.
 static void dealt_task(void *context, int index, int thread)
 {
     const struct cut *cut = context;
@@ -231,7 +232,7 @@ static void dealt_task(void *context, int index, int thread)
         tile_merge_parts(cut->call, &tile, &attention->scratch[thread], kept, kept_out);
 }
 
-// Fills in first_task and first_kept. False: segments are not dealt out.
+// Sets the first tasks and partial results. False: segments are not split.
 static bool deal(struct cut *cut)
 {
     int64_t n_tiles = cut->n_tiles;
@@ -282,7 +283,7 @@ static void spans_compute(struct attention *attention, const struct call *call, 
     cut.spans = spans;
     cut.n_spans = n;
     cut.n_kv_heads = attention->pages->shape.n_kv_heads;
-    // Large tiles fetch a segment seldom; small ones are enough tasks for all threads.
+    // Large tiles load a segment fewer times; small ones give enough tasks for all threads.
     cut.tile_queries = ATTENTION_TILE;
     cut.n_tiles = tiles_count(&cut);
     while (cut.n_tiles < TILES_PER_THREAD * pool_n_threads(attention->pool) &&

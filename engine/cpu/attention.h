@@ -1,28 +1,28 @@
-// Causal attention over pages, for the rows of a step.
+// Paged causal attention (grouped-query, split-KV) for the rows of a step.
 //
 // Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
 //          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen.
-//          In 16 bits (pages.h): q becomes integers as k did, the product of the integers is exact, and is
-//          multiplied by what k's are worth; what q's are worth multiplies the scale.
+//          In 16 bits (pages.h): q is quantized like k; the integer product is exact and is multiplied by the
+//          scale of k[j] and, as part of `scale`, the scale of q.
 //   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
 //   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
 //   o = sum of p[j] v[j] in order of j, by fused multiply-add. In 16 bits: for each group of 32 positions,
-//          aligned to the segment, w[j] = p[j] * worth of v[j]; w becomes integers whose squares' sum has the
-//          root NARROW_WEIGHTS_NORM; their product with v's integers is exact; o = fma(it, worth of w's, o)
+//          aligned to the segment, w[j] = p[j] * scale of v[j]; w is quantized to integers with the 2-norm
+//          NARROW_WEIGHTS_NORM; their product x with v's integers is exact; o = fma(x, w.scale, o)
 //   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
 //   l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and no o'.
 //   Result: o / l.
 // (Online softmax: Milakov and Gimelshein 2018, arXiv:1805.02867; FlashAttention, Dao et al. 2022,
 // arXiv:2205.14135.)
 //
-// Work is cut into tiles: up to ATTENTION_TILE queries (one row's one head each) that share a key-value head
-// and its pages: of one sequence, or, over leading segments on pages that several sequences share, of all of
-// them. A tile keeps its queries' m, l, o and walks over the segments, so that a segment's keys and values
-// are fetched once for all of them. Shared segments come first and leave m, l, o for the sequences' own
-// tiles to go on from. When tiles are few and contexts long, a tile's segments are dealt out too: their parts
-// are kept, and whoever finishes last merges them in order.
+// Work is divided into tiles: up to ATTENTION_TILE queries (a query is one head of one row) with the same
+// key-value head and pages: of one sequence or, over shared leading segments, of all sequences that share
+// them (cascade attention). A tile has the m, l, o of its queries and iterates over the segments, so a
+// segment's keys and values are loaded once for all of them. Shared segments are computed first; the
+// sequences' own tiles start from their m, l, o. With few tiles and long contexts, a tile's segments are
+// split over tasks (split-KV): each stores partial results, and the last task merges them in order.
 //
 // Thread: engine.
 #pragma once
@@ -54,7 +54,7 @@ struct attention_scoring {
     float first_distance; // of the segment's first position from the row's: negative or 0
 };
 
-// A query's state over the segments so far.
+// Online softmax state of a query.
 struct attention_state {
     float largest, sum;
 };
@@ -66,7 +66,7 @@ struct attention_blocks {
     int32_t ahead_bytes;
 };
 
-// A query's scores of a segment's positions, then its weights p; in 16 bits, then the weights as integers.
+// A query's scores of a segment, later its weights p, and in 16 bits the quantized weights.
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
@@ -77,7 +77,7 @@ struct attention_row {
 struct attention_kernels {
     // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; the others' places hold anything.
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
-    // As integers: packed[d / 2][q][d % 2], and what those of each query are worth. Written up to the next
+    // As integers: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
     // multiple of 32 dimensions.
     void (*pack_narrow)(int16_t *packed, float *worths, const float *const *queries, int n_queries,
                         int32_t key_dim);
@@ -86,10 +86,10 @@ struct attention_kernels {
                    int block_end, int32_t key_dim, struct attention_row *rows);
     void (*scores_narrow)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
                           int block_end, int32_t key_dim, struct attention_row *rows);
-    // One query's visible scores [begin, end) become weights p; the other ones of their blocks become 0.
+    // Converts one query's visible scores [begin, end) to weights p; others in their blocks are set to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
-    // One query's weights p of [begin, end) become integers; those of the segment's other positions are 0.
+    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0.
     void (*narrow)(struct attention_row *row, int begin, int end, struct attention_blocks values,
                    int32_t width);
     // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. In 16 bits, over
@@ -102,7 +102,7 @@ struct attention_kernels {
     // floats each.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,
                   const float *parts_out, int32_t width);
-    // Merges the sink, when there is one, and divides.
+    // Merges the attention sink, if any, and divides by l.
     void (*finish)(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
                    const float *sink);
 };
@@ -111,13 +111,13 @@ void attention_kernels_plain(struct attention_kernels *kernels);
 void attention_kernels_avx2(struct attention_kernels *kernels);
 void attention_kernels_avx512(struct attention_kernels *kernels);
 
-// Memory of attention over one set of pages: scratch of each thread and kept parts.
+// Memory of attention for one set of pages: scratch per thread and partial results.
 struct attention;
 
 enum status attention_create(struct attention **attention, const struct pages *pages, struct pool *pool,
                              const struct attention_kernels *kernels, struct error *error) WARN_UNUSED;
 void attention_destroy(struct attention *attention);
-// Room for steps of up to n_rows_max rows.
+// For steps of up to n_rows_max tokens.
 enum status attention_reserve(struct attention *attention, int32_t n_rows_max,
                               struct error *error) WARN_UNUSED;
 
@@ -132,11 +132,11 @@ struct attention_sequences {
     int32_t n;
 };
 
-// A step's sequences, whose block tables must stay until its last attention_run.
+// Sets a step's sequences; their block tables must stay valid until its last attention_run.
 void attention_begin(struct attention *attention, struct attention_sequences sequences);
 
 // out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks` [n_heads] or
-// NULL: stands for the weight in `parameters`, which this layer can't read.
+// NULL: replaces the weight in `parameters`, which this layer cannot read.
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
                    struct attention_rows q, struct attention_rows out, const float *sinks);
 

@@ -1,7 +1,7 @@
 // The attention kernels over vectors of 16 floats (attention.h says what they compute). Included by
 // attention_plain.c, attention_avx2.c and attention_avx512.c after their lanes_*.h. They define:
 //   ATTENTION_KERNELS   name of the function that fills the table
-//   TILE_QUERIES        how many queries are taken at a time: 1, 4 or 8
+//   TILE_QUERIES        queries processed at a time: 1, 4 or 8
 //   TILE_VECTORS(n)     for n queries, how many vectors (of 16 positions' scores or of 16 dimensions' sums)
 //   each
 // n * TILE_VECTORS(n) sums stay in registers: enough in flight to hide the latency of a multiply-add.
@@ -18,7 +18,7 @@
 enum { TILE_VECTORS_MAX = 8 };
 
 struct scores_work {
-    const void *queries; // as pack or pack_narrow left them
+    const void *queries; // packed by pack or pack_narrow
     struct attention_blocks keys;
     int block_begin, block_end;
     int32_t key_dim;
@@ -33,8 +33,7 @@ struct values_work {
     float *out;
 };
 
-// 8 x 16 items: splitting all of them into those at even and at odd places, four times over, turns them
-// about.
+// Transposes 8 x 16 items by splitting all of them into even and odd items four times.
 ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
 {
     for (int round = 0; round < 4; round++) {
@@ -46,15 +45,13 @@ ALWAYS_INLINE void turn(struct lanes x[ATTENTION_QUERIES])
     }
 }
 
-// What is to be read later comes into the second-level cache meanwhile: a segment's half fills the first
-// level.
+// Prefetches to the second-level cache, because half a segment fills the first level.
 ALWAYS_INLINE void fetch(const char *address)
 {
     __builtin_prefetch(address, 0, 2);
 }
 
-// Where these are inlined, n_queries, n_blocks, n_vectors and narrow are constants, and the arrays become
-// registers.
+// Inlined with constant n_queries, n_blocks, n_vectors and narrow, so that the arrays become registers.
 
 ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks)
 {
@@ -153,7 +150,7 @@ ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, bool
         values_part(work, n_queries, d, 1, narrow);
 }
 
-// The count of queries becomes a constant: those that next_count gives.
+// Dispatch to a constant number of queries, as returned by next_count.
 ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, bool narrow)
 {
     switch (n_queries) {
@@ -204,7 +201,7 @@ ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, b
     }
 }
 
-// How many of the queries come next: TILE_QUERIES, or 4 or fewer, as even as can be.
+// Number of queries to process next: TILE_QUERIES, or 4 or fewer, as even as possible.
 static inline int next_count(int n_queries)
 {
     if (n_queries >= TILE_QUERIES)
@@ -344,7 +341,7 @@ static void pack(float *packed, const float *const *queries, int n_queries, int3
             packed[d * ATTENTION_QUERIES + q] = queries[q][d];
 }
 
-// What scales each part of a merge, at the even places; at the odd ones, anything.
+// Factors of a merge in the even lanes; the odd lanes are undefined.
 struct factors {
     struct lanes larger, before, added;
 };
@@ -356,7 +353,7 @@ ALWAYS_INLINE struct factors merge_factors(struct lanes before, struct lanes add
                             lanes_exp2_negative(lanes_subtract(added, larger))};
 }
 
-// States are pairs: the largest stand at the even places, the sums at the odd ones.
+// States are pairs: largest scores in even lanes, sums in odd ones.
 static void merge(int n, struct attention_state *states, float *out, const struct attention_state *parts,
                   const float *parts_out, int32_t width)
 {

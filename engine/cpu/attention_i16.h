@@ -1,8 +1,8 @@
-// The attention kernels over pages of 16 bits, whose items are integers: products of pairs, 32 bits wide,
+// The attention kernels for pages of 16-bit integers: products of pairs, 32 bits wide,
 // exact. Part of attention_body.h, which says how tiles stay in registers.
 #pragma once
 
-// packed[pair of dimensions][query] and what each query's integers are worth.
+// packed[pair of dimensions][query], and the scale of each query.
 static void pack_narrow(int16_t *packed, float *worths, const float *const *queries, int n_queries,
                         int32_t key_dim)
 {
@@ -109,7 +109,7 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
     }
 }
 
-// The sums of the squares of each group's weights, twice over.
+// Sums of squares of each group's weights, duplicated.
 ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOCKS])
 {
     struct lanes sums[NARROW_GROUPS];
@@ -128,7 +128,7 @@ ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOC
     return lanes_add(even, odd);
 }
 
-// A block's weights p, each times what the value's integers are worth.
+// A block's weights p, each times the scale of its value.
 ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *values, int32_t width)
 {
     const int16_t *worths = values + (size_t)width * PAGE_BLOCK;
@@ -149,8 +149,8 @@ ALWAYS_INLINE void narrow_weights(struct attention_row *row, const struct lanes 
                       NARROW_GROUPS);
 }
 
-// One query's weights p of the positions [begin, end) become integers, those of other positions 0. Without
-// branches the weights stay in registers.
+// Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay
+// in registers.
 static void narrow(struct attention_row *row, int begin, int end, struct attention_blocks values,
                    int32_t width)
 {
@@ -167,7 +167,7 @@ static void narrow(struct attention_row *row, int begin, int end, struct attenti
         for (int block = 0; block < SEGMENT_BLOCKS; block++) {
             int first = block * PAGE_BLOCK;
             bool seen =
-                first + PAGE_BLOCK > begin && first < end; // elsewhere anything may stand, or no block
+                first + PAGE_BLOCK > begin && first < end; // elsewhere the contents are undefined, or there is no block
             struct lanes p =
                 block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK], width);
             weights[block] = lanes_if_within(begin - first, end - first, p, lanes_set(0.0f));

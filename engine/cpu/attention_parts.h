@@ -1,13 +1,13 @@
-// What the files of attention share (attention.h says what is computed): spans, which are cut into tiles; who
-// shares pages; one tile's work.
+// Private header of CPU attention (attention.h defines the arithmetic): spans, which are divided into tiles;
+// groups of sequences that share pages; the computation of one tile.
 #pragma once
 
 #include "engine/cpu/attention.h"
 
 #include <stdbool.h>
 
-// Rows whose queries may stand in one tile, over which segments: those of one sequence, or those of a group
-// of sequences over the segments that all of them see whole and whose pages they share.
+// Rows whose queries may be in one tile, and the segments: the rows of one sequence, or of a group of
+// sequences over the segments with shared pages that all of them see completely.
 struct span {
     const int32_t *pages;
     const int32_t *rows; // a group's, of the step
@@ -19,7 +19,7 @@ struct span {
     bool is_group;
 };
 
-// Which sequences of a step share leading pages.
+// Groups of a step's sequences that share leading pages.
 struct sharing {
     int32_t n_max;            // sequences, and rows
     int32_t n_groups, n_rows; // rows in all groups, numbered group by group
@@ -33,13 +33,13 @@ struct sharing {
 // Room for n_max sequences and rows. Errors: ERROR_OUT_OF_MEMORY.
 enum status sharing_reserve(struct sharing *sharing, int32_t n_max, struct error *error) WARN_UNUSED;
 void sharing_finish(struct sharing *sharing);
-// Finds groups of two sequences and more. Whoever fits no group as it stands begins one of his own.
+// Finds groups of two or more sequences. A sequence that fits no existing group starts a new one.
 void sharing_find(struct sharing *sharing, struct attention_sequences sequences, int32_t page_positions);
 
 // One thread's memory.
 struct scratch {
-    float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: as the kernels want them
-    float worths[ATTENTION_TILE]; // of the queries' integers; in float32: 1
+    float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: in the kernels' layout
+    float worths[ATTENTION_TILE]; // of the quantized queries; in float32: 1
     struct attention_row *rows;   // [ATTENTION_QUERIES]
     float *out;                   // [ATTENTION_QUERIES, width]: one segment's
     float *tile_out;              // [ATTENTION_TILE, width]
@@ -49,13 +49,13 @@ struct scratch {
     int32_t heads[ATTENTION_TILE], positions[ATTENTION_TILE];
 };
 
-// What one segment left for one query, when segments are dealt out.
+// Partial result of one segment for one query, in split-KV.
 struct kept {
     struct attention_state state;
     bool present;
 };
 
-// One call of attention_run: what its tiles read and where they write.
+// Arguments of one call of attention_run.
 struct call {
     const struct pages *pages;
     const struct attention_kernels *kernels;
@@ -75,22 +75,23 @@ struct tile {
     int64_t query_begin; // row of the span * n_group + head in group
     int n_queries;
     int32_t kv_head;
-    int32_t segment_begin, segment_end; // that hold a position some query sees
+    int32_t segment_begin, segment_end; // with a position visible to some query
 };
 
 // Of ATTENTION_QUERIES packed queries.
 size_t packed_floats(const struct pages *pages);
 
-// First position that a row at `position` sees.
+// First position visible to a row at `position`.
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position);
 
-// A whole tile: its states travel through the segments. `follower` is what the thread probably does next, or
-// NULL.
+// Computes a whole tile, segment by segment. `follower` is the tile that the thread probably computes next,
+// or NULL.
 void tile_compute(const struct call *call, const struct tile *tile, const struct tile *follower,
                   struct scratch *scratch);
-// Segments [begin, end) of a tile, each for itself: kept and kept_out [segment - tile's first][query].
+// Computes segments [begin, end) of a tile separately; writes partial results [segment - tile's
+// first][query].
 void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
                         struct scratch *scratch, struct kept *kept, float *kept_out);
-// All parts of a tile are there: merges them in order.
+// Merges all partial results of a tile, in order.
 void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
                       const struct kept *kept, const float *kept_out);

@@ -1,10 +1,10 @@
-// One tile of attention: up to ATTENTION_TILE queries of one key-value head through their segments.
+// One tile of attention: up to ATTENTION_TILE queries of one key-value head over their segments.
 #include "engine/cpu/attention_parts.h"
 
 #include <assert.h>
 #include <string.h>
 
-// In 16 bits 32 dimensions are packed at a time, which take half as many floats: whole 16 are enough.
+// In 16 bits 32 dimensions are packed at a time, in the space of 16 floats.
 size_t packed_floats(const struct pages *pages)
 {
     return (size_t)((pages->shape.key_dim + 15) / 16 * 16) * ATTENTION_QUERIES;
@@ -16,7 +16,7 @@ int32_t visible_begin(const struct attention_parameters *parameters, int32_t pos
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// Position of the span's row that a query belongs to: all of a group see all of its segments.
+// Position of a query's row. All rows of a group see all of its segments.
 static int32_t position_of(const struct call *call, const struct tile *tile, int number)
 {
     const struct span *span = tile->span;
@@ -24,7 +24,7 @@ static int32_t position_of(const struct call *call, const struct tile *tile, int
                           : span->position + (int32_t)((tile->query_begin + number) / call->n_group);
 }
 
-// A segment's blocks, as far as the tile sees them; NULL elsewhere, where the block table need not reach.
+// A segment's blocks that are visible to the tile; NULL elsewhere, where the block table may end.
 struct segment {
     int32_t index;
     const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
@@ -49,8 +49,8 @@ static void segment_locate(const struct call *call, const struct tile *tile, int
     }
 }
 
-// What kernels fetch meanwhile: while they score, a segment's values, and while they weigh, the keys of the
-// segment that comes next; both only for a tile's first company.
+// Prefetch by the kernels: the segment's values during the scores, and the next segment's keys during the
+// weighted sum; both only for a tile's first group of queries.
 struct view {
     const struct segment *segment;
     const void *next_keys[SEGMENT_BLOCKS];
@@ -64,12 +64,12 @@ static struct view view_open(const struct segment *segment, const struct segment
     return view;
 }
 
-// Up to ATTENTION_QUERIES of a tile's queries, which go through a segment together, with the positions that
-// each sees there. A query that sees none has begin == end.
+// A group of up to ATTENTION_QUERIES of a tile's queries, which kernels process together, with the visible
+// positions of each in the segment. A query without a visible one has begin == end.
 struct company {
     int first, n; // in the tile
     int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
-    int begin_least, begin_most, end_least, end_most; // of those that see some
+    int begin_least, begin_most, end_least, end_most; // over queries with visible positions
     int n_seeing;
 };
 
@@ -98,7 +98,8 @@ static struct company company_gather(const struct call *call, const struct tile 
     return company;
 }
 
-// Weighs the values: positions that all see together, the ragged ends query by query, each query's in order.
+// The weighted sum of values: positions visible to all queries together, the ragged ends per query, in each
+// query's order.
 static void values_weigh(const struct call *call, const struct company *company,
                          struct attention_blocks values, const struct attention_row *rows, float *out)
 {
@@ -121,7 +122,7 @@ static void values_weigh(const struct call *call, const struct company *company,
                             out + (size_t)i * width);
 }
 
-// The same in 16 bits, where weights of unseen positions are 0.
+// The same in 16 bits, with weight 0 for positions that are not visible.
 static void values_weigh_narrow(const struct call *call, const struct company *company,
                                 struct attention_blocks values, struct attention_row *rows, float *out)
 {
@@ -158,7 +159,7 @@ static void company_soften(const struct call *call, const struct company *compan
     }
 }
 
-// One segment's part for a company: states, and out [ATTENTION_QUERIES, width].
+// Computes one segment for a group of queries: states, and out [ATTENTION_QUERIES, width].
 static void company_attend(const struct call *call, const struct company *company, const struct view *view,
                            struct scratch *scratch, struct attention_state *states, float *out)
 {
@@ -181,15 +182,15 @@ static void company_attend(const struct call *call, const struct company *compan
         values_weigh(call, company, values, scratch->rows, out);
 }
 
-// How far a tile's queries have come.
+// Merged results of a tile's queries.
 struct progress {
     struct attention_state *states; // [n_queries]
     float *out;                     // [n_queries, width]
     bool *started;                  // [n_queries]
 };
 
-// Takes a company's part of one segment into the tile's states: runs of queries that all have one already, at
-// once.
+// Merges a group's result of one segment into the tile's states: runs of queries that all have one already,
+// at once.
 static void company_merge(const struct call *call, const struct company *company,
                           const struct progress *progress, const struct attention_state *states,
                           const float *out)
@@ -216,7 +217,7 @@ static void company_merge(const struct call *call, const struct company *company
     }
 }
 
-// ---- where queries come from and results go ----
+// ---- input and output ----
 
 static int32_t head_of(const struct call *call, const struct tile *tile, int number)
 {
@@ -229,7 +230,7 @@ static int64_t row_of(const struct call *call, const struct tile *tile, int numb
     return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
 }
 
-// Where the states over shared segments of a tile's queries stand, side by side.
+// The contiguous states of a tile's queries after the shared segments.
 static int64_t shared_of(const struct call *call, const struct tile *tile)
 {
     int64_t first_row = (int64_t)tile->kv_head * call->n_shared_rows + tile->span->first_state;
@@ -268,7 +269,7 @@ static void result_write(const struct call *call, const struct tile *tile, int n
     call->kernels->finish(out, state, state_out, value_dim, call->sinks ? &call->sinks[head] : NULL);
 }
 
-// A group's tile leaves its states for the sequences' tiles, which go on with them.
+// A shared tile stores its states, from which the sequences' tiles start.
 static struct progress progress_begin(const struct call *call, const struct tile *tile,
                                       struct scratch *scratch)
 {
@@ -339,8 +340,8 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
     }
 }
 
-// Takes a query's parts [n_segments], n_queries apart, into its state, when it has begun, or into the first
-// part.
+// Merges a query's partial results [n_segments], n_queries apart, into its state if it has one, or into the
+// first partial result.
 static void parts_merge(const struct call *call, const struct kept *kept, const float *kept_out,
                         int n_queries, int32_t n_segments, bool started, struct attention_state *state,
                         float *out)

@@ -108,13 +108,13 @@ static inline struct lanes lanes_normal_tail(struct lanes x)
     return lanes_multiply(e, p);
 }
 
-// How floats become integers of 16 bits: integer = x * factor, rounded; x = integer * worth, nearly.
+// Quantization to 16-bit integers: integer = x * factor, rounded; x = integer * scale, approximately.
 struct narrowing {
     float factor, worth;
 };
 
-// None of the integers will be above `largest`, nor, rounding apart, the root of their squares' sum above
-// `norm`. An infinity or a NaN makes the worth NaN. Items below 2^-100 may become 0.
+// The integers are at most `largest`, and their 2-norm, except for rounding, at most `norm`. An infinity or a
+// NaN makes the scale NaN. Items below 2^-100 may become 0.
 static inline struct narrowing narrowing_of(const float *x, int32_t n, float largest, float norm)
 {
     struct lanes most = lanes_set(0x1p-100f), sum = lanes_set(0.0f);

@@ -77,7 +77,7 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
            (size_t)block * pages->value_block_bytes;
 }
 
-// What the integers of a block's positions are worth.
+// Scales of the positions of a block.
 static float *worths_of(unsigned char *block, size_t block_bytes)
 {
     return (float *)(void *)(block + block_bytes) - PAGE_BLOCK;
@@ -93,7 +93,7 @@ static unsigned char *value_block(const struct pages *pages, unsigned char *part
     return part + pages->values_offset + (size_t)(position / PAGE_BLOCK) * pages->value_block_bytes;
 }
 
-// Where a position's item d stands in a block of keys, and in one of values.
+// Index of a position's item d in a block of keys, and of values.
 static size_t key_place(int32_t position, int32_t d)
 {
     return ((size_t)(d / 2) * PAGE_BLOCK + (size_t)(position % PAGE_BLOCK)) * 2 + (size_t)(d % 2);
@@ -125,7 +125,7 @@ static void store_narrow(const struct pages *pages, const struct row_kernels *ke
 
 enum { ROUNDED_DIMS = 64 }; // at a time
 
-// out[i * stride] = x[i], rounded to binary16 when the pages are to hold such.
+// out[i * stride] = x[i], rounded to binary16 for KV_F32_OF_F16.
 static void store_floats(const struct pages *pages, const struct row_kernels *kernels, float *out,
                          size_t stride, const float *x, int32_t n)
 {

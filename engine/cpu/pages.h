@@ -1,16 +1,16 @@
-// The key-value cache: pages of positions, in host memory, in huge pages where the system offers them.
+// The paged KV cache in host memory, in huge pages where the system offers them.
 //
 // [layer][page][key-value head], each: the page's blocks of 16 positions' keys, then those of values.
 // A block in float32 (KV_F32; KV_F32_OF_F16: rounded to binary16 before):
 //   keys    [key_dim][16]: one vector load takes one dimension of 16 positions, so that a query's scores
-//           with 16 keys come out side by side, without a sum across a register
+//           with 16 keys are in one register, without a horizontal sum
 //   values  [16][value_dim rounded up to 16]; the padding is zero
-// In 16 bits (KV_F16), integers, and what each position's are worth; item = integer * worth:
+// In 16 bits (KV_F16), integers with a scale per position; item = integer * scale:
 //   keys    [pair of dimensions][16][2] int16, [16] float32
 //   values  [16 dimensions][pair of positions][16][2] int16, [16] float32
-// A processor multiplies and adds a pair at once, twice as many items a cycle as in float32. Binary16 would
-// take as much room, need widening, and be less exact: it keeps 11 digits of each item, these about 13 of the
-// largest.
+// Processors multiply and add pairs of int16, twice as many items per cycle as float32. Binary16 has the same
+// size, would need a conversion, and is less exact: 11 bits of each item, against about 13 bits relative to
+// the largest.
 //
 // Thread: the engine's; rows may be stored by many threads at once.
 #pragma once
@@ -25,7 +25,7 @@ enum {
     NARROW_DIMS_MAX = 4096, // of a head, in 16 bits: for NARROW_NORM
 };
 
-// Of the integers. A query's and a key's: neither's norm is above 46,300 but for rounding (at most
+// Limits of the integers. Of queries and keys: the 2-norm is at most 46,300 plus rounding (at most
 // sqrt(NARROW_DIMS_MAX) / 2), so that their product is below 2^31. A value's: see attention.h.
 #define NARROW_LARGEST   32767.0f
 #define NARROW_NORM      46300.0f
@@ -49,7 +49,7 @@ struct pages {
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 void pages_finish(struct pages *pages);
 
-// Where one head's keys and values of positions [block * 16, block * 16 + 16) of a page stand.
+// Addresses of one head's keys and values of positions [block * 16, block * 16 + 16) of a page.
 const void *pages_keys(const struct pages *pages, int32_t layer, int32_t page, int32_t kv_head,
                        int32_t block);
 const void *pages_values(const struct pages *pages, int32_t layer, int32_t page, int32_t kv_head,
@@ -58,6 +58,6 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
 // Writes one position's keys [n_kv_heads, key_dim] and values [n_kv_heads, value_dim].
 void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
                  int32_t position_in_page, const float *keys, const float *values);
-// Reads one position's, as they are kept.
+// Reads one position's keys and values.
 void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t position_in_page, float *keys,
                 float *values);
