@@ -70,7 +70,7 @@ struct attention_blocks {
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
-    float worths[NARROW_GROUPS];
+    float scales[NARROW_GROUPS];
 };
 
 // Positions count from the segment's start.
@@ -79,7 +79,7 @@ struct attention_kernels {
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
     // As integers: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
     // multiple of 32 dimensions.
-    void (*pack_narrow)(int16_t *packed, float *worths, const float *const *queries, int n_queries,
+    void (*pack_narrow)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                         int32_t key_dim);
     // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end).
     void (*scores)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
@@ -90,7 +90,7 @@ struct attention_kernels {
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
     // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0.
-    void (*narrow)(struct attention_row *row, int begin, int end, struct attention_blocks values,
+    void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
                    int32_t width);
     // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. In 16 bits, over
     // all groups that touch [begin, end).

@@ -401,7 +401,7 @@ void ATTENTION_KERNELS(struct attention_kernels *kernels)
         .scores = scores_f32,
         .scores_narrow = scores_narrow,
         .soften = soften,
-        .narrow = narrow,
+        .quantize_weights = quantize_weights,
         .values = values_f32,
         .values_narrow = values_narrow,
         .merge = merge,

@@ -3,13 +3,13 @@
 #pragma once
 
 // packed[pair of dimensions][query], and the scale of each query.
-static void pack_narrow(int16_t *packed, float *worths, const float *const *queries, int n_queries,
+static void pack_narrow(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                         int32_t key_dim)
 {
     struct narrowing narrowings[ATTENTION_QUERIES];
     for (int q = 0; q < n_queries; q++) {
         narrowings[q] = narrowing_of(queries[q], key_dim, NARROW_LARGEST, NARROW_NORM);
-        worths[q] = narrowings[q].worth;
+        scales[q] = narrowings[q].scale;
     }
     for (int32_t d = 0; d < key_dim; d += 2 * LANES, packed += 2 * LANES * ATTENTION_QUERIES) {
         struct lanes pairs[ATTENTION_QUERIES];
@@ -40,12 +40,12 @@ ALWAYS_INLINE void scores_tile_narrow(const struct scores_work *work, int n_quer
     const int16_t *blocks[TILE_VECTORS_MAX], *queries = work->queries;
     const char *ahead[TILE_VECTORS_MAX];
     int32_t n_pairs = (work->key_dim + 1) / 2;
-    int32_t ahead_worths = work->keys.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
-    int32_t ahead_step = (ahead_worths + n_pairs - 1) / n_pairs;
+    int32_t ahead_scales = work->keys.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t ahead_step = (ahead_scales + n_pairs - 1) / n_pairs;
     for (int b = 0; b < n_blocks; b++) {
         blocks[b] = work->keys.items[first_block + b];
         ahead[b] = work->keys.ahead[first_block + b];
-        fetch(ahead[b] + ahead_worths);
+        fetch(ahead[b] + ahead_scales);
         for (int q = 0; q < n_queries; q++)
             sums[q][b] = integers_zero();
     }
@@ -58,11 +58,11 @@ ALWAYS_INLINE void scores_tile_narrow(const struct scores_work *work, int n_quer
         }
     }
     for (int b = 0; b < n_blocks; b++) {
-        struct lanes worth =
+        struct lanes scale =
             lanes_load((const float *)(const void *)(blocks[b] + (size_t)n_pairs * 2 * PAGE_BLOCK));
         for (int q = 0; q < n_queries; q++)
             lanes_store(work->rows[q].items + (first_block + b) * PAGE_BLOCK,
-                        lanes_multiply(integers_widen(sums[q][b]), worth));
+                        lanes_multiply(integers_widen(sums[q][b]), scale));
     }
 }
 
@@ -74,8 +74,8 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
     const struct attention_row *rows = work->rows;
     size_t width = (size_t)work->width;
     int32_t first = dimension / LANES * PAIRS; // vector of the block
-    int32_t ahead_worths = work->values.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
-    int32_t n_loads = work->width / LANES * PAIRS, ahead_step = (ahead_worths + n_loads - 1) / n_loads;
+    int32_t ahead_scales = work->values.ahead_bytes - PAGE_BLOCK * (int32_t)sizeof(float);
+    int32_t n_loads = work->width / LANES * PAIRS, ahead_step = (ahead_scales + n_loads - 1) / n_loads;
     int block = work->begin / PAGE_BLOCK, block_end = (work->end + PAGE_BLOCK - 1) / PAGE_BLOCK;
     float *out = work->out + dimension;
     while (block < block_end) {
@@ -87,7 +87,7 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
         for (group_end = group_end < block_end ? group_end : block_end; block < group_end; block++) {
             const int16_t *items = (const int16_t *)work->values.items[block] + first * VECTOR_ITEMS;
             const char *ahead = (const char *)work->values.ahead[block] + first * ahead_step;
-            fetch((const char *)work->values.ahead[block] + ahead_worths);
+            fetch((const char *)work->values.ahead[block] + ahead_scales);
 #pragma GCC unroll 1 // unrolled, gcc loads ahead and keeps sums in memory
             for (int pair = 0; pair < PAIRS; pair++) {
                 for (int i = 0; i < n_vectors; i++) {
@@ -100,10 +100,10 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
             }
         }
         for (int q = 0; q < n_queries; q++) {
-            struct lanes worth = lanes_set(rows[q].worths[group]);
+            struct lanes scale = lanes_set(rows[q].scales[group]);
             for (int i = 0; i < n_vectors; i++) {
                 float *sum = out + (size_t)q * width + i * LANES;
-                lanes_store(sum, lanes_fma(integers_widen(sums[q][i]), worth, lanes_load(sum)));
+                lanes_store(sum, lanes_fma(integers_widen(sums[q][i]), scale, lanes_load(sum)));
             }
         }
     }
@@ -131,11 +131,11 @@ ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOC
 // A block's weights p, each times the scale of its value.
 ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *values, int32_t width)
 {
-    const int16_t *worths = values + (size_t)width * PAGE_BLOCK;
-    return lanes_multiply(lanes_load(weights), lanes_load((const float *)(const void *)worths));
+    const int16_t *scales = values + (size_t)width * PAGE_BLOCK;
+    return lanes_multiply(lanes_load(weights), lanes_load((const float *)(const void *)scales));
 }
 
-ALWAYS_INLINE void narrow_weights(struct attention_row *row, const struct lanes weights[SEGMENT_BLOCKS])
+ALWAYS_INLINE void quantize_block_weights(struct attention_row *row, const struct lanes weights[SEGMENT_BLOCKS])
 {
     struct lanes squares = lanes_larger(lanes_set(NARROW_SQUARES_LEAST), group_squares(weights));
     struct lanes root = lanes_square_root(squares);
@@ -145,19 +145,19 @@ ALWAYS_INLINE void narrow_weights(struct attention_row *row, const struct lanes 
     for (int block = 0; block < SEGMENT_BLOCKS; block++)
         lanes_store_i16(row->weights + block * PAGE_BLOCK,
                         lanes_multiply(weights[block], lanes_set(factor[block / NARROW_GROUP_BLOCKS])));
-    lanes_store_first(row->worths, lanes_multiply(root, lanes_set(1.0f / NARROW_WEIGHTS_NORM)),
+    lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / NARROW_WEIGHTS_NORM)),
                       NARROW_GROUPS);
 }
 
 // Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay
 // in registers.
-static void narrow(struct attention_row *row, int begin, int end, struct attention_blocks values,
+static void quantize_weights(struct attention_row *row, int begin, int end, struct attention_blocks values,
                    int32_t width)
 {
     struct lanes weights[SEGMENT_BLOCKS];
     if (begin == end) {
         memset(row->weights, 0, sizeof row->weights);
-        memset(row->worths, 0, sizeof row->worths);
+        memset(row->scales, 0, sizeof row->scales);
         return;
     }
     if (begin == 0 && end == ATTENTION_SEGMENT) {
@@ -173,5 +173,5 @@ static void narrow(struct attention_row *row, int begin, int end, struct attenti
             weights[block] = lanes_if_within(begin - first, end - first, p, lanes_set(0.0f));
         }
     }
-    narrow_weights(row, weights);
+    quantize_block_weights(row, weights);
 }

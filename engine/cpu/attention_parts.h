@@ -39,7 +39,7 @@ void sharing_find(struct sharing *sharing, struct attention_sequences sequences,
 // One thread's memory.
 struct scratch {
     float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: in the kernels' layout
-    float worths[ATTENTION_TILE]; // of the quantized queries; in float32: 1
+    float scales[ATTENTION_TILE]; // of the quantized queries; in float32: 1
     struct attention_row *rows;   // [ATTENTION_QUERIES]
     float *out;                   // [ATTENTION_QUERIES, width]: one segment's
     float *tile_out;              // [ATTENTION_TILE, width]

@@ -128,7 +128,7 @@ static void values_weigh_narrow(const struct call *call, const struct company *c
 {
     const int32_t width = call->pages->value_width;
     for (int i = 0; i < company->n; i++)
-        call->kernels->narrow(&rows[i], company->begin[i], company->end[i], values, width);
+        call->kernels->quantize_weights(&rows[i], company->begin[i], company->end[i], values, width);
     call->kernels->values_narrow(rows, company->n, values, company->begin_least, company->end_most, width,
                                  out);
 }
@@ -149,7 +149,7 @@ static void company_soften(const struct call *call, const struct company *compan
         if (company->begin[i] == company->end[i])
             continue;
         int number = company->first + i;
-        scoring.scale = scale * scratch->worths[number];
+        scoring.scale = scale * scratch->scales[number];
         if (parameters->alibi_bias_max > 0.0f) {
             scoring.first_distance = (float)(segment * ATTENTION_SEGMENT - scratch->positions[number]);
             scoring.slope = LOG2_E * attention_slope(scratch->heads[number], parameters->n_heads,
@@ -252,9 +252,9 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
         int n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
         float *packed = packed_queries(call, scratch, first);
         for (int i = 0; i < n; i++)
-            scratch->worths[first + i] = 1.0f;
+            scratch->scales[first + i] = 1.0f;
         if (call->pages->narrow)
-            call->kernels->pack_narrow((int16_t *)(void *)packed, &scratch->worths[first], queries + first, n,
+            call->kernels->pack_narrow((int16_t *)(void *)packed, &scratch->scales[first], queries + first, n,
                                        key_dim);
         else
             call->kernels->pack(packed, queries + first, n, key_dim);

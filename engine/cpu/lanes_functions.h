@@ -110,7 +110,7 @@ static inline struct lanes lanes_normal_tail(struct lanes x)
 
 // Quantization to 16-bit integers: integer = x * factor, rounded; x = integer * scale, approximately.
 struct narrowing {
-    float factor, worth;
+    float factor, scale;
 };
 
 // The integers are at most `largest`, and their 2-norm, except for rounding, at most `norm`. An infinity or a

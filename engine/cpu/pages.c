@@ -28,10 +28,10 @@ enum status pages_create(struct pages *pages, const struct kv_shape *shape, stru
                          "KV pages in 16 bits: heads of %d and %d dimensions, at most %d", shape->key_dim,
                          shape->value_dim, NARROW_DIMS_MAX);
     size_t item_bytes = pages->narrow ? sizeof(int16_t) : sizeof(float);
-    size_t worths_bytes = pages->narrow ? PAGE_BLOCK * sizeof(float) : 0;
+    size_t scales_bytes = pages->narrow ? PAGE_BLOCK * sizeof(float) : 0;
     size_t key_items = (size_t)(pages->narrow ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
-    pages->key_block_bytes = PAGE_BLOCK * key_items * item_bytes + worths_bytes;
-    pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * item_bytes + worths_bytes;
+    pages->key_block_bytes = PAGE_BLOCK * key_items * item_bytes + scales_bytes;
+    pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * item_bytes + scales_bytes;
     size_t n_blocks = (size_t)shape->page_positions / PAGE_BLOCK;
     pages->values_offset = n_blocks * pages->key_block_bytes;
     pages->head_bytes = n_blocks * (pages->key_block_bytes + pages->value_block_bytes);
@@ -78,7 +78,7 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
 }
 
 // Scales of the positions of a block.
-static float *worths_of(unsigned char *block, size_t block_bytes)
+static float *scales_of(unsigned char *block, size_t block_bytes)
 {
     return (float *)(void *)(block + block_bytes) - PAGE_BLOCK;
 }
@@ -111,13 +111,13 @@ static void store_narrow(const struct pages *pages, const struct row_kernels *ke
     int16_t items[NARROW_DIMS_MAX];
     unsigned char *block = key_block(pages, part, position);
     int16_t *key = (int16_t *)(void *)block;
-    worths_of(block, pages->key_block_bytes)[position % PAGE_BLOCK] =
+    scales_of(block, pages->key_block_bytes)[position % PAGE_BLOCK] =
         kernels->narrow_i16(items, keys, pages->shape.key_dim, NARROW_LARGEST, NARROW_NORM);
     for (int32_t d = 0; d < pages->shape.key_dim; d++)
         key[key_place(position, d)] = items[d];
     block = value_block(pages, part, position);
     int16_t *value = (int16_t *)(void *)block;
-    worths_of(block, pages->value_block_bytes)[position % PAGE_BLOCK] =
+    scales_of(block, pages->value_block_bytes)[position % PAGE_BLOCK] =
         kernels->narrow_i16(items, values, pages->shape.value_dim, NARROW_VALUE_MAX, INFINITY);
     for (int32_t d = 0; d < pages->shape.value_dim; d++)
         value[value_place(position, d)] = items[d];
@@ -174,14 +174,14 @@ static void load_narrow(const struct pages *pages, unsigned char *part, int32_t 
 {
     unsigned char *block = key_block(pages, part, position);
     const int16_t *key = (const int16_t *)(const void *)block;
-    float worth = worths_of(block, pages->key_block_bytes)[position % PAGE_BLOCK];
+    float scale = scales_of(block, pages->key_block_bytes)[position % PAGE_BLOCK];
     for (int32_t d = 0; d < pages->shape.key_dim; d++)
-        keys[d] = (float)key[key_place(position, d)] * worth;
+        keys[d] = (float)key[key_place(position, d)] * scale;
     block = value_block(pages, part, position);
     const int16_t *value = (const int16_t *)(const void *)block;
-    worth = worths_of(block, pages->value_block_bytes)[position % PAGE_BLOCK];
+    scale = scales_of(block, pages->value_block_bytes)[position % PAGE_BLOCK];
     for (int32_t d = 0; d < pages->shape.value_dim; d++)
-        values[d] = (float)value[value_place(position, d)] * worth;
+        values[d] = (float)value[value_place(position, d)] * scale;
 }
 
 static void load_wide(const struct pages *pages, unsigned char *part, int32_t position, float *keys,

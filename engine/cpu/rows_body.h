@@ -290,9 +290,9 @@ static float narrow_i16(int16_t *out, const float *x, int32_t n, float largest, 
 {
     struct narrowing narrowing = narrowing_of(x, n, largest, norm);
     const struct lanes factor = lanes_set(narrowing.factor);
-    if (narrowing.worth != narrowing.worth) {
+    if (narrowing.scale != narrowing.scale) {
         memset(out, 0, (size_t)n * sizeof *out);
-        return narrowing.worth;
+        return narrowing.scale;
     }
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -302,7 +302,7 @@ static float narrow_i16(int16_t *out, const float *x, int32_t n, float largest, 
         lanes_store_i16(rest, lanes_multiply(lanes_load_first(x + i, n - i), factor));
         memcpy(out + i, rest, (size_t)(n - i) * sizeof *out);
     }
-    return narrowing.worth;
+    return narrowing.scale;
 }
 
 void ROW_KERNELS(struct row_kernels *kernels)

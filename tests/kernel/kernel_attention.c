@@ -241,10 +241,10 @@ static void round_row(float *out, const float *x, int32_t n, enum rounding round
         plain.rows.widen_f16(out, halves, n);
     } else if (rounding == AS_STORED && type == KV_F16) {
         int16_t integers[128];
-        float worth = is_key ? plain.rows.narrow_i16(integers, x, n, NARROW_LARGEST, NARROW_NORM)
+        float scale = is_key ? plain.rows.narrow_i16(integers, x, n, NARROW_LARGEST, NARROW_NORM)
                              : plain.rows.narrow_i16(integers, x, n, NARROW_VALUE_MAX, INFINITY);
         for (int32_t i = 0; i < n; i++)
-            out[i] = (float)integers[i] * worth;
+            out[i] = (float)integers[i] * scale;
     }
 }
 

@@ -322,9 +322,9 @@ static void integers_keep_to_their_limits_and_are_nearest(void **state)
             int16_t items[DIMS];
             double largest = kind ? 32767 : 16383, norm = kind ? 46300 : (double)INFINITY, squares = 0,
                    most = 0;
-            double worth = (double)plain.rows.narrow_i16(items, x, n, (float)largest, (float)norm);
+            double scale = (double)plain.rows.narrow_i16(items, x, n, (float)largest, (float)norm);
             for (int32_t i = 0; i < n; i++) {
-                assert_true(fabs(items[i] * worth - (double)x[i]) <= 0.5 * worth + 1e-6 * fabs((double)x[i]));
+                assert_true(fabs(items[i] * scale - (double)x[i]) <= 0.5 * scale + 1e-6 * fabs((double)x[i]));
                 squares += (double)items[i] * items[i];
                 most = fmax(most, fabs((double)items[i]));
             }
