@@ -10,7 +10,7 @@
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
 //   o = sum of p[j] v[j] in order of j, by fused multiply-add. In 16 bits: for each group of 32 positions,
 //          aligned to the segment, w[j] = p[j] * scale of v[j]; w is quantized to integers with the 2-norm
-//          NARROW_WEIGHTS_NORM; their product x with v's integers is exact; o = fma(x, w.scale, o)
+//          I16_WEIGHTS_NORM; their product x with v's integers is exact; o = fma(x, w.scale, o)
 //   Segments are merged in order: with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
 //   l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and no o'.
 //   Result: o / l.
@@ -35,14 +35,14 @@ enum {
     ATTENTION_QUERIES = 8, // that a kernel takes at a time
     ATTENTION_TILE = 256,
     SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
-    NARROW_GROUP_BLOCKS = 2,
-    NARROW_GROUPS = SEGMENT_BLOCKS / NARROW_GROUP_BLOCKS,
+    I16_GROUP_BLOCKS = 2,
+    I16_GROUPS = SEGMENT_BLOCKS / I16_GROUP_BLOCKS,
 };
 
 // The 32 integer weights of a group and the 32 integer values of one dimension: by Cauchy and Schwarz their
-// product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * NARROW_VALUE_MAX < 2^31.
-#define NARROW_WEIGHTS_NORM  23150.0f
-#define NARROW_SQUARES_LEAST 0x1p-100f // of a group's w: smaller ones lose digits
+// product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * I16_VALUE_MAX < 2^31.
+#define I16_WEIGHTS_NORM  23150.0f
+#define I16_SQUARES_LEAST 0x1p-100f // of a group's w: smaller ones lose digits
 
 #define LOG2_E 0x1.715476p0f
 
@@ -70,7 +70,7 @@ struct attention_blocks {
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
-    float scales[NARROW_GROUPS];
+    float scales[I16_GROUPS];
 };
 
 // Positions count from the segment's start.
@@ -79,12 +79,12 @@ struct attention_kernels {
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
     // As integers: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
     // multiple of 32 dimensions.
-    void (*pack_narrow)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
+    void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                         int32_t key_dim);
     // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end).
     void (*scores)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
                    int block_end, int32_t key_dim, struct attention_row *rows);
-    void (*scores_narrow)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
+    void (*scores_i16)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
                           int block_end, int32_t key_dim, struct attention_row *rows);
     // Converts one query's visible scores [begin, end) to weights p; others in their blocks are set to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
@@ -96,7 +96,7 @@ struct attention_kernels {
     // all groups that touch [begin, end).
     void (*values)(const struct attention_row *rows, int n_queries, struct attention_blocks values, int begin,
                    int end, int32_t width, float *out);
-    void (*values_narrow)(const struct attention_row *rows, int n_queries, struct attention_blocks values,
+    void (*values_i16)(const struct attention_row *rows, int n_queries, struct attention_blocks values,
                           int begin, int end, int32_t width, float *out);
     // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
     // floats each.

@@ -3,13 +3,13 @@
 #pragma once
 
 // packed[pair of dimensions][query], and the scale of each query.
-static void pack_narrow(int16_t *packed, float *scales, const float *const *queries, int n_queries,
+static void pack_i16(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                         int32_t key_dim)
 {
-    struct narrowing narrowings[ATTENTION_QUERIES];
+    struct quantization quantizations[ATTENTION_QUERIES];
     for (int q = 0; q < n_queries; q++) {
-        narrowings[q] = narrowing_of(queries[q], key_dim, NARROW_LARGEST, NARROW_NORM);
-        scales[q] = narrowings[q].scale;
+        quantizations[q] = quantization_of(queries[q], key_dim, I16_LARGEST, I16_NORM);
+        scales[q] = quantizations[q].scale;
     }
     for (int32_t d = 0; d < key_dim; d += 2 * LANES, packed += 2 * LANES * ATTENTION_QUERIES) {
         struct lanes pairs[ATTENTION_QUERIES];
@@ -21,7 +21,7 @@ static void pack_narrow(int16_t *packed, float *scales, const float *const *quer
                 int left = count - i < 0 ? 0 : count - i;
                 struct lanes x = left < LANES ? lanes_load_first(queries[query] + d + (left ? i : 0), left)
                                               : lanes_load(queries[query] + d + i);
-                lanes_store_i16(items + i, lanes_multiply(x, lanes_set(narrowings[query].factor)));
+                lanes_store_i16(items + i, lanes_multiply(x, lanes_set(quantizations[query].factor)));
             }
             float moved[LANES]; // as they are
             memcpy(moved, items, sizeof moved);
@@ -33,7 +33,7 @@ static void pack_narrow(int16_t *packed, float *scales, const float *const *quer
     }
 }
 
-ALWAYS_INLINE void scores_tile_narrow(const struct scores_work *work, int n_queries, int first_block,
+ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries, int first_block,
                                       int n_blocks)
 {
     struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
@@ -67,7 +67,7 @@ ALWAYS_INLINE void scores_tile_narrow(const struct scores_work *work, int n_quer
 }
 
 // Sums of n_vectors x 16 dimensions over the blocks that hold the positions [begin, end).
-ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_queries, int32_t dimension,
+ALWAYS_INLINE void values_tile_i16(const struct values_work *work, int n_queries, int32_t dimension,
                                       int n_vectors)
 {
     enum { PAIRS = PAGE_BLOCK / 2, VECTOR_ITEMS = 2 * LANES };
@@ -79,7 +79,7 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
     int block = work->begin / PAGE_BLOCK, block_end = (work->end + PAGE_BLOCK - 1) / PAGE_BLOCK;
     float *out = work->out + dimension;
     while (block < block_end) {
-        int group = block / NARROW_GROUP_BLOCKS, group_end = (group + 1) * NARROW_GROUP_BLOCKS;
+        int group = block / I16_GROUP_BLOCKS, group_end = (group + 1) * I16_GROUP_BLOCKS;
         struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
         for (int q = 0; q < n_queries; q++)
             for (int i = 0; i < n_vectors; i++)
@@ -112,12 +112,12 @@ ALWAYS_INLINE void values_tile_narrow(const struct values_work *work, int n_quer
 // Sums of squares of each group's weights, duplicated.
 ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOCKS])
 {
-    struct lanes sums[NARROW_GROUPS];
-    for (int i = 0; i < NARROW_GROUPS; i++) {
-        const struct lanes *x = &weights[i * NARROW_GROUP_BLOCKS];
+    struct lanes sums[I16_GROUPS];
+    for (int i = 0; i < I16_GROUPS; i++) {
+        const struct lanes *x = &weights[i * I16_GROUP_BLOCKS];
         sums[i] = lanes_fma(x[1], x[1], lanes_multiply(x[0], x[0]));
     }
-    for (int n = NARROW_GROUPS; n > 1; n /= 2)
+    for (int n = I16_GROUPS; n > 1; n /= 2)
         for (int i = 0; i < n / 2; i++) {
             struct lanes even, odd;
             lanes_split_pairs(sums[2 * i], sums[2 * i + 1], &even, &odd);
@@ -137,16 +137,16 @@ ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *va
 
 ALWAYS_INLINE void quantize_block_weights(struct attention_row *row, const struct lanes weights[SEGMENT_BLOCKS])
 {
-    struct lanes squares = lanes_larger(lanes_set(NARROW_SQUARES_LEAST), group_squares(weights));
+    struct lanes squares = lanes_larger(lanes_set(I16_SQUARES_LEAST), group_squares(weights));
     struct lanes root = lanes_square_root(squares);
-    struct lanes factors = lanes_divide(lanes_set(NARROW_WEIGHTS_NORM), root);
+    struct lanes factors = lanes_divide(lanes_set(I16_WEIGHTS_NORM), root);
     float factor[LANES];
     lanes_store(factor, factors);
     for (int block = 0; block < SEGMENT_BLOCKS; block++)
         lanes_store_i16(row->weights + block * PAGE_BLOCK,
-                        lanes_multiply(weights[block], lanes_set(factor[block / NARROW_GROUP_BLOCKS])));
-    lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / NARROW_WEIGHTS_NORM)),
-                      NARROW_GROUPS);
+                        lanes_multiply(weights[block], lanes_set(factor[block / I16_GROUP_BLOCKS])));
+    lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / I16_WEIGHTS_NORM)),
+                      I16_GROUPS);
 }
 
 // Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay

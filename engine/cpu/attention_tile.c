@@ -123,13 +123,13 @@ static void values_weigh(const struct call *call, const struct company *company,
 }
 
 // The same in 16 bits, with weight 0 for positions that are not visible.
-static void values_weigh_narrow(const struct call *call, const struct company *company,
+static void values_weigh_i16(const struct call *call, const struct company *company,
                                 struct attention_blocks values, struct attention_row *rows, float *out)
 {
     const int32_t width = call->pages->value_width;
     for (int i = 0; i < company->n; i++)
         call->kernels->quantize_weights(&rows[i], company->begin[i], company->end[i], values, width);
-    call->kernels->values_narrow(rows, company->n, values, company->begin_least, company->end_most, width,
+    call->kernels->values_i16(rows, company->n, values, company->begin_least, company->end_most, width,
                                  out);
 }
 
@@ -171,13 +171,13 @@ static void company_attend(const struct call *call, const struct company *compan
                                     (int32_t)(first ? pages->value_block_bytes : pages->key_block_bytes)};
     struct attention_blocks values = {segment->values, first ? view->next_keys : segment->values,
                                       (int32_t)(first ? pages->key_block_bytes : pages->value_block_bytes)};
-    (pages->narrow ? kernels->scores_narrow : kernels->scores)(
+    (pages->is_i16 ? kernels->scores_i16 : kernels->scores)(
         packed_queries(call, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
         (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->rows);
     company_soften(call, company, segment->index, scratch, states);
     memset(out, 0, (size_t)company->n * (size_t)pages->value_width * sizeof *out);
-    if (pages->narrow)
-        values_weigh_narrow(call, company, values, scratch->rows, out);
+    if (pages->is_i16)
+        values_weigh_i16(call, company, values, scratch->rows, out);
     else
         values_weigh(call, company, values, scratch->rows, out);
 }
@@ -253,8 +253,8 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
         float *packed = packed_queries(call, scratch, first);
         for (int i = 0; i < n; i++)
             scratch->scales[first + i] = 1.0f;
-        if (call->pages->narrow)
-            call->kernels->pack_narrow((int16_t *)(void *)packed, &scratch->scales[first], queries + first, n,
+        if (call->pages->is_i16)
+            call->kernels->pack_i16((int16_t *)(void *)packed, &scratch->scales[first], queries + first, n,
                                        key_dim);
         else
             call->kernels->pack(packed, queries + first, n, key_dim);

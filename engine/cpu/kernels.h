@@ -44,10 +44,10 @@ struct row_kernels {
     void (*rope_adjacent)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*widen_f16)(float *out, const uint16_t *x, int32_t n);
-    void (*narrow_f16)(uint16_t *out, const float *x, int32_t n); // round to nearest even
+    void (*convert_f16)(uint16_t *out, const float *x, int32_t n); // round to nearest even
     // Quantizes x with one scale: integers at most `largest`, with a 2-norm of at most `norm` except for
     // rounding. Returns the scale; NaN, with zeros, if x has an infinity or a NaN.
-    float (*narrow_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
+    float (*quantize_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
 };
 
 struct cpu_kernels {

@@ -109,13 +109,13 @@ static inline struct lanes lanes_normal_tail(struct lanes x)
 }
 
 // Quantization to 16-bit integers: integer = x * factor, rounded; x = integer * scale, approximately.
-struct narrowing {
+struct quantization {
     float factor, scale;
 };
 
 // The integers are at most `largest`, and their 2-norm, except for rounding, at most `norm`. An infinity or a
 // NaN makes the scale NaN. Items below 2^-100 may become 0.
-static inline struct narrowing narrowing_of(const float *x, int32_t n, float largest, float norm)
+static inline struct quantization quantization_of(const float *x, int32_t n, float largest, float norm)
 {
     struct lanes most = lanes_set(0x1p-100f), sum = lanes_set(0.0f);
     for (int32_t i = 0; i < n; i += LANES)
@@ -130,7 +130,7 @@ static inline struct narrowing narrowing_of(const float *x, int32_t n, float lar
     }
     float root = sqrtf(lanes_sum(sum));
     if (!(root <= FLT_MAX))
-        return (struct narrowing){0.0f, NAN};
+        return (struct quantization){0.0f, NAN};
     float most_integer = norm / root < largest ? norm / root : largest;
-    return (struct narrowing){most_integer * (1.0f / magnitude), magnitude / most_integer};
+    return (struct quantization){most_integer * (1.0f / magnitude), magnitude / most_integer};
 }

@@ -22,14 +22,14 @@ enum status pages_create(struct pages *pages, const struct kv_shape *shape, stru
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "KV pages in q8_0: the CPU backend keeps f16 or f32, expected --kv-type f16");
     pages->value_width = (shape->value_dim + PAGE_BLOCK - 1) / PAGE_BLOCK * PAGE_BLOCK;
-    pages->narrow = shape->type == KV_F16;
-    if (pages->narrow && (shape->key_dim > NARROW_DIMS_MAX || shape->value_dim > NARROW_DIMS_MAX))
+    pages->is_i16 = shape->type == KV_F16;
+    if (pages->is_i16 && (shape->key_dim > I16_DIMS_MAX || shape->value_dim > I16_DIMS_MAX))
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "KV pages in 16 bits: heads of %d and %d dimensions, at most %d", shape->key_dim,
-                         shape->value_dim, NARROW_DIMS_MAX);
-    size_t item_bytes = pages->narrow ? sizeof(int16_t) : sizeof(float);
-    size_t scales_bytes = pages->narrow ? PAGE_BLOCK * sizeof(float) : 0;
-    size_t key_items = (size_t)(pages->narrow ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
+                         shape->value_dim, I16_DIMS_MAX);
+    size_t item_bytes = pages->is_i16 ? sizeof(int16_t) : sizeof(float);
+    size_t scales_bytes = pages->is_i16 ? PAGE_BLOCK * sizeof(float) : 0;
+    size_t key_items = (size_t)(pages->is_i16 ? shape->key_dim + shape->key_dim % 2 : shape->key_dim);
     pages->key_block_bytes = PAGE_BLOCK * key_items * item_bytes + scales_bytes;
     pages->value_block_bytes = PAGE_BLOCK * (size_t)pages->value_width * item_bytes + scales_bytes;
     size_t n_blocks = (size_t)shape->page_positions / PAGE_BLOCK;
@@ -105,20 +105,20 @@ static size_t value_place(int32_t position, int32_t d)
     return ((size_t)vector * PAGE_BLOCK + (size_t)(d % PAGE_BLOCK)) * 2 + (size_t)(position % 2);
 }
 
-static void store_narrow(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
+static void store_i16(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
                          int32_t position, const float *keys, const float *values)
 {
-    int16_t items[NARROW_DIMS_MAX];
+    int16_t items[I16_DIMS_MAX];
     unsigned char *block = key_block(pages, part, position);
     int16_t *key = (int16_t *)(void *)block;
     scales_of(block, pages->key_block_bytes)[position % PAGE_BLOCK] =
-        kernels->narrow_i16(items, keys, pages->shape.key_dim, NARROW_LARGEST, NARROW_NORM);
+        kernels->quantize_i16(items, keys, pages->shape.key_dim, I16_LARGEST, I16_NORM);
     for (int32_t d = 0; d < pages->shape.key_dim; d++)
         key[key_place(position, d)] = items[d];
     block = value_block(pages, part, position);
     int16_t *value = (int16_t *)(void *)block;
     scales_of(block, pages->value_block_bytes)[position % PAGE_BLOCK] =
-        kernels->narrow_i16(items, values, pages->shape.value_dim, NARROW_VALUE_MAX, INFINITY);
+        kernels->quantize_i16(items, values, pages->shape.value_dim, I16_VALUE_MAX, INFINITY);
     for (int32_t d = 0; d < pages->shape.value_dim; d++)
         value[value_place(position, d)] = items[d];
 }
@@ -135,7 +135,7 @@ static void store_floats(const struct pages *pages, const struct row_kernels *ke
         int32_t count = n - first < ROUNDED_DIMS ? n - first : ROUNDED_DIMS;
         memcpy(items, x + first, (size_t)count * sizeof *items);
         if (pages->shape.type == KV_F32_OF_F16) {
-            kernels->narrow_f16(halves, items, count);
+            kernels->convert_f16(halves, items, count);
             kernels->widen_f16(items, halves, count);
         }
         for (int32_t i = 0; i < count; i++)
@@ -160,8 +160,8 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
         unsigned char *part = head_part(pages, layer, page, head);
-        if (pages->narrow)
-            store_narrow(pages, kernels, part, position_in_page, keys, values);
+        if (pages->is_i16)
+            store_i16(pages, kernels, part, position_in_page, keys, values);
         else
             store_wide(pages, kernels, part, position_in_page, keys, values);
         keys += shape->key_dim;
@@ -169,7 +169,7 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     }
 }
 
-static void load_narrow(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
+static void load_i16(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
                         float *values)
 {
     unsigned char *block = key_block(pages, part, position);
@@ -202,8 +202,8 @@ void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t 
     assert(position_in_page >= 0 && position_in_page < shape->page_positions);
     for (int32_t head = 0; head < shape->n_kv_heads; head++) {
         unsigned char *part = head_part(pages, layer, page, head);
-        if (pages->narrow)
-            load_narrow(pages, part, position_in_page, keys, values);
+        if (pages->is_i16)
+            load_i16(pages, part, position_in_page, keys, values);
         else
             load_wide(pages, part, position_in_page, keys, values);
         keys += shape->key_dim;

@@ -22,21 +22,21 @@
 
 enum {
     PAGE_BLOCK = 16,        // positions whose keys are interleaved
-    NARROW_DIMS_MAX = 4096, // of a head, in 16 bits: for NARROW_NORM
+    I16_DIMS_MAX = 4096, // of a head, in 16 bits: for I16_NORM
 };
 
 // Limits of the integers. Of queries and keys: the 2-norm is at most 46,300 plus rounding (at most
-// sqrt(NARROW_DIMS_MAX) / 2), so that their product is below 2^31. A value's: see attention.h.
-#define NARROW_LARGEST   32767.0f
-#define NARROW_NORM      46300.0f
-#define NARROW_VALUE_MAX 16383.0f
+// sqrt(I16_DIMS_MAX) / 2), so that their product is below 2^31. A value's: see attention.h.
+#define I16_LARGEST   32767.0f
+#define I16_NORM      46300.0f
+#define I16_VALUE_MAX 16383.0f
 
 struct row_kernels;
 
 struct pages {
     struct kv_shape shape;
     int32_t value_width;                       // value_dim rounded up to PAGE_BLOCK
-    bool narrow;                               // 16 bits
+    bool is_i16;                               // 16 bits
     size_t key_block_bytes, value_block_bytes; // of one head's PAGE_BLOCK positions
     size_t values_offset;                      // in a head's part of a page
     size_t head_bytes, page_bytes, layer_bytes;
@@ -45,7 +45,7 @@ struct pages {
 };
 
 // Errors: ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE for KV_Q8_0; ERROR_LIMIT_EXCEEDED when a size overflows,
-// and for more than NARROW_DIMS_MAX in 16 bits. Memory comes zeroed.
+// and for more than I16_DIMS_MAX in 16 bits. Memory comes zeroed.
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 void pages_finish(struct pages *pages);
 

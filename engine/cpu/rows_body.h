@@ -274,7 +274,7 @@ static void widen_f16(float *out, const uint16_t *x, int32_t n)
     }
 }
 
-static void narrow_f16(uint16_t *out, const float *x, int32_t n)
+static void convert_f16(uint16_t *out, const float *x, int32_t n)
 {
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -286,13 +286,13 @@ static void narrow_f16(uint16_t *out, const float *x, int32_t n)
     }
 }
 
-static float narrow_i16(int16_t *out, const float *x, int32_t n, float largest, float norm)
+static float quantize_i16(int16_t *out, const float *x, int32_t n, float largest, float norm)
 {
-    struct narrowing narrowing = narrowing_of(x, n, largest, norm);
-    const struct lanes factor = lanes_set(narrowing.factor);
-    if (narrowing.scale != narrowing.scale) {
+    struct quantization quantization = quantization_of(x, n, largest, norm);
+    const struct lanes factor = lanes_set(quantization.factor);
+    if (quantization.scale != quantization.scale) {
         memset(out, 0, (size_t)n * sizeof *out);
-        return narrowing.scale;
+        return quantization.scale;
     }
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -302,7 +302,7 @@ static float narrow_i16(int16_t *out, const float *x, int32_t n, float largest, 
         lanes_store_i16(rest, lanes_multiply(lanes_load_first(x + i, n - i), factor));
         memcpy(out + i, rest, (size_t)(n - i) * sizeof *out);
     }
-    return narrowing.scale;
+    return quantization.scale;
 }
 
 void ROW_KERNELS(struct row_kernels *kernels)
@@ -324,7 +324,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .rope_adjacent = rope_adjacent,
         .rope_halves = rope_halves,
         .widen_f16 = widen_f16,
-        .narrow_f16 = narrow_f16,
-        .narrow_i16 = narrow_i16,
+        .convert_f16 = convert_f16,
+        .quantize_i16 = quantize_i16,
     };
 }

@@ -237,12 +237,12 @@ static void round_row(float *out, const float *x, int32_t n, enum rounding round
     memcpy(out, x, (size_t)n * sizeof *out);
     if (rounding == TO_BINARY16) {
         uint16_t halves[128];
-        plain.rows.narrow_f16(halves, x, n);
+        plain.rows.convert_f16(halves, x, n);
         plain.rows.widen_f16(out, halves, n);
     } else if (rounding == AS_STORED && type == KV_F16) {
         int16_t integers[128];
-        float scale = is_key ? plain.rows.narrow_i16(integers, x, n, NARROW_LARGEST, NARROW_NORM)
-                             : plain.rows.narrow_i16(integers, x, n, NARROW_VALUE_MAX, INFINITY);
+        float scale = is_key ? plain.rows.quantize_i16(integers, x, n, I16_LARGEST, I16_NORM)
+                             : plain.rows.quantize_i16(integers, x, n, I16_VALUE_MAX, INFINITY);
         for (int32_t i = 0; i < n; i++)
             out[i] = (float)integers[i] * scale;
     }
@@ -531,12 +531,12 @@ static void pages_refuse_what_they_cannot_keep(void **state)
 {
     struct pages pages;
     struct error error;
-    struct kv_shape shape = {1, 1, NARROW_DIMS_MAX, NARROW_DIMS_MAX, 16, 1, KV_F16};
+    struct kv_shape shape = {1, 1, I16_DIMS_MAX, I16_DIMS_MAX, 16, 1, KV_F16};
     assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
     pages_finish(&pages);
     for (int part = 0; part < 2; part++) {
-        shape.key_dim = NARROW_DIMS_MAX + !part;
-        shape.value_dim = NARROW_DIMS_MAX + part;
+        shape.key_dim = I16_DIMS_MAX + !part;
+        shape.value_dim = I16_DIMS_MAX + part;
         shape.type = KV_F16;
         assert_int_equal(pages_create(&pages, &shape, &error), STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);

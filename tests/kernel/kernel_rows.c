@@ -112,16 +112,16 @@ static void run_rope_halves(const struct row_kernels *kernels, struct rows *rows
 
 static void run_f16(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
-    kernels->narrow_f16(rows->halves + offset, rows->x + offset, n);
+    kernels->convert_f16(rows->halves + offset, rows->x + offset, n);
     kernels->widen_f16(rows->out + offset, rows->halves + offset, n);
 }
 
 static void run_i16(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     int16_t items[ITEMS_MAX];
-    rows->out[offset] = kernels->narrow_i16(items, rows->x + offset, n, 16383.0f, INFINITY);
+    rows->out[offset] = kernels->quantize_i16(items, rows->x + offset, n, 16383.0f, INFINITY);
     rows->y[offset] =
-        kernels->narrow_i16((int16_t *)rows->halves + offset, rows->x + offset, n, 32767.0f, 46300.0f);
+        kernels->quantize_i16((int16_t *)rows->halves + offset, rows->x + offset, n, 32767.0f, 46300.0f);
     for (int32_t i = 1; i < n; i++)
         rows->out[offset + i] = items[i];
 }
@@ -145,8 +145,8 @@ static const struct call calls[] = {
     {"sigmoid", run_sigmoid, false},
     {"rope_adjacent", run_rope_adjacent, true},
     {"rope_halves", run_rope_halves, true},
-    {"narrow and widen f16", run_f16, false},
-    {"narrow_i16", run_i16, false},
+    {"is_i16 and widen f16", run_f16, false},
+    {"quantize_i16", run_i16, false},
 };
 
 enum { N_CALLS = sizeof calls / sizeof *calls };
@@ -274,7 +274,7 @@ static void every_half_survives_widening_and_narrowing(void **state)
             for (uint32_t i = 0; i < 256; i++)
                 halves[i] = (uint16_t)(first + i);
             kernels.rows.widen_f16(floats, halves, 256);
-            kernels.rows.narrow_f16(back, floats, 256);
+            kernels.rows.convert_f16(back, floats, 256);
             for (int i = 0; i < 256; i++) {
                 assert_true(isnan(floats[i]) ? isnan(half_to_float(back[i])) : back[i] == halves[i]);
                 assert_true(isnan(floats[i]) || floats[i] == half_to_float(halves[i]));
@@ -293,14 +293,14 @@ static void narrowing_takes_the_nearest_half_and_the_even_one_of_two(void **stat
         float middle = (low + high) / 2,
               items[3] = {nextafterf(middle, 0), middle, nextafterf(middle, INFINITY)};
         uint16_t got[3];
-        plain.rows.narrow_f16(got, items, 3);
+        plain.rows.convert_f16(got, items, 3);
         assert_int_equal(got[0], half);
         assert_int_equal(got[1], half % 2 ? half + 1 : half);
         assert_int_equal(got[2], half + 1);
     }
     float ends[4] = {65519.99f, 65520.0f, -65520.0f, -0.0f};
     uint16_t got[4];
-    plain.rows.narrow_f16(got, ends, 4);
+    plain.rows.convert_f16(got, ends, 4);
     assert_int_equal(got[0], 0x7BFF);
     assert_int_equal(got[1], 0x7C00);
     assert_int_equal(got[2], 0xFC00);
@@ -322,7 +322,7 @@ static void integers_keep_to_their_limits_and_are_nearest(void **state)
             int16_t items[DIMS];
             double largest = kind ? 32767 : 16383, norm = kind ? 46300 : (double)INFINITY, squares = 0,
                    most = 0;
-            double scale = (double)plain.rows.narrow_i16(items, x, n, (float)largest, (float)norm);
+            double scale = (double)plain.rows.quantize_i16(items, x, n, (float)largest, (float)norm);
             for (int32_t i = 0; i < n; i++) {
                 assert_true(fabs(items[i] * scale - (double)x[i]) <= 0.5 * scale + 1e-6 * fabs((double)x[i]));
                 squares += (double)items[i] * items[i];
@@ -335,10 +335,10 @@ static void integers_keep_to_their_limits_and_are_nearest(void **state)
     }
     float zeros[3] = {0.0f, -0.0f, 0.0f}, infinite[3] = {1.0f, -INFINITY, 2.0f}, nan[3] = {1.0f, 2.0f, NAN};
     int16_t items[3];
-    assert_true(plain.rows.narrow_i16(items, zeros, 3, 16383.0f, INFINITY) > 0.0f);
+    assert_true(plain.rows.quantize_i16(items, zeros, 3, 16383.0f, INFINITY) > 0.0f);
     assert_true(items[0] == 0 && items[1] == 0 && items[2] == 0);
-    assert_true(isnan(plain.rows.narrow_i16(items, infinite, 3, 16383.0f, INFINITY)));
-    assert_true(isnan(plain.rows.narrow_i16(items, nan, 3, 32767.0f, 46300.0f)));
+    assert_true(isnan(plain.rows.quantize_i16(items, infinite, 3, 16383.0f, INFINITY)));
+    assert_true(isnan(plain.rows.quantize_i16(items, nan, 3, 32767.0f, 46300.0f)));
     assert_true(items[0] == 0 && items[1] == 0 && items[2] == 0);
 }
 
