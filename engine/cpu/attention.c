@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    KEPT_BYTES = 16 << 20,   // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
+    PARTIAL_BYTES = 16 << 20,   // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
     SHARED_BYTES = 64 << 20, // results of shared segments: 3,971 rows of 64 heads of 64 dimensions
     TASKS_PER_THREAD = 4,    // with fewer tiles, segments are split over tasks
     TILES_PER_THREAD = 8,    // with fewer, tiles are made smaller, down to
@@ -32,10 +32,10 @@ struct attention {
     int64_t *first_tiles; // [n_sequences_max + 1] number of each span's first tile, heads not counted
     int32_t n_sequences_max;
 
-    int64_t n_kept_max;
-    struct kept *kept; // [n_kept_max]
-    float *kept_out;   // [n_kept_max, width]
-    size_t kept_bytes;
+    int64_t n_partials_max;
+    struct partial *partials; // [n_partials_max]
+    float *partial_out;   // [n_partials_max, width]
+    size_t partial_bytes;
     atomic_int *n_chunks_left; // [DEALT_TILES_MAX]
 
     int64_t n_shared_max; // rows times heads
@@ -56,7 +56,7 @@ struct cut {
     int32_t chunk; // segments of one task
     // Split-KV: the first task and first partial result of each (tile, key-value head).
     int32_t first_task[DEALT_TILES_MAX + 1];
-    int64_t first_kept[DEALT_TILES_MAX + 1];
+    int64_t first_partial[DEALT_TILES_MAX + 1];
 };
 
 // ---- memory ----
@@ -95,16 +95,16 @@ static bool memory_create(struct attention *attention)
     attention->scratch_bytes = (size_t)n_threads * scratch_floats(pages) * sizeof(float);
     attention->scratch_memory = memory_map(attention->scratch_bytes);
     attention->scratch = calloc((size_t)n_threads, sizeof *attention->scratch);
-    attention->n_kept_max = KEPT_BYTES / (int64_t)(out_bytes + sizeof(struct kept));
-    attention->kept_bytes = (size_t)attention->n_kept_max * out_bytes;
-    attention->kept_out = memory_map(attention->kept_bytes);
-    attention->kept = malloc((size_t)attention->n_kept_max * sizeof *attention->kept);
+    attention->n_partials_max = PARTIAL_BYTES / (int64_t)(out_bytes + sizeof(struct partial));
+    attention->partial_bytes = (size_t)attention->n_partials_max * out_bytes;
+    attention->partial_out = memory_map(attention->partial_bytes);
+    attention->partials = malloc((size_t)attention->n_partials_max * sizeof *attention->partials);
     attention->n_chunks_left = calloc(DEALT_TILES_MAX, sizeof *attention->n_chunks_left);
     attention->n_shared_max = SHARED_BYTES / (int64_t)(out_bytes + sizeof(struct attention_state));
     attention->shared_bytes = (size_t)attention->n_shared_max * out_bytes;
     attention->shared_out = memory_map(attention->shared_bytes);
     attention->shared_states = malloc((size_t)attention->n_shared_max * sizeof *attention->shared_states);
-    if (!attention->scratch_memory || !attention->scratch || !attention->kept_out || !attention->kept ||
+    if (!attention->scratch_memory || !attention->scratch || !attention->partial_out || !attention->partials ||
         !attention->n_chunks_left || !attention->shared_out || !attention->shared_states)
         return false;
     scratch_spread(attention, n_threads);
@@ -135,11 +135,11 @@ void attention_destroy(struct attention *attention)
     if (!attention)
         return;
     memory_unmap(attention->scratch_memory, attention->scratch_bytes);
-    memory_unmap(attention->kept_out, attention->kept_bytes);
+    memory_unmap(attention->partial_out, attention->partial_bytes);
     memory_unmap(attention->shared_out, attention->shared_bytes);
     sharing_finish(&attention->sharing);
     free(attention->scratch);
-    free(attention->kept);
+    free(attention->partials);
     free(attention->n_chunks_left);
     free(attention->shared_states);
     free(attention->spans);
@@ -215,21 +215,21 @@ static void tile_task(void *context, int index, int thread)
 
 // A task of split-KV: some segments of one tile, each with its partial result. The last task of the tile
 // merges them.
-static void dealt_task(void *context, int index, int thread)
+static void split_task(void *context, int index, int thread)
 {
     const struct cut *cut = context;
     struct attention *attention = cut->attention;
-    int dealt = 0;
-    while (cut->first_task[dealt + 1] <= index)
-        dealt++;
-    struct tile tile = tile_at(cut, dealt);
-    int32_t begin = tile.segment_begin + (index - cut->first_task[dealt]) * cut->chunk;
+    int tile_index = 0;
+    while (cut->first_task[tile_index + 1] <= index)
+        tile_index++;
+    struct tile tile = tile_at(cut, tile_index);
+    int32_t begin = tile.segment_begin + (index - cut->first_task[tile_index]) * cut->chunk;
     int32_t end = begin + cut->chunk < tile.segment_end ? begin + cut->chunk : tile.segment_end;
-    struct kept *kept = attention->kept + cut->first_kept[dealt];
-    float *kept_out = attention->kept_out + cut->first_kept[dealt] * attention->pages->value_width;
-    tile_compute_parts(cut->call, &tile, begin, end, &attention->scratch[thread], kept, kept_out);
-    if (atomic_fetch_sub_explicit(&attention->n_chunks_left[dealt], 1, memory_order_acq_rel) == 1)
-        tile_merge_parts(cut->call, &tile, &attention->scratch[thread], kept, kept_out);
+    struct partial *partials = attention->partials + cut->first_partial[tile_index];
+    float *partial_out = attention->partial_out + cut->first_partial[tile_index] * attention->pages->value_width;
+    tile_compute_parts(cut->call, &tile, begin, end, &attention->scratch[thread], partials, partial_out);
+    if (atomic_fetch_sub_explicit(&attention->n_chunks_left[tile_index], 1, memory_order_acq_rel) == 1)
+        tile_merge_parts(cut->call, &tile, &attention->scratch[thread], partials, partial_out);
 }
 
 // Sets the first tasks and partial results. False: segments are not split.
@@ -240,18 +240,18 @@ static bool deal(struct cut *cut)
     int64_t n_tasks_wanted = (int64_t)TASKS_PER_THREAD * pool_n_threads(attention->pool);
     if (n_tiles >= n_tasks_wanted || pool_n_threads(attention->pool) == 1)
         return false;
-    int64_t n_segments = 0, n_kept = 0;
+    int64_t n_segments = 0, n_partials = 0;
     int32_t n_segments_most = 0;
     for (int64_t i = 0; i < n_tiles; i++) {
         struct tile tile = tile_at(cut, i);
         int32_t n = tile.segment_end - tile.segment_begin;
         n_segments += n;
         n_segments_most = n > n_segments_most ? n : n_segments_most;
-        cut->first_kept[i] = n_kept;
-        n_kept += (int64_t)n * tile.n_queries;
+        cut->first_partial[i] = n_partials;
+        n_partials += (int64_t)n * tile.n_queries;
     }
     cut->chunk = n_segments > n_tasks_wanted ? (int32_t)(n_segments / n_tasks_wanted) : 1;
-    if (n_kept > attention->n_kept_max || cut->chunk >= n_segments_most)
+    if (n_partials > attention->n_partials_max || cut->chunk >= n_segments_most)
         return false;
     cut->first_task[0] = 0;
     for (int64_t i = 0; i < n_tiles; i++) {
@@ -292,7 +292,7 @@ static void spans_compute(struct attention *attention, const struct call *call, 
         cut.n_tiles = tiles_count(&cut);
     }
     if (deal(&cut))
-        pool_run(attention->pool, cut.first_task[cut.n_tiles], dealt_task, &cut);
+        pool_run(attention->pool, cut.first_task[cut.n_tiles], split_task, &cut);
     else
         pool_run(attention->pool, (int)cut.n_tiles, tile_task, &cut);
 }

@@ -50,7 +50,7 @@ struct scratch {
 };
 
 // Partial result of one segment for one query, in split-KV.
-struct kept {
+struct partial {
     struct attention_state state;
     bool present;
 };
@@ -91,7 +91,7 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
 // Computes segments [begin, end) of a tile separately; writes partial results [segment - tile's
 // first][query].
 void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
-                        struct scratch *scratch, struct kept *kept, float *kept_out);
+                        struct scratch *scratch, struct partial *partials, float *partial_out);
 // Merges all partial results of a tile, in order.
 void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
-                      const struct kept *kept, const float *kept_out);
+                      const struct partial *partials, const float *partial_out);

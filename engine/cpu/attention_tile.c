@@ -66,20 +66,20 @@ static struct view view_open(const struct segment *segment, const struct segment
 
 // A group of up to ATTENTION_QUERIES of a tile's queries, which kernels process together, with the visible
 // positions of each in the segment. A query without a visible one has begin == end.
-struct company {
+struct query_group {
     int first, n; // in the tile
     int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
     int begin_least, begin_most, end_least, end_most; // over queries with visible positions
     int n_seeing;
 };
 
-static struct company company_gather(const struct call *call, const struct tile *tile,
+static struct query_group group_gather(const struct call *call, const struct tile *tile,
                                      const struct scratch *scratch, int first, int32_t segment)
 {
-    struct company company = {
+    struct query_group group = {
         .first = first, .begin_least = ATTENTION_SEGMENT, .end_least = ATTENTION_SEGMENT};
-    company.n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
-    for (int i = 0; i < company.n; i++) {
+    group.n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
+    for (int i = 0; i < group.n; i++) {
         int32_t position = scratch->positions[first + i];
         int64_t start = (int64_t)segment * ATTENTION_SEGMENT;
         int64_t begin = visible_begin(call->parameters, position) - start, end = position + 1 - start;
@@ -87,49 +87,49 @@ static struct company company_gather(const struct call *call, const struct tile 
         end = end < ATTENTION_SEGMENT ? end : ATTENTION_SEGMENT;
         if (begin >= end)
             continue;
-        company.n_seeing++;
-        company.begin[i] = (int)begin;
-        company.end[i] = (int)end;
-        company.begin_least = begin < company.begin_least ? (int)begin : company.begin_least;
-        company.begin_most = begin > company.begin_most ? (int)begin : company.begin_most;
-        company.end_least = end < company.end_least ? (int)end : company.end_least;
-        company.end_most = end > company.end_most ? (int)end : company.end_most;
+        group.n_seeing++;
+        group.begin[i] = (int)begin;
+        group.end[i] = (int)end;
+        group.begin_least = begin < group.begin_least ? (int)begin : group.begin_least;
+        group.begin_most = begin > group.begin_most ? (int)begin : group.begin_most;
+        group.end_least = end < group.end_least ? (int)end : group.end_least;
+        group.end_most = end > group.end_most ? (int)end : group.end_most;
     }
-    return company;
+    return group;
 }
 
 // The weighted sum of values: positions visible to all queries together, the ragged ends per query, in each
 // query's order.
-static void values_weigh(const struct call *call, const struct company *company,
+static void values_weigh(const struct call *call, const struct query_group *group,
                          struct attention_blocks values, const struct attention_row *rows, float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
     const struct attention_kernels *kernels = call->kernels;
-    bool together = company->n_seeing == company->n && company->begin_most < company->end_least;
-    int begin = together ? company->begin_most : ATTENTION_SEGMENT;
-    int end = together ? company->end_least : ATTENTION_SEGMENT;
-    for (int i = 0; i < company->n; i++) {
-        int head_end = begin < company->end[i] ? begin : company->end[i];
-        if (company->begin[i] < head_end)
-            kernels->values(&rows[i], 1, values, company->begin[i], head_end, (int32_t)width,
+    bool together = group->n_seeing == group->n && group->begin_most < group->end_least;
+    int begin = together ? group->begin_most : ATTENTION_SEGMENT;
+    int end = together ? group->end_least : ATTENTION_SEGMENT;
+    for (int i = 0; i < group->n; i++) {
+        int head_end = begin < group->end[i] ? begin : group->end[i];
+        if (group->begin[i] < head_end)
+            kernels->values(&rows[i], 1, values, group->begin[i], head_end, (int32_t)width,
                             out + (size_t)i * width);
     }
     if (together)
-        kernels->values(rows, company->n, values, begin, end, (int32_t)width, out);
-    for (int i = 0; i < company->n; i++)
-        if (end < company->end[i])
-            kernels->values(&rows[i], 1, values, end, company->end[i], (int32_t)width,
+        kernels->values(rows, group->n, values, begin, end, (int32_t)width, out);
+    for (int i = 0; i < group->n; i++)
+        if (end < group->end[i])
+            kernels->values(&rows[i], 1, values, end, group->end[i], (int32_t)width,
                             out + (size_t)i * width);
 }
 
 // The same in 16 bits, with weight 0 for positions that are not visible.
-static void values_weigh_i16(const struct call *call, const struct company *company,
+static void values_weigh_i16(const struct call *call, const struct query_group *group,
                                 struct attention_blocks values, struct attention_row *rows, float *out)
 {
     const int32_t width = call->pages->value_width;
-    for (int i = 0; i < company->n; i++)
-        call->kernels->quantize_weights(&rows[i], company->begin[i], company->end[i], values, width);
-    call->kernels->values_i16(rows, company->n, values, company->begin_least, company->end_most, width,
+    for (int i = 0; i < group->n; i++)
+        call->kernels->quantize_weights(&rows[i], group->begin[i], group->end[i], values, width);
+    call->kernels->values_i16(rows, group->n, values, group->begin_least, group->end_most, width,
                                  out);
 }
 
@@ -138,48 +138,48 @@ static float *packed_queries(const struct call *call, const struct scratch *scra
     return scratch->queries + (size_t)(first / ATTENTION_QUERIES) * packed_floats(call->pages);
 }
 
-static void company_soften(const struct call *call, const struct company *company, int32_t segment,
+static void group_softmax(const struct call *call, const struct query_group *group, int32_t segment,
                            struct scratch *scratch, struct attention_state *states)
 {
     const struct attention_parameters *parameters = call->parameters;
     float scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E;
     struct attention_scoring scoring = {.softcap = parameters->softcap,
                                         .cap_scale = parameters->softcap * LOG2_E};
-    for (int i = 0; i < company->n; i++) {
-        if (company->begin[i] == company->end[i])
+    for (int i = 0; i < group->n; i++) {
+        if (group->begin[i] == group->end[i])
             continue;
-        int number = company->first + i;
+        int number = group->first + i;
         scoring.scale = scale * scratch->scales[number];
         if (parameters->alibi_bias_max > 0.0f) {
             scoring.first_distance = (float)(segment * ATTENTION_SEGMENT - scratch->positions[number]);
             scoring.slope = LOG2_E * attention_slope(scratch->heads[number], parameters->n_heads,
                                                      parameters->alibi_bias_max);
         }
-        call->kernels->soften(&scratch->rows[i], company->begin[i], company->end[i], &scoring, &states[i]);
+        call->kernels->soften(&scratch->rows[i], group->begin[i], group->end[i], &scoring, &states[i]);
     }
 }
 
 // Computes one segment for a group of queries: states, and out [ATTENTION_QUERIES, width].
-static void company_attend(const struct call *call, const struct company *company, const struct view *view,
+static void group_attend(const struct call *call, const struct query_group *group, const struct view *view,
                            struct scratch *scratch, struct attention_state *states, float *out)
 {
     const struct pages *pages = call->pages;
     const struct attention_kernels *kernels = call->kernels;
     const struct segment *segment = view->segment;
-    bool first = company->first == 0;
+    bool first = group->first == 0;
     struct attention_blocks keys = {segment->keys, first ? segment->values : segment->keys,
                                     (int32_t)(first ? pages->value_block_bytes : pages->key_block_bytes)};
     struct attention_blocks values = {segment->values, first ? view->next_keys : segment->values,
                                       (int32_t)(first ? pages->key_block_bytes : pages->value_block_bytes)};
     (pages->is_i16 ? kernels->scores_i16 : kernels->scores)(
-        packed_queries(call, scratch, company->first), company->n, keys, company->begin_least / PAGE_BLOCK,
-        (company->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->rows);
-    company_soften(call, company, segment->index, scratch, states);
-    memset(out, 0, (size_t)company->n * (size_t)pages->value_width * sizeof *out);
+        packed_queries(call, scratch, group->first), group->n, keys, group->begin_least / PAGE_BLOCK,
+        (group->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->rows);
+    group_softmax(call, group, segment->index, scratch, states);
+    memset(out, 0, (size_t)group->n * (size_t)pages->value_width * sizeof *out);
     if (pages->is_i16)
-        values_weigh_i16(call, company, values, scratch->rows, out);
+        values_weigh_i16(call, group, values, scratch->rows, out);
     else
-        values_weigh(call, company, values, scratch->rows, out);
+        values_weigh(call, group, values, scratch->rows, out);
 }
 
 // Merged results of a tile's queries.
@@ -191,16 +191,16 @@ struct progress {
 
 // Merges a group's result of one segment into the tile's states: runs of queries that all have one already,
 // at once.
-static void company_merge(const struct call *call, const struct company *company,
+static void group_merge(const struct call *call, const struct query_group *group,
                           const struct progress *progress, const struct attention_state *states,
                           const float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
-    for (int i = 0, n; i < company->n; i += n) {
-        int number = company->first + i;
+    for (int i = 0, n; i < group->n; i += n) {
+        int number = group->first + i;
         float *tile_out = progress->out + (size_t)number * width;
         n = 0;
-        while (i + n < company->n && company->begin[i + n] < company->end[i + n] &&
+        while (i + n < group->n && group->begin[i + n] < group->end[i + n] &&
                progress->started[number + n])
             n++;
         if (n > 0) {
@@ -209,7 +209,7 @@ static void company_merge(const struct call *call, const struct company *company
             continue;
         }
         n = 1;
-        if (company->begin[i] == company->end[i])
+        if (group->begin[i] == group->end[i])
             continue;
         progress->states[number] = states[i];
         memcpy(tile_out, out + (size_t)i * width, width * sizeof *out);
@@ -302,12 +302,12 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
             next = NULL;
         struct view view = view_open(&segments[now], next);
         for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
-            struct company company = company_gather(call, tile, scratch, first, i);
+            struct query_group group = group_gather(call, tile, scratch, first, i);
             struct attention_state states[ATTENTION_QUERIES];
-            if (company.n_seeing == 0)
+            if (group.n_seeing == 0)
                 continue;
-            company_attend(call, &company, &view, scratch, states, scratch->out);
-            company_merge(call, &company, &progress, states, scratch->out);
+            group_attend(call, &group, &view, scratch, states, scratch->out);
+            group_merge(call, &group, &progress, states, scratch->out);
         }
     }
     for (int number = 0; number < tile->n_queries && !tile->span->is_group; number++)
@@ -315,7 +315,7 @@ void tile_compute(const struct call *call, const struct tile *tile, const struct
 }
 
 void tile_compute_parts(const struct call *call, const struct tile *tile, int32_t begin, int32_t end,
-                        struct scratch *scratch, struct kept *kept, float *kept_out)
+                        struct scratch *scratch, struct partial *partials, float *partial_out)
 {
     const size_t width = (size_t)call->pages->value_width;
     queries_pack(call, tile, scratch);
@@ -328,34 +328,34 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
         struct view view = view_open(&segments[now], next);
         int64_t slot = (int64_t)(i - tile->segment_begin) * tile->n_queries;
         for (int first = 0; first < tile->n_queries; first += ATTENTION_QUERIES) {
-            struct company company = company_gather(call, tile, scratch, first, i);
+            struct query_group group = group_gather(call, tile, scratch, first, i);
             struct attention_state states[ATTENTION_QUERIES] = {{0}};
-            if (company.n_seeing > 0)
-                company_attend(call, &company, &view, scratch, states,
-                               kept_out + (size_t)(slot + first) * width);
-            for (int query = 0; query < company.n; query++)
-                kept[slot + first + query] =
-                    (struct kept){states[query], company.begin[query] < company.end[query]};
+            if (group.n_seeing > 0)
+                group_attend(call, &group, &view, scratch, states,
+                               partial_out + (size_t)(slot + first) * width);
+            for (int query = 0; query < group.n; query++)
+                partials[slot + first + query] =
+                    (struct partial){states[query], group.begin[query] < group.end[query]};
         }
     }
 }
 
 // Merges a query's partial results [n_segments], n_queries apart, into its state if it has one, or into the
 // first partial result.
-static void parts_merge(const struct call *call, const struct kept *kept, const float *kept_out,
+static void parts_merge(const struct call *call, const struct partial *partials, const float *partial_out,
                         int n_queries, int32_t n_segments, bool started, struct attention_state *state,
                         float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
     for (int32_t segment = 0; segment < n_segments; segment++) {
         int64_t slot = (int64_t)segment * n_queries;
-        const float *part = kept_out + (size_t)slot * width;
-        if (!kept[slot].present)
+        const float *part = partial_out + (size_t)slot * width;
+        if (!partials[slot].present)
             continue;
         if (started) {
-            call->kernels->merge(1, state, out, &kept[slot].state, part, (int32_t)width);
+            call->kernels->merge(1, state, out, &partials[slot].state, part, (int32_t)width);
         } else {
-            *state = kept[slot].state;
+            *state = partials[slot].state;
             memcpy(out, part, width * sizeof *out);
             started = true;
         }
@@ -364,13 +364,13 @@ static void parts_merge(const struct call *call, const struct kept *kept, const 
 }
 
 void tile_merge_parts(const struct call *call, const struct tile *tile, struct scratch *scratch,
-                      const struct kept *kept, const float *kept_out)
+                      const struct partial *partials, const float *partial_out)
 {
     const size_t width = (size_t)call->pages->value_width;
     struct progress progress = progress_begin(call, tile, scratch);
     for (int number = 0; number < tile->n_queries; number++) {
         float *out = progress.out + (size_t)number * width;
-        parts_merge(call, kept + number, kept_out + (size_t)number * width, tile->n_queries,
+        parts_merge(call, partials + number, partial_out + (size_t)number * width, tile->n_queries,
                     tile->segment_end - tile->segment_begin, progress.started[number],
                     &progress.states[number], out);
         if (!tile->span->is_group)
