@@ -66,7 +66,7 @@ static bool takes_host(const struct placement *placement)
     return placement->n_host_layers > 0 || placement->host_attention;
 }
 
-bool limits_is_placed(const struct limits_plan *plan)
+bool limits_is_hybrid(const struct limits_plan *plan)
 {
     return takes_host(&plan->placement);
 }
@@ -313,7 +313,7 @@ static enum status refuse(const struct attempt *attempt, const struct limits_pla
     uint64_t one_page =
         forward_page_bytes(attempt->model, attempt->wanted->backend, plan->batch.page_positions, plan->forward.kv_type);
     advise(attempt, advice, sizeof advice);
-    if (limits_is_placed(plan))
+    if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
                  (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
                  (double)attempt->wanted->host_memory_available / 1e6);

@@ -26,7 +26,7 @@ static void add_text(struct buffer *name, const char *option, const char *value)
 static void add_placement(const struct runtime *runtime, struct buffer *name)
 {
     const struct placement *placement = &runtime->plan.placement;
-    if (limits_is_placed(&runtime->plan))
+    if (limits_is_hybrid(&runtime->plan))
         buffer_add_format(name, " placement=%s:%d", placement->host_attention ? "attention-cpu" : "layers",
                           runtime->model->shape.n_layers - placement->n_host_layers);
 }

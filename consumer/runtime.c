@@ -221,14 +221,14 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
 static enum status place(struct runtime *runtime, struct error *error)
 {
     const struct limits_plan *plan = &runtime->plan;
-    if (!limits_is_placed(plan)) {
+    if (!limits_is_hybrid(plan)) {
         if (runtime->host)
             runtime->host->impl->destroy(runtime->host);
         runtime->host = NULL;
         return STATUS_OK;
     }
     struct backend *placed;
-    enum status status = placed_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
+    enum status status = hybrid_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
     if (status != STATUS_OK)
         return status;
     runtime->backend = placed;

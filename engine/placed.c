@@ -19,7 +19,7 @@ struct weight {
     int side;                 // backend that runs operations with it
 };
 
-struct placed_backend {
+struct hybrid_backend {
     struct backend base;
     struct backend_impl impl;
     struct backend *sides[SIDES];
@@ -37,28 +37,28 @@ struct placed_backend {
     struct error error;
 };
 
-static struct placed_backend *placed_of(struct backend *backend)
+static struct hybrid_backend *hybrid_of(struct backend *backend)
 {
-    return (struct placed_backend *)(void *)backend;
+    return (struct hybrid_backend *)(void *)backend;
 }
 
 // ---- device and host ----
 
-static int layer_side(const struct placed_backend *placed, int32_t layer)
+static int layer_side(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    int32_t n_host = placed->placement.n_host_layers;
+    int32_t n_host = hybrid->placement.n_host_layers;
     return n_host > 0 && layer < n_host ? HOST : DEVICE;
 }
 
-static int attention_side(const struct placed_backend *placed, int32_t layer)
+static int attention_side(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    return placed->placement.host_attention ? HOST : layer_side(placed, layer);
+    return hybrid->placement.host_attention ? HOST : layer_side(hybrid, layer);
 }
 
 // Each backend numbers its own layers.
-static int32_t side_layer(const struct placed_backend *placed, int32_t layer)
+static int32_t side_layer(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    return attention_side(placed, layer) == HOST ? layer : layer - placed->placement.n_host_layers;
+    return attention_side(hybrid, layer) == HOST ? layer : layer - hybrid->placement.n_host_layers;
 }
 
 static int rows_side(const struct matrix *matrix)
@@ -73,12 +73,12 @@ static void wrote(struct matrix *matrix, int side, int32_t n_rows)
     matrix->n_rows = n_rows;
 }
 
-static void wait_for_device(struct placed_backend *placed)
+static void wait_for_device(struct hybrid_backend *hybrid)
 {
-    struct backend *device = placed->sides[DEVICE];
-    if (!placed->failed && device->impl->wait && device->impl->wait(device, &placed->error) != STATUS_OK)
-        placed->failed = true;
-    placed->n_staged = 0;
+    struct backend *device = hybrid->sides[DEVICE];
+    if (!hybrid->failed && device->impl->wait && device->impl->wait(device, &hybrid->error) != STATUS_OK)
+        hybrid->failed = true;
+    hybrid->n_staged = 0;
 }
 
 static size_t items_of(const struct matrix *matrix)
@@ -86,91 +86,91 @@ static size_t items_of(const struct matrix *matrix)
     return (size_t)matrix->n_rows * (size_t)matrix->n_cols;
 }
 
-static float *staging_take(struct placed_backend *placed, size_t n)
+static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 {
-    assert(n <= placed->n_staging - placed->n_staged);
-    float *taken = placed->staging + placed->n_staged;
-    placed->n_staged += n;
+    assert(n <= hybrid->n_staging - hybrid->n_staged);
+    float *taken = hybrid->staging + hybrid->n_staged;
+    hybrid->n_staged += n;
     return taken;
 }
 
-enum { CROSSING_MAX = 2 }; // matrices transferred together
+enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
 // Transfers the inputs of an operation on `side` that are not there. False: the step has failed.
-static bool bring(struct placed_backend *placed, int side, const struct matrix *const *wanted, int n)
+static bool transfer(struct hybrid_backend *hybrid, int side, const struct matrix *const *wanted, int n)
 {
-    struct backend *to = placed->sides[side], *from = placed->sides[1 - side];
-    struct matrix *crossing[CROSSING_MAX];
-    float *rows[CROSSING_MAX];
+    struct backend *to = hybrid->sides[side], *from = hybrid->sides[1 - side];
+    struct matrix *transfers[TRANSFERS_MAX];
+    float *rows[TRANSFERS_MAX];
     size_t n_items = 0;
-    int n_crossing = 0;
-    assert(n <= CROSSING_MAX);
-    if (placed->failed) // the inputs were not computed
+    int n_transfers = 0;
+    assert(n <= TRANSFERS_MAX);
+    if (hybrid->failed) // the inputs were not computed
         return false;
     for (int i = 0; i < n; i++) {
         if (wanted[i]->valid[side])
             continue;
         assert(wanted[i]->valid[1 - side]);
-        crossing[n_crossing++] = (struct matrix *)wanted[i]; // its contents are not changed
+        transfers[n_transfers++] = (struct matrix *)wanted[i]; // its contents are not changed
         n_items += items_of(wanted[i]);
     }
-    if (n_crossing && n_items > placed->n_staging - placed->n_staged)
-        wait_for_device(placed);
-    if (placed->failed)
+    if (n_transfers && n_items > hybrid->n_staging - hybrid->n_staged)
+        wait_for_device(hybrid);
+    if (hybrid->failed)
         return false;
-    for (int i = 0; i < n_crossing; i++) {
-        rows[i] = staging_take(placed, items_of(crossing[i]));
-        from->impl->read(from, crossing[i]->at[1 - side], crossing[i]->n_rows, rows[i]);
+    for (int i = 0; i < n_transfers; i++) {
+        rows[i] = staging_take(hybrid, items_of(transfers[i]));
+        from->impl->read(from, transfers[i]->at[1 - side], transfers[i]->n_rows, rows[i]);
     }
-    if (n_crossing && side == HOST)
-        wait_for_device(placed);
-    for (int i = 0; i < n_crossing && !placed->failed; i++) {
-        to->impl->write(to, crossing[i]->at[side], crossing[i]->n_rows, rows[i]);
-        crossing[i]->valid[side] = true;
+    if (n_transfers && side == HOST)
+        wait_for_device(hybrid);
+    for (int i = 0; i < n_transfers && !hybrid->failed; i++) {
+        to->impl->write(to, transfers[i]->at[side], transfers[i]->n_rows, rows[i]);
+        transfers[i]->valid[side] = true;
     }
-    return !placed->failed;
+    return !hybrid->failed;
 }
 
-static bool bring_one(struct placed_backend *placed, int side, const struct matrix *matrix)
+static bool transfer_one(struct hybrid_backend *hybrid, int side, const struct matrix *matrix)
 {
-    return bring(placed, side, &matrix, 1);
+    return transfer(hybrid, side, &matrix, 1);
 }
 
 // ---- weights ----
 
 static void layer(struct backend *base, int32_t index)
 {
-    placed_of(base)->layer = index;
+    hybrid_of(base)->layer = index;
 }
 
 static void weight_destroy(struct backend *base, struct weight *weight)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     for (int side = 0; weight && side < SIDES; side++)
         if (weight->at[side])
-            placed->sides[side]->impl->weight_destroy(placed->sides[side], weight->at[side]);
+            hybrid->sides[side]->impl->weight_destroy(hybrid->sides[side], weight->at[side]);
     free(weight);
 }
 
 // With attention on the host, vectors are created on both backends, because attention sinks are vectors.
-static bool belongs(const struct placed_backend *placed, const struct weight *weight, int side, enum weight_role role)
+static bool belongs(const struct hybrid_backend *hybrid, const struct weight *weight, int side, enum weight_role role)
 {
     return side == weight->side ||
-           (role == WEIGHT_VECTOR && side == HOST && placed->placement.host_attention && placed->layer >= 0);
+           (role == WEIGHT_VECTOR && side == HOST && hybrid->placement.host_attention && hybrid->layer >= 0);
 }
 
 static enum status weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
                                  struct weight **out, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     *out = NULL;
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
-    weight->side = layer_side(placed, placed->layer);
+    weight->side = layer_side(hybrid, hybrid->layer);
     for (int side = 0; side < SIDES; side++) {
-        struct backend *backend = placed->sides[side];
-        if (!belongs(placed, weight, side, role))
+        struct backend *backend = hybrid->sides[side];
+        if (!belongs(hybrid, weight, side, role))
             continue;
         enum status status = backend->impl->weight_create(backend, tensor, role, &weight->at[side], error);
         if (status != STATUS_OK) {
@@ -192,10 +192,10 @@ static const struct weight *part(const struct weight *weight, int side)
 
 static void matrix_destroy(struct backend *base, struct matrix *matrix)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     for (int side = 0; matrix && side < SIDES; side++)
         if (matrix->at[side])
-            placed->sides[side]->impl->matrix_destroy(placed->sides[side], matrix->at[side]);
+            hybrid->sides[side]->impl->matrix_destroy(hybrid->sides[side], matrix->at[side]);
     free(matrix);
 }
 
@@ -203,7 +203,7 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
 static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
                                  struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     *out = NULL;
     struct matrix *matrix = calloc(1, sizeof *matrix);
     if (!matrix)
@@ -211,33 +211,33 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
     for (int side = 0; side < SIDES; side++) {
-        struct backend *backend = placed->sides[side];
+        struct backend *backend = hybrid->sides[side];
         enum status status = backend->impl->matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
         if (status != STATUS_OK) {
             matrix_destroy(base, matrix);
             return status;
         }
     }
-    size_t n = CROSSING_MAX * (size_t)n_rows_max * (size_t)n_cols;
-    placed->n_staging_wanted = n > placed->n_staging_wanted ? n : placed->n_staging_wanted;
+    size_t n = TRANSFERS_MAX * (size_t)n_rows_max * (size_t)n_cols;
+    hybrid->n_staging_wanted = n > hybrid->n_staging_wanted ? n : hybrid->n_staging_wanted;
     *out = matrix;
     return STATUS_OK;
 }
 
 static enum status kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
-    assert(placed->placement.n_host_layers <= shape->n_layers);
-    placed->n_layers = shape->n_layers;
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    assert(hybrid->placement.n_host_layers <= shape->n_layers);
+    hybrid->n_layers = shape->n_layers;
     int32_t n_layers[SIDES];
-    n_layers[HOST] = placed->placement.host_attention ? shape->n_layers : placed->placement.n_host_layers;
+    n_layers[HOST] = hybrid->placement.host_attention ? shape->n_layers : hybrid->placement.n_host_layers;
     n_layers[DEVICE] = shape->n_layers - n_layers[HOST];
     enum status status = STATUS_OK;
     for (int side = 0; side < SIDES && status == STATUS_OK; side++) {
         struct kv_shape own = *shape;
         own.n_layers = n_layers[side];
         if (own.n_layers > 0)
-            status = placed->sides[side]->impl->kv_create(placed->sides[side], &own, error);
+            status = hybrid->sides[side]->impl->kv_create(hybrid->sides[side], &own, error);
     }
     return status;
 }
@@ -245,51 +245,51 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
 static enum status kv_read(struct backend *base, int32_t index, const int32_t *pages, int32_t n_pages, float *keys,
                            float *values, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
-    struct backend *backend = placed->sides[attention_side(placed, index)];
-    return backend->impl->kv_read(backend, side_layer(placed, index), pages, n_pages, keys, values, error);
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    struct backend *backend = hybrid->sides[attention_side(hybrid, index)];
+    return backend->impl->kv_read(backend, side_layer(hybrid, index), pages, n_pages, keys, values, error);
 }
 
 static uint64_t memory_available(struct backend *base)
 {
-    struct backend *device = placed_of(base)->sides[DEVICE];
+    struct backend *device = hybrid_of(base)->sides[DEVICE];
     return device->impl->memory_available(device);
 }
 
-static void staging_finish(struct placed_backend *placed)
+static void staging_finish(struct hybrid_backend *hybrid)
 {
-    struct backend *device = placed->sides[DEVICE];
+    struct backend *device = hybrid->sides[DEVICE];
     if (device->impl->host_free)
-        device->impl->host_free(device, placed->staging);
+        device->impl->host_free(device, hybrid->staging);
     else
-        free(placed->staging);
-    placed->staging = NULL;
-    placed->n_staging = 0;
+        free(hybrid->staging);
+    hybrid->staging = NULL;
+    hybrid->n_staging = 0;
 }
 
-static enum status staging_reserve(struct placed_backend *placed, struct error *error)
+static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *error)
 {
-    struct backend *device = placed->sides[DEVICE];
-    size_t n = placed->n_staging_wanted;
-    if (n <= placed->n_staging)
+    struct backend *device = hybrid->sides[DEVICE];
+    size_t n = hybrid->n_staging_wanted;
+    if (n <= hybrid->n_staging)
         return STATUS_OK;
-    staging_finish(placed);
-    placed->staging = device->impl->host_allocate ? device->impl->host_allocate(device, n * sizeof(float))
+    staging_finish(hybrid);
+    hybrid->staging = device->impl->host_allocate ? device->impl->host_allocate(device, n * sizeof(float))
                                                   : malloc(n * sizeof(float));
-    if (!placed->staging)
+    if (!hybrid->staging)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
-    placed->n_staging = n;
+    hybrid->n_staging = n;
     return STATUS_OK;
 }
 
 static enum status ready(struct backend *base, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
-    enum status status = staging_reserve(placed, error);
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    enum status status = staging_reserve(hybrid, error);
     for (int side = 0; side < SIDES && status == STATUS_OK; side++)
-        if (placed->sides[side]->impl->ready)
-            status = placed->sides[side]->impl->ready(placed->sides[side], error);
+        if (hybrid->sides[side]->impl->ready)
+            status = hybrid->sides[side]->impl->ready(hybrid->sides[side], error);
     return status;
 }
 
@@ -297,47 +297,47 @@ static enum status ready(struct backend *base, struct error *error)
 
 static void trace(struct backend *base, struct step_times *times)
 {
-    struct backend *device = placed_of(base)->sides[DEVICE];
+    struct backend *device = hybrid_of(base)->sides[DEVICE];
     device->impl->trace(device, times);
 }
 
 // The device is idle while the host computes, so its events measure the host's time too.
 static void phase(struct backend *base, enum step_phase next)
 {
-    struct backend *device = placed_of(base)->sides[DEVICE];
+    struct backend *device = hybrid_of(base)->sides[DEVICE];
     device->impl->phase(device, next);
 }
 
 static void begin(struct backend *base, const struct step *step)
 {
-    struct placed_backend *placed = placed_of(base);
-    placed->failed = false;
-    placed->n_staged = 0;
-    placed->step = *step;
-    placed->step.stops = true;
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    hybrid->failed = false;
+    hybrid->n_staged = 0;
+    hybrid->step = *step;
+    hybrid->step.stops = true;
     for (int side = 0; side < SIDES; side++)
-        placed->sides[side]->impl->begin(placed->sides[side], &placed->step);
+        hybrid->sides[side]->impl->begin(hybrid->sides[side], &hybrid->step);
 }
 
 static void embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table)
 {
-    struct placed_backend *placed = placed_of(base);
-    struct backend *backend = placed->sides[table->side];
-    if (placed->failed)
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    struct backend *backend = hybrid->sides[table->side];
+    if (hybrid->failed)
         return;
     backend->impl->embed(backend, out->at[table->side], part(table, table->side), scale,
                          part(positions_table, table->side));
-    wrote(out, table->side, placed->step.n_rows);
+    wrote(out, table->side, hybrid->step.n_rows);
 }
 
 static void norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
                  const struct norm_parameters *parameters)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = parameters->weight->side;
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, in))
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, in))
         return;
     struct norm_parameters own = *parameters;
     own.weight = part(parameters->weight, side);
@@ -361,11 +361,11 @@ static int unwrap(struct product *own, const struct product *products, int n)
 static void products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
     int side = unwrap(own, products, n);
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, x))
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, x))
         return;
     backend->impl->products(backend, own, n, x->at[side], n_rows);
     for (int i = 0; i < n; i++)
@@ -375,10 +375,10 @@ static void products(struct backend *base, const struct product *products, int n
 static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_rope_dims, enum rope_style style, int table)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(x);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
     wrote(x, side, n_rows);
@@ -386,35 +386,35 @@ static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t
 
 static void kv_store(struct backend *base, int32_t index, const struct matrix *k, const struct matrix *v)
 {
-    struct placed_backend *placed = placed_of(base);
-    int side = attention_side(placed, index);
-    struct backend *backend = placed->sides[side];
-    if (bring(placed, side, (const struct matrix *const[]){k, v}, 2))
-        backend->impl->kv_store(backend, side_layer(placed, index), k->at[side], v->at[side]);
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    int side = attention_side(hybrid, index);
+    struct backend *backend = hybrid->sides[side];
+    if (transfer(hybrid, side, (const struct matrix *const[]){k, v}, 2))
+        backend->impl->kv_store(backend, side_layer(hybrid, index), k->at[side], v->at[side]);
 }
 
 static void attend(struct backend *base, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters)
 {
-    struct placed_backend *placed = placed_of(base);
-    int side = attention_side(placed, parameters->layer);
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, q))
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    int side = attention_side(hybrid, parameters->layer);
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, q))
         return;
     struct attention_parameters own = *parameters;
-    own.layer = side_layer(placed, parameters->layer);
+    own.layer = side_layer(hybrid, parameters->layer);
     own.sinks = part(parameters->sinks, side);
     backend->impl->attend(backend, out->at[side], q->at[side], &own);
-    wrote(out, side, placed->step.n_rows);
+    wrote(out, side, hybrid->step.n_rows);
 }
 
 static void activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
                      int32_t n_rows, enum activation_kind kind)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(gate);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed || (up && !bring_one(placed, side, up)))
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed || (up && !transfer_one(hybrid, side, up)))
         return;
     backend->impl->activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows, kind);
     wrote(out, side, n_rows);
@@ -423,10 +423,10 @@ static void activate(struct backend *base, struct matrix *out, const struct matr
 // The backend of y, which was computed last and is read with x next.
 static void add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(y);
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, x))
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, x))
         return;
     backend->impl->add(backend, x->at[side], y->at[side], n_rows, scale);
     wrote(x, side, n_rows);
@@ -434,10 +434,10 @@ static void add(struct backend *base, struct matrix *x, const struct matrix *y, 
 
 static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(x);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->scale(backend, x->at[side], n_rows, scale, cap);
     wrote(x, side, n_rows);
@@ -445,13 +445,13 @@ static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, f
 
 static void gather(struct backend *base, struct matrix *out, const struct matrix *in)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(in);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->gather(backend, out->at[side], in->at[side]);
-    wrote(out, side, placed->step.n_outputs);
+    wrote(out, side, hybrid->step.n_outputs);
 }
 
 // ---- mixture of experts: all experts of a layer are on one backend ----
@@ -459,38 +459,38 @@ static void gather(struct backend *base, struct matrix *out, const struct matrix
 static void route(struct backend *base, const struct matrix *logits, int32_t n_rows,
                   const struct route_parameters *parameters)
 {
-    struct placed_backend *placed = placed_of(base);
-    int side = placed->route_side = rows_side(logits);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    int side = hybrid->route_side = rows_side(logits);
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     struct route_parameters own = *parameters;
     own.pick_bias = part(parameters->pick_bias, side);
-    placed->n_pairs = n_rows * parameters->n_used;
+    hybrid->n_pairs = n_rows * parameters->n_used;
     backend->impl->route(backend, logits->at[side], n_rows, &own);
 }
 
 static void expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                             int32_t n_rows, bool x_per_pair)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
     int side = unwrap(own, products, n);
-    struct backend *backend = placed->sides[side];
-    assert(placed->failed || side == placed->route_side);
-    if (!bring_one(placed, side, x))
+    struct backend *backend = hybrid->sides[side];
+    assert(hybrid->failed || side == hybrid->route_side);
+    if (!transfer_one(hybrid, side, x))
         return;
     backend->impl->expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        wrote(products[i].y, side, placed->n_pairs);
+        wrote(products[i].y, side, hybrid->n_pairs);
 }
 
 static void expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
 {
-    struct placed_backend *placed = placed_of(base);
-    int side = placed->route_side;
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    int side = hybrid->route_side;
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->expert_sum(backend, out->at[side], y->at[side], n_rows);
     wrote(out, side, n_rows);
@@ -498,10 +498,10 @@ static void expert_sum(struct backend *base, struct matrix *out, const struct ma
 
 static void gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(x);
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, gate))
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, gate))
         return;
     backend->impl->gate_rows(backend, x->at[side], gate->at[side], n_rows);
     wrote(x, side, n_rows);
@@ -512,10 +512,10 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
 static void head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
                           const struct matrix *x, struct head_columns from, int32_t n_rows)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = weight->side;
-    struct backend *backend = placed->sides[side];
-    if (!bring_one(placed, side, x))
+    struct backend *backend = hybrid->sides[side];
+    if (!transfer_one(hybrid, side, x))
         return;
     backend->impl->head_products(backend, y->at[side], to, part(weight, side), x->at[side], from, n_rows);
     wrote(y, side, n_rows);
@@ -524,10 +524,10 @@ static void head_products(struct backend *base, struct matrix *y, struct head_co
 static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
                          struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(in);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
     wrote(out, side, n_rows);
@@ -537,56 +537,56 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
 
 static void sample(struct backend *base, struct matrix *logits)
 {
-    struct placed_backend *placed = placed_of(base);
-    int side = placed->sample_side = rows_side(logits);
-    struct backend *backend = placed->sides[side];
-    if (placed->failed)
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    int side = hybrid->sample_side = rows_side(logits);
+    struct backend *backend = hybrid->sides[side];
+    if (hybrid->failed)
         return;
     backend->impl->sample(backend, logits->at[side]);
-    wrote(logits, side, placed->step.n_outputs);
+    wrote(logits, side, hybrid->step.n_outputs);
 }
 
 static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
 {
-    struct placed_backend *placed = placed_of(base);
-    struct backend *host = placed->sides[HOST];
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    struct backend *host = hybrid->sides[HOST];
     host->impl->write(host, matrix->at[HOST], n_rows, rows);
     wrote(matrix, HOST, n_rows);
 }
 
 static void read_rows(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
 {
-    struct placed_backend *placed = placed_of(base);
+    struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(matrix);
-    struct backend *backend = placed->sides[side];
-    if (!placed->failed)
+    struct backend *backend = hybrid->sides[side];
+    if (!hybrid->failed)
         backend->impl->read(backend, matrix->at[side], n_rows, rows);
 }
 
 static enum status wait_here(struct backend *base, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
-    wait_for_device(placed);
-    if (!placed->failed)
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    wait_for_device(hybrid);
+    if (!hybrid->failed)
         return STATUS_OK;
-    *error = placed->error;
+    *error = hybrid->error;
     return error->status;
 }
 
 static enum status end(struct backend *base, struct sample_result *results, struct error *error)
 {
-    struct placed_backend *placed = placed_of(base);
-    enum status status = placed->failed ? placed->error.status : STATUS_OK;
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    enum status status = hybrid->failed ? hybrid->error.status : STATUS_OK;
     for (int side = 0; side < SIDES; side++) {
         struct error own = {0};
-        enum status ended = placed->sides[side]->impl->end(placed->sides[side],
-                                                           side == placed->sample_side ? results : NULL, &own);
+        enum status ended = hybrid->sides[side]->impl->end(hybrid->sides[side],
+                                                           side == hybrid->sample_side ? results : NULL, &own);
         if (status == STATUS_OK && ended != STATUS_OK)
-            placed->error = own;
+            hybrid->error = own;
         status = status == STATUS_OK ? ended : status;
     }
     if (status != STATUS_OK)
-        *error = placed->error;
+        *error = hybrid->error;
     return status;
 }
 
@@ -596,11 +596,11 @@ static void destroy(struct backend *base)
 {
     if (!base)
         return;
-    struct placed_backend *placed = placed_of(base);
-    staging_finish(placed);
+    struct hybrid_backend *hybrid = hybrid_of(base);
+    staging_finish(hybrid);
     for (int side = 0; side < SIDES; side++)
-        placed->sides[side]->impl->destroy(placed->sides[side]);
-    free(placed);
+        hybrid->sides[side]->impl->destroy(hybrid->sides[side]);
+    free(hybrid);
 }
 
 static const struct backend_impl impl_placed = {.destroy = destroy,
@@ -638,24 +638,24 @@ static const struct backend_impl impl_placed = {.destroy = destroy,
                                                 .wait = wait_here,
                                                 .end = end};
 
-enum status placed_backend_create(struct backend **out, struct backend *device, struct backend *host,
+enum status hybrid_backend_create(struct backend **out, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error)
 {
     *out = NULL;
-    struct placed_backend *placed = calloc(1, sizeof *placed);
-    if (!placed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a placed backend");
-    snprintf(placed->name, sizeof placed->name, "%s+%s", device->impl->name, host->impl->name);
-    placed->impl = impl_placed;
-    placed->impl.name = placed->name;
+    struct hybrid_backend *hybrid = calloc(1, sizeof *hybrid);
+    if (!hybrid)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a hybrid backend");
+    snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->impl->name, host->impl->name);
+    hybrid->impl = impl_placed;
+    hybrid->impl.name = hybrid->name;
     if (!device->impl->head_products || !host->impl->head_products)
-        placed->impl.head_products = NULL;
+        hybrid->impl.head_products = NULL;
     if (!device->impl->kv_read || !host->impl->kv_read)
-        placed->impl.kv_read = NULL;
-    placed->sides[DEVICE] = device;
-    placed->sides[HOST] = host;
-    placed->placement = *placement;
-    placed->base.impl = &placed->impl;
-    *out = &placed->base;
+        hybrid->impl.kv_read = NULL;
+    hybrid->sides[DEVICE] = device;
+    hybrid->sides[HOST] = host;
+    hybrid->placement = *placement;
+    hybrid->base.impl = &hybrid->impl;
+    *out = &hybrid->base;
     return STATUS_OK;
 }

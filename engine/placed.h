@@ -23,5 +23,5 @@ struct placement {
 
 // Takes ownership of both backends, which must be new, if it succeeds. The device must implement `wait`
 // (engine/backend.h); all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
-enum status placed_backend_create(struct backend **backend, struct backend *device, struct backend *host,
+enum status hybrid_backend_create(struct backend **backend, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error) WARN_UNUSED;

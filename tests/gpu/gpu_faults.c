@@ -80,7 +80,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
     if (placement) {
         struct backend *host;
         must(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
-        must(placed_backend_create(&machine->backend, machine->backend, host, placement, &error), &error);
+        must(hybrid_backend_create(&machine->backend, machine->backend, host, placement, &error), &error);
     }
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
     struct engine engine = {.context = machine, .step = compute_step};

@@ -76,7 +76,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
         must(gpu_backend_create(&device, &options, &error), &error);
         if (placement->n_host_layers || placement->host_attention) {
-            must(placed_backend_create(&machine->backend, device, host, placement, &error), &error);
+            must(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
         } else {
             machine->backend = device;
             host->impl->destroy(host);
@@ -380,10 +380,10 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                                        .host_memory_available = 1 << 30};
         bool placed = false;
         if (limits_derive(&plan, model, device->impl->memory_available(device), &wanted, &error) == STATUS_OK) {
-            placed = limits_is_placed(&plan);
+            placed = limits_is_hybrid(&plan);
             machine.backend = device;
             if (placed)
-                must(placed_backend_create(&machine.backend, device, host, &plan.placement, &error), &error);
+                must(hybrid_backend_create(&machine.backend, device, host, &plan.placement, &error), &error);
             must(load_and_step(&machine, model, &plan, &error), &error);
             n_device += !placed;
             n_layers += plan.placement.n_host_layers > 0;

@@ -47,7 +47,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
     if (placement) {
         struct backend *other;
         must(cpu_backend_create(&other, machine->pool, CPU_PLAIN, &error), &error);
-        must(placed_backend_create(&machine->backend, machine->backend, other, placement, &error), &error);
+        must(hybrid_backend_create(&machine->backend, machine->backend, other, placement, &error), &error);
     }
     must(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);

@@ -70,12 +70,12 @@ static void a_device_that_holds_everything_computes_everything(void **state)
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
     assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
-    assert_false(limits_is_placed(&plan));
+    assert_false(limits_is_hybrid(&plan));
     assert_int_equal(plan.batch.n_pages, 10);
     assert_int_equal(plan.host_weight_bytes + plan.host_page_bytes, 0);
     wanted.placing = PLACING_LAYERS; // as many as fit: all
     assert_true(fits(&plan, model, bytes_for(model, 10 * page), &wanted));
-    assert_false(limits_is_placed(&plan));
+    assert_false(limits_is_hybrid(&plan));
 }
 
 static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
@@ -146,7 +146,7 @@ static void a_named_placement_is_kept_or_refused(void **state)
     wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
     assert_true(fits(&plan, model, PLENTY, &wanted));
-    assert_false(limits_is_placed(&plan));
+    assert_false(limits_is_hybrid(&plan));
 }
 
 static void a_refusal_names_what_would_fit(void **state)
@@ -215,7 +215,7 @@ static void a_cpu_has_no_other_side(void **state)
     struct error error = {0};
     struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS};
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
-    assert_false(limits_is_placed(&plan));
+    assert_false(limits_is_hybrid(&plan));
     assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2); // half is left alone
     assert_int_equal(limits_derive(&plan, model, 10000, &wanted, &error), STATUS_REFUSE);
     assert_null(strstr(error.text, "--placement"));

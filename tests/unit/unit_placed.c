@@ -43,7 +43,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
     machine->backend = open_cpu(machine->pool, CPU_AVX512);
     if (placement) {
         struct backend *device = machine->backend, *host = open_cpu(machine->pool, CPU_PLAIN);
-        assert_int_equal(placed_backend_create(&machine->backend, device, host, placement, &error), STATUS_OK);
+        assert_int_equal(hybrid_backend_create(&machine->backend, device, host, placement, &error), STATUS_OK);
     }
     if (forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
