@@ -111,13 +111,13 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
     bool owns_some = false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++)
         owns_some = owns_some || (kafka->partitions.items[i] && kafka->partitions.items[i]->owned);
-    if (owns_some || !kafka->membership || kafka->idle_is_told) {
-        kafka->idle_is_told = kafka->idle_is_told && !owns_some;
+    if (owns_some || !kafka->membership || kafka->idle_is_reported) {
+        kafka->idle_is_reported = kafka->idle_is_reported && !owns_some;
         return;
     }
     if (kafka_topic_find(&kafka->producer, kafka->config->jobs, LOOK_TIMEOUT_MS, &n_partitions, &error) != STATUS_OK)
         return;
-    kafka->idle_is_told = true;
+    kafka->idle_is_reported = true;
     snprintf(line, sizeof line,
              "no partition for this worker: topic %s has %" PRId32 ", and group %s more workers than that; it waits for one to leave",
              kafka->config->jobs, n_partitions, kafka->config->group);

@@ -103,12 +103,12 @@ static struct transaction_entry entry_of(const struct job *job)
     return (struct transaction_entry){.partition = job->source.partition, .offset = job->source.offset};
 }
 
-static struct transaction_entry *find_untold(const struct transaction *transaction, const struct job *job)
+static struct transaction_entry *find_unacknowledged(const struct transaction *transaction, const struct job *job)
 {
     struct transaction_entry entry = entry_of(job);
-    if (transaction->n_untold == 0)
+    if (transaction->n_unacknowledged == 0)
         return NULL;
-    return bsearch(&entry, transaction->untold, transaction->n_untold, sizeof entry, compare_entries);
+    return bsearch(&entry, transaction->unacknowledged, transaction->n_unacknowledged, sizeof entry, compare_entries);
 }
 
 static void sort_entries(struct transaction_entry *entries, size_t n_entries)
@@ -182,7 +182,7 @@ static enum status choose(struct kafka_transport *kafka, struct job *const *jobs
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = runs_in(kafka, jobs[i]);
-        if (find_untold(transaction, jobs[i])) {
+        if (find_unacknowledged(transaction, jobs[i])) {
             fates[i] = FATE_TELL;
         } else if (partition && is_between_owners(kafka)) {
             clear(transaction);
@@ -210,13 +210,13 @@ static void tell(struct kafka_transport *kafka, struct job *const *jobs, size_t 
         if (committed[i])
             kafka_refusals_published(&kafka->refusals, jobs[i]);
         if (fates[i] == FATE_TELL)
-            find_untold(transaction, jobs[i])->told = true;
+            find_unacknowledged(transaction, jobs[i])->reported = true;
     }
-    for (size_t i = 0; i < transaction->n_untold; i++) {
-        if (!transaction->untold[i].told)
-            transaction->untold[n_kept++] = transaction->untold[i];
+    for (size_t i = 0; i < transaction->n_unacknowledged; i++) {
+        if (!transaction->unacknowledged[i].reported)
+            transaction->unacknowledged[n_kept++] = transaction->unacknowledged[i];
     }
-    transaction->n_untold = n_kept;
+    transaction->n_unacknowledged = n_kept;
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = fates[i] == FATE_DROP ? runs_in(kafka, jobs[i]) : NULL;
         if (partition)
@@ -325,17 +325,17 @@ static void apply(struct kafka_transport *kafka)
 }
 
 // The transaction is committed, and whoever asked for it went away.
-static enum status keep_untold(struct transaction *transaction, struct error *error)
+static enum status add_unacknowledged(struct transaction *transaction, struct error *error)
 {
-    size_t n_entries = transaction->n_untold + transaction->n_entries;
-    struct transaction_entry *untold = realloc(transaction->untold, (n_entries + 1) * sizeof *untold);
-    if (!untold)
+    size_t n_entries = transaction->n_unacknowledged + transaction->n_entries;
+    struct transaction_entry *unacknowledged = realloc(transaction->unacknowledged, (n_entries + 1) * sizeof *unacknowledged);
+    if (!unacknowledged)
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                          "no memory to remember what was published");
     for (size_t i = 0; i < transaction->n_entries; i++)
-        untold[transaction->n_untold++] = transaction->entries[i];
-    transaction->untold = untold;
-    sort_entries(untold, n_entries);
+        unacknowledged[transaction->n_unacknowledged++] = transaction->entries[i];
+    transaction->unacknowledged = unacknowledged;
+    sort_entries(unacknowledged, n_entries);
     clear(transaction);
     return STATUS_OK;
 }
@@ -357,7 +357,7 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     return STATUS_OK;
 }
 
-// Aborts because of `error`, which is what the caller is told.
+// Aborts because of `error`, which is what the caller is reported.
 static enum status abort_because(struct kafka_transport *kafka, struct error *error)
 {
     struct error abort_error;
@@ -424,7 +424,7 @@ static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms
             sort_out(kafka, &list->elems[i], &map);
     }
     rd_kafka_topic_partition_list_destroy(list);
-    if (status == STATUS_OK && keep_untold(&kafka->transaction, error) == STATUS_OK)
+    if (status == STATUS_OK && add_unacknowledged(&kafka->transaction, error) == STATUS_OK)
         return STATUS_OK;
     return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
 }
@@ -452,7 +452,7 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
     if (transaction->phase == TRANSACTION_COMMITTING) {
         status = commit_it(kafka, deadline_ms, error);
         if (status == STATUS_OK)
-            return keep_untold(transaction, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
+            return add_unacknowledged(transaction, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
     } else if (transaction->phase == TRANSACTION_ABORTING) {
         status = abort_it(kafka, deadline_ms, error);
     }
@@ -467,7 +467,7 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
 void kafka_transaction_finish(struct kafka_transport *kafka)
 {
     clear(&kafka->transaction);
-    free(kafka->transaction.untold);
+    free(kafka->transaction.unacknowledged);
     kafka->transaction = (struct transaction){0};
 }
 

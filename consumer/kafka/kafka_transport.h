@@ -27,7 +27,7 @@ enum transaction_phase {
 
 struct transaction_entry {
     int32_t partition;
-    bool told; // of one that was untold
+    bool reported; // of one that was unacknowledged
     int64_t offset;
 };
 
@@ -39,8 +39,8 @@ struct transaction {
     size_t n_entries;
     rd_kafka_topic_partition_list_t *offsets; // to commit
     // Published by a transaction that was in doubt; the caller has not yet retried its commit.
-    struct transaction_entry *untold;
-    size_t n_untold;
+    struct transaction_entry *unacknowledged;
+    size_t n_unacknowledged;
 };
 
 // ---- refused records ----
@@ -100,7 +100,7 @@ struct kafka_transport {
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
     bool regrouped;                                 // a rebalance event was handled in this poll
     bool subscribed, paused;
-    bool idle_is_told;                     // a message was logged that this worker has no partition
+    bool idle_is_reported;                     // a message was logged that this worker has no partition
     bool is_expelled;                      // the consumer had a fatal error
     bool is_stuck;                         // the consumer does not fetch available records
     int watch_quiet_ms;                    // partitions without records for this time are compared with the log end

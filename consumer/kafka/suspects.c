@@ -167,21 +167,21 @@ int64_t suspects_encode(const struct suspects *suspects, const struct offset_map
                         struct buffer *out)
 {
     struct bytes bytes = {.size = CRC_BYTES};
-    struct suspects told = *suspects;
+    struct suspects snapshot = *suspects;
     int64_t offset = map->watermark;
     int64_t promised = leaving ? offset : map->position + SUSPECTS_AHEAD;
-    suspects_prune(&told, map);
+    suspects_prune(&snapshot, map);
     if (leaving)
-        suspects_rest(&told);
+        suspects_rest(&snapshot);
     put(&bytes, owner, OWNER_BYTES);
     put(&bytes, leaving ? 0 : FLAG_COMPUTING, 1);
     put_varint(&bytes, (uint64_t)(promised - offset));
-    put_varint(&bytes, told.doubtful > offset ? (uint64_t)(told.doubtful - offset) : 0);
-    put_varint(&bytes, (uint64_t)told.n_items);
-    for (int32_t i = 0; i < told.n_items; i++) {
-        put_varint(&bytes, (uint64_t)(told.items[i].offset - offset));
-        put(&bytes, (uint64_t)(told.items[i].crashes << 2 | told.items[i].state), 1);
-        offset = told.items[i].offset;
+    put_varint(&bytes, snapshot.doubtful > offset ? (uint64_t)(snapshot.doubtful - offset) : 0);
+    put_varint(&bytes, (uint64_t)snapshot.n_items);
+    for (int32_t i = 0; i < snapshot.n_items; i++) {
+        put_varint(&bytes, (uint64_t)(snapshot.items[i].offset - offset));
+        put(&bytes, (uint64_t)(snapshot.items[i].crashes << 2 | snapshot.items[i].state), 1);
+        offset = snapshot.items[i].offset;
     }
     uint32_t crc = offset_map_crc(map->watermark, bytes.data + CRC_BYTES, bytes.size - CRC_BYTES);
     for (int i = 0; i < CRC_BYTES; i++)
@@ -236,9 +236,9 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
                                struct error *error)
 {
     const char *dot = metadata.size ? memchr(metadata.data, '.', metadata.size) : NULL;
-    struct suspects told = {0};
+    struct suspects snapshot = {0};
     if (!dot) { // a reset, or a worker that never computed
-        *suspects = told;
+        *suspects = snapshot;
         return STATUS_OK;
     }
     struct bytes bytes = {0};
@@ -255,14 +255,14 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     uint64_t promised = get_varint(&bytes), doubtful = get_varint(&bytes);
     uint64_t room = (uint64_t)(INT64_MAX / 2 - offset);
     if (offset > INT64_MAX / 4 || promised > room || doubtful > room || flags > FLAG_COMPUTING ||
-        !read_items(&told, &bytes, offset))
+        !read_items(&snapshot, &bytes, offset))
         return refuse(error, offset, "has a list of suspects that sheaf does not write");
-    told.promised = offset + (int64_t)promised;
-    told.doubtful = doubtful ? offset + (int64_t)doubtful : 0;
+    snapshot.promised = offset + (int64_t)promised;
+    snapshot.doubtful = doubtful ? offset + (int64_t)doubtful : 0;
     if (flags & FLAG_COMPUTING)
-        blame(&told);
-    suspects_rest(&told);
-    told.promised = 0; // by him, not by us
-    *suspects = told;
+        blame(&snapshot);
+    suspects_rest(&snapshot);
+    snapshot.promised = 0; // by him, not by us
+    *suspects = snapshot;
     return STATUS_OK;
 }
