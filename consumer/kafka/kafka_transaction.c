@@ -357,7 +357,7 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     return STATUS_OK;
 }
 
-// Aborts because of `error`, which is what the caller is reported.
+// Aborts the transaction because of `error`, which is returned to the caller.
 static enum status abort_because(struct kafka_transport *kafka, struct error *error)
 {
     struct error abort_error;

@@ -27,7 +27,7 @@ enum transaction_phase {
 
 struct transaction_entry {
     int32_t partition;
-    bool reported; // of one that was unacknowledged
+    bool reported; // the caller has received its result
     int64_t offset;
 };
 

@@ -262,7 +262,7 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     if (flags & FLAG_COMPUTING)
         blame(&snapshot);
     suspects_rest(&snapshot);
-    snapshot.promised = 0; // by him, not by us
+    snapshot.promised = 0; // by the last owner, not by this process
     *suspects = snapshot;
     return STATUS_OK;
 }

@@ -145,7 +145,7 @@ static const struct call calls[] = {
     {"sigmoid", run_sigmoid, false},
     {"rope_adjacent", run_rope_adjacent, true},
     {"rope_halves", run_rope_halves, true},
-    {"is_i16 and widen f16", run_f16, false},
+    {"convert and widen f16", run_f16, false},
     {"quantize_i16", run_i16, false},
 };
 
