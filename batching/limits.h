@@ -2,14 +2,14 @@
 // changed. Printed at start.
 //
 // If model or KV cache exceed the device memory, they are split between device and host (hybrid,
-// engine/placed.h). The first of these that fits is used: everything on the device; if --kv-memory was given
+// engine/hybrid.h). The first of these that fits is used: everything on the device; if --kv-memory was given
 // and the pages do not fit beside the weights, attention and pages on the host; as many of the last layers as
 // fit on the device; both.
 #pragma once
 
 #include "batching/batcher.h"
 #include "engine/forward.h"
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 
 enum placing { PLACING_AUTO, PLACING_DEVICE, PLACING_LAYERS, PLACING_ATTENTION };
 

@@ -6,7 +6,7 @@
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/backend.h"
 #include "gpu/state.h"

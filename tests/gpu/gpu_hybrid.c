@@ -1,10 +1,10 @@
-// Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/placed.h): near the CPU's
+// Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/hybrid.h): near the CPU's
 // logits, the same bytes alone, among others and in any chunks, and faults of the device in the middle of a step.
 #include "batching/limits.h"
 #include "engine/check.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 #include "gpu/backend.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"

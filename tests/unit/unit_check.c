@@ -2,7 +2,7 @@
 // its pages stand, and one that is not is told by how much.
 #include "engine/check.h"
 #include "engine/cpu/backend.h"
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 #include "engine/session.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"

@@ -1,4 +1,4 @@
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 
 #include <assert.h>
 #include <stdio.h>

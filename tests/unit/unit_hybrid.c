@@ -1,8 +1,8 @@
-// A backend of two sides (engine/placed.h) over two CPU backends, which give the same bytes: whatever is placed wherever, the
+// A backend of two sides (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever is placed wherever, the
 // result is that of one of them alone, bit for bit. What crosses too late, too seldom or with too few rows shows.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
-#include "engine/placed.h"
+#include "engine/hybrid.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
