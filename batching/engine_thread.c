@@ -69,7 +69,7 @@ static struct round *round_create(struct engine_thread *thread)
     return round;
 }
 
-static void obey(struct engine_thread *thread, struct order *order)
+static void handle_order(struct engine_thread *thread, struct order *order)
 {
     switch (order->kind) {
     case ORDER_JOBS:
@@ -95,10 +95,10 @@ static void take_orders(struct engine_thread *thread)
     if (batcher_is_empty(thread->batcher)) {
         struct order *order = queue_pop(thread->inbox);
         if (order)
-            obey(thread, order);
+            handle_order(thread, order);
     }
     for (struct order *order; (order = queue_try_pop(thread->inbox));)
-        obey(thread, order);
+        handle_order(thread, order);
 }
 
 static void add_prefixes(struct engine_thread *thread, struct round *round)

@@ -12,8 +12,8 @@ struct ahead {
     int32_t n_batch; // sequences of one step; 0: no limit but n_max
     int32_t n_max;   // jobs of the window
     int32_t limit;   // jobs to hold now
-    int64_t since_ms, n_settled; // since then
+    int64_t since_ms, n_committed; // since then
 };
 
 void ahead_init(struct ahead *ahead, int32_t n_batch, int32_t n_max);
-void ahead_settled(struct ahead *ahead, int64_t n_jobs, int64_t now_ms);
+void ahead_committed(struct ahead *ahead, int64_t n_jobs, int64_t now_ms);

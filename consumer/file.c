@@ -46,7 +46,7 @@ static bool is_own_descriptors(const char *folder)
 }
 
 // The folder's true path, a slash, and the name. False: errno says why.
-static bool settle(const char *path, char out[PATH_MAX], char folder[PATH_MAX], const char **name)
+static bool resolve_component(const char *path, char out[PATH_MAX], char folder[PATH_MAX], const char **name)
 {
     char parent[PATH_MAX];
     size_t length = strlen(path);
@@ -76,7 +76,7 @@ bool file_follow(const char *path, struct file_place *place)
     }
     strcpy(current, path);
     for (int i = 0; i < FILE_LINKS_MAX; i++) {
-        if (!settle(current, place->path, folder, &name))
+        if (!resolve_component(current, place->path, folder, &name))
             return false;
         if (is_number(name) && is_own_descriptors(folder)) {
             place->descriptor = atoi(name);

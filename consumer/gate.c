@@ -80,7 +80,7 @@ void gate_left(struct gate *gate, const struct job *job)
     gate->n_few_engine -= job->source.crashes > 0 && job->source.crashes < GATE_ALONE_CRASHES;
 }
 
-void gate_settled(struct gate *gate, const struct job *job)
+void gate_remove(struct gate *gate, const struct job *job)
 {
     if (gate->alone_engine == job)
         gate->alone_engine = NULL;

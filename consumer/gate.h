@@ -30,7 +30,7 @@ size_t gate_next(const struct gate *gate, bool settled, struct job **group, size
 void gate_pass(struct gate *gate, size_t n_jobs, enum start how, struct job_list *list);
 // A job has left the engine, or was committed.
 void gate_left(struct gate *gate, const struct job *job);
-void gate_settled(struct gate *gate, const struct job *job);
+void gate_remove(struct gate *gate, const struct job *job);
 // Moves all waiting jobs to the list.
 void gate_empty(struct gate *gate, struct job_list *list);
 // Fails the waiting jobs for which job_is_named() is true as cancelled, and moves them to the list.

@@ -50,7 +50,7 @@ static void receive_claimed(void *context, const struct claimed_job *job)
     local->events->receive(local->events->context, &record);
 }
 
-static void hear_cancelled(void *context, struct text dataset)
+static void handle_cancelled(void *context, struct text dataset)
 {
     const struct local *local = context;
     local->events->cancel(local->events->context, dataset, (struct text){0}, INT64_MAX);
@@ -98,7 +98,7 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
         local->empty = false;
     enum status status = check_files(local, error);
     if (status == STATUS_OK)
-        status = store_poll_cancelled(local->store, hear_cancelled, local, error);
+        status = store_poll_cancelled(local->store, handle_cancelled, local, error);
     if (status != STATUS_OK || local->paused || n_max <= 0 || local->empty)
         return status;
     size_t n_claimed;

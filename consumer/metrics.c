@@ -45,7 +45,7 @@ void metrics_received(struct metrics *metrics, const struct job *job)
     ++*age_of(metrics, job);
 }
 
-void metrics_settled(struct metrics *metrics, const struct job *job, bool published)
+void metrics_job_left(struct metrics *metrics, const struct job *job, bool published)
 {
     metrics->n_in_flight--;
     --*age_of(metrics, job);

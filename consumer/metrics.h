@@ -54,7 +54,7 @@ int64_t metrics_second(void); // monotonic, for job_source.received_s
 
 void metrics_received(struct metrics *metrics, const struct job *job);
 // The job has left the worker; `published`: its result was committed.
-void metrics_settled(struct metrics *metrics, const struct job *job, bool published);
+void metrics_job_left(struct metrics *metrics, const struct job *job, bool published);
 void metrics_step(struct metrics *metrics, const struct step_figures *step);
 void metrics_commit(struct metrics *metrics, int64_t took_us);
 

@@ -103,7 +103,7 @@ static void recovered(struct worker *worker, struct retry *retry)
 // ---- records in ----
 
 // A job that was computed each time when workers died is not computed again.
-static bool condemn(const struct worker *worker, struct job *job, const struct record *record)
+static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
 {
     int32_t limit = worker->config->crash_limit;
     if (limit == 0 || record->crashes < limit || job->result.status != RESULT_NONE)
@@ -155,7 +155,7 @@ static void receive(void *context, const struct record *record)
 {
     struct worker *worker = context;
     struct job *job = intake_job(record, &worker->config->names, &worker->reserve);
-    if (!job || !condemn(worker, job, record)) {
+    if (!job || !reject_record(worker, job, record)) {
         job_reserve_give(&worker->reserve, job);
         worker->out_of_memory = true;
         return;
@@ -439,9 +439,9 @@ static enum status commit(struct worker *worker, struct error *error)
     for (size_t i = 0; i < n; i++) {
         struct job *job = job_list_take(&worker->finished);
         assert(job == worker->group[i]);
-        gate_settled(&worker->gate, job);
+        gate_remove(&worker->gate, job);
         worker->n_suspects -= job->source.crashes > 0;
-        metrics_settled(config->metrics, job, worker->committed[i]);
+        metrics_job_left(config->metrics, job, worker->committed[i]);
         worker->n_dead_published += worker->committed[i] && job->source.record.data;
         worker->totals->n_done += worker->committed[i] && job->result.status == RESULT_DONE;
         worker->totals->n_failed += worker->committed[i] && job->result.status != RESULT_DONE;
@@ -452,7 +452,7 @@ static enum status commit(struct worker *worker, struct error *error)
             job_reserve_give(&worker->reserve, job);
         worker->n_in_flight--;
     }
-    ahead_settled(&worker->ahead, (int64_t)n, clock_ms());
+    ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
     worker->has_room_again = true;
     worker->finished_since_ms = clock_ms();
     fault_point(FAULT_PUBLISHED);
@@ -489,7 +489,7 @@ static enum status give_back(struct worker *worker, struct error *error)
         for (size_t i = 0; i < n; i++) {
             struct job *job = job_list_take(&worker->released);
             worker->n_suspects -= job->source.crashes > 0;
-            metrics_settled(worker->config->metrics, job, false);
+            metrics_job_left(worker->config->metrics, job, false);
             job_reserve_give(&worker->reserve, job);
         }
         worker->n_in_flight -= (int32_t)n;
@@ -570,7 +570,7 @@ static void serve(struct worker *worker)
 }
 
 // SIGHUP is for the log's file; on a terminal without one it says that the terminal went away.
-static void hear_signals(struct worker *worker)
+static void read_signals(struct worker *worker)
 {
     for (int signal; (signal = stop_fd_read(worker->config->stop_fd)) != 0;) {
         if (signal == SIGHUP && log_has_file())
@@ -620,7 +620,7 @@ static void show_progress(struct worker *worker, bool last)
 // One turn; what passes (STATUS_RETRY) is waited for here, the rest ends the loop.
 static enum status turn(struct worker *worker, struct error *error)
 {
-    hear_signals(worker);
+    read_signals(worker);
     take_rounds(worker);
     struct retry *retry = &worker->polling;
     enum status status = check_model(worker, error);

@@ -180,7 +180,7 @@ static enum status take_message(struct reading *reading, const rd_kafka_message_
 
 static enum status read_to_end(struct reading *reading, struct error *error)
 {
-    int64_t heard_ms = clock_ms();
+    int64_t answered_ms = clock_ms();
     enum status status = STATUS_OK;
     while (reading->n_unread > 0 && status == STATUS_OK) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->handle.rk, READ_POLL_MS);
@@ -188,10 +188,10 @@ static enum status read_to_end(struct reading *reading, struct error *error)
             status = take_message(reading, message, error);
             if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
                 message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
-                heard_ms = clock_ms();
+                answered_ms = clock_ms();
             rd_kafka_message_destroy(message);
         }
-        if (status == STATUS_OK && clock_ms() - heard_ms > READ_SILENCE_MS)
+        if (status == STATUS_OK && clock_ms() - answered_ms > READ_SILENCE_MS)
             status = kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic,
                                      RD_KAFKA_RESP_ERR__TIMED_OUT);
     }

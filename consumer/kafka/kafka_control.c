@@ -95,7 +95,7 @@ static void complain(const struct kafka_control *control, const rd_kafka_message
         config->log(config->log_context, 4, line);
 }
 
-static enum status hear(struct kafka_control *control, const rd_kafka_message_t *message,
+static enum status handle_message(struct kafka_control *control, const rd_kafka_message_t *message,
                         const struct transport_events *events, struct error *error)
 {
     struct arena arena = {0};
@@ -129,7 +129,7 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             reached(control, message->partition, message->offset);
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            status = hear(control, message, events, error);
+            status = handle_message(control, message, events, error);
             reached(control, message->partition, message->offset + 1);
         } else if (kafka_is_denial(message->err)) {
             status = kafka_error_set(error, STATUS_REFUSE, &control->handle, control->handle.config->control,

@@ -172,7 +172,7 @@ static struct followed_partition *partition_of(struct kafka_follow *follow, cons
     return NULL;
 }
 
-static enum status hear(struct kafka_follow *follow, const rd_kafka_message_t *message, kafka_receive *receive,
+static enum status handle_message(struct kafka_follow *follow, const rd_kafka_message_t *message, kafka_receive *receive,
                         void *context, struct error *error)
 {
     struct followed_topic *topic = NULL;
@@ -205,7 +205,7 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
         if (!message)
             break;
         n += message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
-        status = hear(follow, message, receive, context, error);
+        status = handle_message(follow, message, receive, context, error);
         rd_kafka_message_destroy(message);
     }
     return status;

@@ -279,7 +279,7 @@ bool kafka_is_denial(rd_kafka_resp_err_t code)
     }
 }
 
-static void heard_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
+static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
 {
     struct kafka_handle *handle = opaque;
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
@@ -303,7 +303,7 @@ static bool is_noise(const char *facility, const char *line)
            (strstr(line, "is a consumer property") || strstr(line, "is a producer property"));
 }
 
-static void heard_log(const rd_kafka_t *rk, int level, const char *facility, const char *line)
+static void handle_log(const rd_kafka_t *rk, int level, const char *facility, const char *line)
 {
     const struct kafka_handle *handle = rd_kafka_opaque(rk);
     if (handle && handle->config->log && !is_noise(facility, line))
@@ -319,8 +319,8 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
     bool consumes = role == KAFKA_CONSUMER || role == KAFKA_READER;
     handle->config = config;
     rd_kafka_conf_set_opaque(conf, handle);
-    rd_kafka_conf_set_error_cb(conf, heard_error);
-    rd_kafka_conf_set_log_cb(conf, heard_log);
+    rd_kafka_conf_set_error_cb(conf, handle_error);
+    rd_kafka_conf_set_log_cb(conf, handle_log);
     handle->rk = rd_kafka_new(consumes ? RD_KAFKA_CONSUMER : RD_KAFKA_PRODUCER, conf, text, sizeof text);
     if (!handle->rk) {
         rd_kafka_conf_destroy(conf);

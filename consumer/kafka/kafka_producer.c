@@ -36,7 +36,7 @@ struct kafka_producer {
 
 // ---- opening ----
 
-static void heard_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
+static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
 {
     struct kafka_producer *producer = ((struct kafka_handle *)opaque)->owner;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -86,7 +86,7 @@ static enum status open_handle(struct kafka_producer *producer, const struct kaf
     rd_kafka_conf_t *conf = kafka_conf_create(config, role, CLIENT_ID, error);
     if (!conf)
         return error->status;
-    rd_kafka_conf_set_dr_msg_cb(conf, heard_delivery);
+    rd_kafka_conf_set_dr_msg_cb(conf, handle_delivery_report);
     if (transactional_id && rd_kafka_conf_set(conf, "transactional.id", transactional_id, text, sizeof text) != RD_KAFKA_CONF_OK) {
         rd_kafka_conf_destroy(conf);
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);

@@ -65,11 +65,11 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
 }
 
 // Of records that failed: the others' reports are switched off (delivery.report.only.error).
-static void heard_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
+static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
     (void)rk;
-    kafka_refusals_hear(&kafka->refusals, message->_private, message->err,
+    kafka_refusals_add(&kafka->refusals, message->_private, message->err,
                         message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
 }
 
@@ -83,7 +83,7 @@ static enum status open_producer(struct kafka_transport *kafka, struct error *er
         return error->status;
     }
     read_transaction_timeout(kafka, conf);
-    rd_kafka_conf_set_dr_msg_cb(conf, heard_delivery);
+    rd_kafka_conf_set_dr_msg_cb(conf, handle_delivery_report);
     kafka->producer.owner = kafka;
     return kafka_handle_open(&kafka->producer, kafka->config, KAFKA_TRANSACTIONAL, conf, error);
 }
@@ -172,7 +172,7 @@ static enum status produce(struct kafka_transport *kafka, const struct outgoing 
             continue;
         }
         rd_kafka_headers_destroy(headers);
-        kafka_refusals_hear(&kafka->refusals, opaque, code, record->topic_name, RD_KAFKA_PARTITION_UA);
+        kafka_refusals_add(&kafka->refusals, opaque, code, record->topic_name, RD_KAFKA_PARTITION_UA);
         return kafka_error_set(error, STATUS_RETRY, &kafka->producer, record->topic_name, code);
     }
 }

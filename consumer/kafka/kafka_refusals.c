@@ -53,7 +53,7 @@ static bool is_refusal(rd_kafka_resp_err_t code)
     }
 }
 
-void kafka_refusals_hear(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
+void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
                          int32_t partition)
 {
     uint64_t bits = (uint64_t)(uintptr_t)opaque;

@@ -233,7 +233,7 @@ void kafka_refusals_end(struct kafka_refusals *refusals);
 // The opaque of a record of job number `index` of the commit.
 void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index);
 // Records the error of a delivery report or of rd_kafka_produce.
-void kafka_refusals_hear(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
+void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
                          int32_t partition);
 // A job's result was published.
 void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);

@@ -254,7 +254,7 @@ static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finishe
         check(figures.n_rows <= 32);
         for (struct job *job; (job = job_list_take(&done)); n_left++) {
             gate_left(&gate, job);
-            gate_settled(&gate, job);
+            gate_remove(&gate, job);
             job_list_append(finished, job);
         }
     }

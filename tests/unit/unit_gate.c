@@ -80,12 +80,12 @@ static void nobody_follows_a_lone_suspect_until_it_is_settled(void **state)
     assert_int_equal(let_through(&computed, true), 0);
     struct job *first = come_back(&computed);
     assert_int_equal(let_through(&computed, true), 0); // finished, not committed
-    gate_settled(&gate, first);
+    gate_remove(&gate, first);
     job_destroy(first);
     assert_int_equal(let_through(&computed, true), 1); // the other suspect, before those without a crash
     assert_int_equal(how, START_ALONE);
     struct job *second = come_back(&computed);
-    gate_settled(&gate, second);
+    gate_remove(&gate, second);
     job_destroy(second);
     assert_int_equal(let_through(&computed, true), 3);
     assert_int_equal(how, START_AMONG_MANY);

@@ -72,25 +72,25 @@ static void a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a
     struct ahead ahead;
     ahead_init(&ahead, 0, 300); // Kafka's, or --window
     assert_int_equal(ahead.limit, 300);
-    ahead_settled(&ahead, 10, 1000);
+    ahead_committed(&ahead, 10, 1000);
     assert_int_equal(ahead.limit, 300);
     ahead_init(&ahead, 400, 300);
     assert_int_equal(ahead.limit, 300);
     ahead_init(&ahead, 64, 2048);
     assert_int_equal(ahead.limit, 64);
-    ahead_settled(&ahead, 0, 1000); // nothing
+    ahead_committed(&ahead, 0, 1000); // nothing
     assert_int_equal(ahead.limit, 64);
-    ahead_settled(&ahead, 64, 1000);
+    ahead_committed(&ahead, 64, 1000);
     assert_int_equal(ahead.limit, 192);
-    ahead_settled(&ahead, 100, 1000 + AHEAD_MEASURED_MS - 1); // too short a time
+    ahead_committed(&ahead, 100, 1000 + AHEAD_MEASURED_MS - 1); // too short a time
     assert_int_equal(ahead.limit, 192);
-    ahead_settled(&ahead, 0, 1000 + AHEAD_MEASURED_MS);
+    ahead_committed(&ahead, 0, 1000 + AHEAD_MEASURED_MS);
     assert_int_equal(ahead.limit, 192);
-    ahead_settled(&ahead, 100, 1000 + AHEAD_MEASURED_MS);     // 200 jobs in 50 ms
+    ahead_committed(&ahead, 100, 1000 + AHEAD_MEASURED_MS);     // 200 jobs in 50 ms
     assert_int_equal(ahead.limit, 192 + 400);
-    ahead_settled(&ahead, 6, 1000 + AHEAD_MEASURED_MS + 200); // slow again
+    ahead_committed(&ahead, 6, 1000 + AHEAD_MEASURED_MS + 200); // slow again
     assert_int_equal(ahead.limit, 192 + 3);
-    ahead_settled(&ahead, 100000, 1000 + AHEAD_MEASURED_MS + 300);
+    ahead_committed(&ahead, 100000, 1000 + AHEAD_MEASURED_MS + 300);
     assert_int_equal(ahead.limit, 2048);
 }
 
