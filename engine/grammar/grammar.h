@@ -24,6 +24,12 @@ enum status grammar_compile_regex(struct grammar **grammar, struct text regex, c
                                   struct error *error) WARN_UNUSED; // PATTERN_WHOLE
 enum status grammar_compile_choice(struct grammar **grammar, const struct text *choices, size_t n_choices,
                                    const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
+// llama.cpp's notation: gbnf.c. The text is what `root` derives.
+enum status grammar_compile_gbnf(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
+                                 struct error *error) WARN_UNUSED;
+// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. What else there is, is refused by name.
+enum status grammar_compile_lark(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
+                                 struct error *error) WARN_UNUSED;
 
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 

@@ -1,0 +1,66 @@
+// What readers of grammars have in common: a place in the text, names, and operands that stay expressions as long as they can.
+// Internal to engine/grammar/.
+#pragma once
+
+#include "engine/grammar/rules_parts.h"
+
+struct grammar_source {
+    struct rules *rules;
+    struct text text;
+    size_t at;
+    unsigned depth;  // of groups that are open where the reader is
+    unsigned levels; // of the recursion: those of a definition that is read for another's sake count together
+    struct error *error;
+};
+
+// STATUS_REJECT: "line 3: ...".
+enum status source_refuse(struct grammar_source *source, const char *format, ...) PRINTF_LIKE(2, 3);
+enum status source_check(struct grammar_source *source); // the pool's failure
+enum status source_enter(struct grammar_source *source); // one level deeper, up to GRAMMAR_LIMIT_DEPTH
+void source_leave(struct grammar_source *source);
+bool source_take(struct grammar_source *source, const char *string);
+bool source_next_is(const struct grammar_source *source, const char *string);
+char source_peek(const struct grammar_source *source); // '\0' at the end
+// A number in decimal, at most EXPRESSION_UNBOUNDED - 1; false: there is none.
+bool source_number(struct grammar_source *source, uint32_t *number);
+// After '"': the text up to the closing quote, escapes resolved.
+enum status source_quoted(struct grammar_source *source, struct buffer *out);
+// Letters, digits, '_' and, with `hyphens`, '-'.
+struct text source_name(struct grammar_source *source, bool hyphens);
+// {n}, {n,}, {n,m} or {,m} after '{'.
+enum status source_braces(struct grammar_source *source, uint32_t *min, uint32_t *max);
+
+struct grammar_name {
+    struct text name;
+    uint32_t symbol;
+    bool defined;
+    // Of a definition that is read when it is first used:
+    size_t body;
+    bool reading;
+    uint32_t expression;
+};
+
+struct grammar_names {
+    VECTOR(struct grammar_name) items;
+    uint32_t *table; // places in items + 1
+    size_t table_size;
+};
+
+// The name, new (then `defined` is false and `symbol` 0) or found; NULL: no memory. Valid until the next call.
+struct grammar_name *names_find(struct grammar_names *names, struct text name);
+void names_finish(struct grammar_names *names);
+
+struct operand {
+    bool is_symbol; // of the rules; else an expression
+    uint32_t id;
+};
+
+struct operands {
+    struct operand *items;
+    size_t n, capacity;
+};
+
+uint32_t operand_symbol(struct rules *rules, struct operand operand);
+struct operand operand_sequence(struct rules *rules, const struct operands *parts);
+struct operand operand_choice(struct rules *rules, const struct operands *parts);
+struct operand operand_repeat(struct rules *rules, struct operand operand, uint32_t min, uint32_t max);

@@ -1,0 +1,6 @@
+#include "tests/fuzz/fuzz_grammar.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grammar(grammar_compile_regex, data, size);
+}
