@@ -1,5 +1,5 @@
 // An arena: many small allocations, one free. A job and everything it points to lives in one.
-// Memory comes zeroed and aligned to 16 bytes. Not thread-safe; moves with its owner.
+// Memory is zeroed and aligned to 16 bytes. Not thread-safe; moves with its owner.
 #pragma once
 
 #include <stddef.h>
@@ -12,8 +12,8 @@ struct arena {
     size_t total_bytes;         // of all chunks
 };
 
-// A zeroed struct is a valid, empty arena. This one takes what it can from memory of the caller's, which is aligned to 16 bytes
-// and outlives it; arena_finish leaves it alone.
+// A zeroed struct is a valid, empty arena. This one takes what it can from memory of the caller's, which is
+// aligned to 16 bytes and outlives it; arena_finish leaves it alone.
 void arena_init_within(struct arena *arena, void *memory, size_t size);
 // Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
 void *arena_allocate(struct arena *arena, size_t size);

@@ -1,6 +1,6 @@
-// What went wrong, in two parts: a status that tells the worker what to do next, and a code plus text
-// that tell a person what, which, expected, got. The lowest layer that knows fills the caller's struct
-// error; consumer/ alone logs it. Our own faults are asserts, never errors.
+// An error has a status, which decides what the worker does next, and for people a code and a text: what,
+// which, expected, got. The lowest layer that knows fills the caller's struct error; only consumer/ logs it.
+// Our own faults are asserts, never errors.
 #pragma once
 
 #include <stdbool.h>
@@ -13,13 +13,13 @@
 // What the worker does next.
 enum status {
     STATUS_OK = 0,
-    STATUS_RETRY,   // the world was busy; the same call may succeed later
-    STATUS_REJECT,  // this job (or record, line) is at fault; the others go on
-    STATUS_REFUSE,  // the set-up is at fault: do not start
-    STATUS_RESTART, // the process can't go on (fenced, device lost); a new one can
+    STATUS_RETRY,   // temporarily unavailable; the same call may succeed later
+    STATUS_REJECT,  // this job (or record, line) is at fault; others are not affected
+    STATUS_REFUSE,  // the configuration is at fault: do not start
+    STATUS_RESTART, // the process cannot continue (fenced, device lost); a new one can
 };
 
-// Classes of errors, as they stand in results, dead letters and the store. Names: error_code_name().
+// Error codes, as in results, dead letters and the store. Names: error_code_name().
 enum error_code {
     ERROR_NONE = 0,
     ERROR_INVALID_ENCODING,   // not JSON, not msgpack, bad UTF-8
@@ -31,15 +31,15 @@ enum error_code {
     ERROR_CONTEXT_LENGTH,     // prompt and max_tokens do not fit the context
     ERROR_TOKEN_RANGE,        // a token id outside the vocabulary
     ERROR_TEMPLATE,           // the chat template refused or failed
-    ERROR_LOGITS_NAN,         // the model's logits are not numbers
+    ERROR_LOGITS_NAN,         // the model's logits contain a NaN
     ERROR_RESULT_TOO_LARGE,   // the result does not fit the output topic
-    ERROR_RESULT_REFUSED,     // the broker refused the result's record again and again
-    ERROR_CANCELLED,          // somebody cancelled the job
-    ERROR_CRASHED,            // the job was running at too many crashes
+    ERROR_RESULT_REFUSED,     // the broker refused the result's record repeatedly
+    ERROR_CANCELLED,          // the job was cancelled
+    ERROR_CRASHED,            // the job was running in too many crashes
     ERROR_DEADLINE,           // the job's deadline passed before it was finished
-    ERROR_MODEL_FILE,         // a model file that can't be used
-    ERROR_UNKNOWN_TYPE,       // tensor type, family, pre-tokenizer we don't know
-    ERROR_OUT_OF_MEMORY,      // host or device memory; as a job's error: KV pages that do not hold it
+    ERROR_MODEL_FILE,         // an unusable model file
+    ERROR_UNKNOWN_TYPE,       // unknown tensor type, family or pre-tokenizer
+    ERROR_OUT_OF_MEMORY,      // host or device memory; of a job: it exceeds the KV pages
     ERROR_STORE,              // SQLite
     ERROR_BROKER,             // Kafka
     ERROR_DEVICE,             // CUDA
@@ -54,17 +54,17 @@ enum error_code {
 struct error {
     enum status status;
     enum error_code code;
-    char text[ERROR_TEXT_BYTES]; // one line, UTF-8, cut at a character when too long
+    char text[ERROR_TEXT_BYTES]; // one line, UTF-8, truncated at a character
 };
 
 // Fills `error` and returns `status`, so that `return error_set(...)` is the whole error path.
 enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
-// Puts "context: " before the text, for a caller that knows which file or job it was. Returns the status.
+// Prepends "context: " to the text, for a caller that knows the file or job. Returns the status.
 enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Whether it is the model's fault: jobs fail with it whatever they ask for.
+// Whether the model is at fault, so that every job fails with it.
 bool error_is_of_model(enum error_code code);
 
 // "context_length_exceeded" and so on: stable, part of the wire format.

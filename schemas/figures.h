@@ -1,4 +1,4 @@
-// Figures about the work itself, from the engine thread to the store. They never touch a result.
+// Figures of steps and of the prefix cache, from the engine thread to the store. They never affect a result.
 #pragma once
 
 #include "schemas/text.h"
@@ -8,16 +8,16 @@
 // One step of the engine.
 struct step_figures {
     int64_t finished_us;      // since 1970 UTC
-    int32_t n_sequences;      // that had rows in it
+    int32_t n_sequences;      // in the step
     int32_t n_rows;
-    int32_t prefill_tokens;   // rows of prompts
-    int32_t decode_tokens;    // rows of answers
+    int32_t prefill_tokens;   // prompt tokens
+    int32_t decode_tokens;    // answer tokens
     int32_t n_generated;      // tokens drawn
-    int32_t n_preempted;      // sequences that gave their pages back and start over
+    int32_t n_preempted;      // preempted sequences, to be computed again
     int32_t n_waiting;        // sequences in the window
     int32_t pages_used, pages_total;
-    int64_t prepare_us;       // rendering and tokenizing newcomers
-    int64_t plan_us;          // ordering, admission, building the step
+    int64_t prepare_us;       // rendering and tokenizing new jobs
+    int64_t plan_us;          // scheduling
     int64_t compute_us;       // in the engine
     int64_t finish_us;        // stop rules, text, results
 };

@@ -1,7 +1,7 @@
-// A job: one prompt record, with its result. Everything it points to lives in its arena, and it has one owner
-// at a time: the main thread decodes it, the engine thread fills `result`, the main thread publishes and
-// destroys it. Field names are OpenAI's where OpenAI has one; schemas/job.schema.json and
-// schemas/result.schema.json describe both encodings.
+// A job: one prompt record, with its result. All that it points to is in its arena. It has one owner at a
+// time: the main thread decodes it, the engine thread fills `result`, the main thread publishes and destroys
+// it. Field names are OpenAI's where OpenAI has one; schemas/job.schema.json and schemas/result.schema.json
+// describe both encodings.
 #pragma once
 
 #include "schemas/value.h"
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Limits of one job. Beyond: ERROR_LIMIT_EXCEEDED, naming field, limit and what was got.
+// Limits of one job; exceeding one is ERROR_LIMIT_EXCEEDED, with field, limit and value.
 enum {
     JOB_ID_BYTES_MAX = 256,          // job_id, custom_id
     JOB_DATASET_BYTES_MAX = 128,
@@ -42,7 +42,7 @@ struct logit_bias {
     float bias; // added to the logit; -100..100
 };
 
-// Parameters for which a worker may have a default of its own: of the model (generation_config.json) or an option.
+// Parameters for which a worker may have a default, from the model (generation_config.json) or an option.
 enum sampling_parameter {
     SAMPLING_TEMPERATURE = 1,
     SAMPLING_TOP_P = 2,
@@ -53,7 +53,7 @@ enum sampling_parameter {
     SAMPLING_REPETITION_PENALTY = 64,
 };
 
-// How tokens are drawn. Belongs to the job, never to the batch.
+// Sampling parameters. They belong to the job, never to the batch.
 struct sampling {
     unsigned given;           // enum sampling_parameter: named by the record; the others get the worker's default
     float temperature;        // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
@@ -71,16 +71,16 @@ struct sampling {
     int32_t top_logprobs;     // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
 };
 
-// What was asked.
+// The request.
 struct request {
     enum prompt_kind prompt_kind;
     struct text prompt;        // PROMPT_TEXT
     struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
-                               // parts of text is one string here, the parts joined by line feeds; arguments of
-                               // tool calls are objects
+                               // parts of text is one string here, the parts joined by line feeds; arguments
+                               // of tool calls are objects
     struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
-                               // tool_choice is "none"), documents (null without), add_generation_prompt (default
-                               // true) and the members of chat_template_kwargs
+                               // tool_choice is "none"), documents (null without), add_generation_prompt
+                               // (default true) and the members of chat_template_kwargs
     int32_t *tokens;           // PROMPT_TOKENS
     int32_t n_tokens;
     int32_t max_tokens;        // -1: up to the context's end (the worker's default may be lower)
@@ -136,7 +136,8 @@ struct choice {
 
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
 
-// What came out. A pure function of (model, request, arithmetic): nothing here depends on the batch, the worker or the clock.
+// What came out. A pure function of (model, request, arithmetic): nothing here depends on the batch, the
+// worker or the clock.
 struct result {
     enum result_status status;
     struct choice *choices;    // [n_choices], RESULT_DONE
@@ -205,16 +206,16 @@ enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
 #define CONTENT_TYPE_JSON    "application/json"
 #define CONTENT_TYPE_MSGPACK "application/msgpack"
 
-// From the content-type header's value (parameters ignored; may be empty), else from the first byte: '{' or white
-// space is JSON. False: neither.
+// From the content-type header's value (parameters ignored; may be empty), else from the first byte: '{' or
+// white space is JSON. False: neither.
 bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding);
 
 struct job *job_create(void); // empty, with defaults; NULL when memory ran out
 void job_destroy(struct job *job);
 
-// The memory of jobs that are gone, for those to come: the last that went is the first that comes, while the caches have it.
-// One thread's. A zeroed struct is valid and empty; NULL is one that holds nothing. More than the limit are freed, and all of
-// them where the address sanitizer is to see who comes too late.
+// The memory of jobs that are gone, for those to come: the last that went is the first that comes, while the
+// caches have it. One thread's. A zeroed struct is valid and empty; NULL is one that holds nothing. More than
+// the limit are freed, and all of them where the address sanitizer is to see who comes too late.
 #ifdef __SANITIZE_ADDRESS__
 enum { JOB_RESERVE_MAX = 0 };
 #else
@@ -230,46 +231,48 @@ void job_reserve_finish(struct job_reserve *reserve);
 
 // Names a job: copies the id, and takes it as custom_id where there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
-// Is it what a cancellation names: a dataset, or one job of it (job_id empty: all), and no newer than `until`, in seconds since
-// 1970 UTC? One whose time nobody knows is old.
+// Is it what a cancellation names: a dataset, or one job of it (job_id empty: all), and no newer than
+// `until`, in seconds since 1970 UTC? One whose time nobody knows is old.
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until);
-// When it was submitted, as it says, else when its record was written.
+// Its time of submission if it has one, else the time of its record.
 int64_t job_submitted(const struct job *job);
-// The seed of a job that names none: of its prompt, and of its custom_id, else of its index, so that equal prompts of one file draw
-// differently and a line draws the same in every dataset and topic. A job that has neither is known by its job_id alone.
+// The default seed of a job: from its prompt and its custom_id, or its index, or its job_id. Equal prompts of
+// one file have different seeds, and a line has the same seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
 
 // Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; whatever identity
-// (job_id, dataset, custom_id, index, created) could be read stands in the job even then. Besides our own job map it
-// takes an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets none: the caller
-// names it (job_set_id). A member that is null counts as not given. `job` comes fresh from job_create.
+// (job_id, dataset, custom_id, index, created) could be read stands in the job even then. Besides our own job
+// map it takes an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets
+// none: the caller names it (job_set_id). A member that is null counts as not given. `job` comes fresh from
+// job_create.
 enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
     WARN_UNUSED;
-// Writes the job map: what job_decode reads back to the same job, warnings included. Members in a fixed order, defaults
-// left out. The job must be named and its request decoded.
+// Writes the job map: what job_decode reads back to the same job, warnings included. Members in a fixed
+// order, defaults left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
-// The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created, choices, usage, error,
-// warnings.
+// The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
+// choices, usage, error, warnings.
 // Members in this order; those that say nothing are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
-// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read them back.
-// For a caller that then publishes an error result instead.
+// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: logprobs of so many tokens that result_decode would refuse to read
+// them back. For a caller that then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
-// Reads a result map into the job's identity and result; request.prompt_kind tells a chat (PROMPT_MESSAGES) from a plain
-// completion (PROMPT_TEXT). Members it does not know are skipped.
+// Reads a result map into the job's identity and result; request.prompt_kind tells a chat (PROMPT_MESSAGES)
+// from a plain completion (PROMPT_TEXT). Members it does not know are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
     WARN_UNUSED;
 
-// OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed job has
-// `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is false.
+// OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed
+// job has `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is
+// false.
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
 const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "cancelled", "error"
 const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
 
-// Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as given. Errors:
-// STATUS_REFUSE.
+// Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as
+// given. Errors: STATUS_REFUSE.
 enum status sampling_set(struct sampling *sampling, const char *name, double number, struct error *error) WARN_UNUSED;
 // What `defaults` gives and the record left out.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);

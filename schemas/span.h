@@ -1,4 +1,4 @@
-// Parts of a text: ascending, apart from one another, none empty.
+// Spans of a text: ascending, disjoint, not adjacent, not empty.
 #pragma once
 
 #include <stdbool.h>
@@ -15,10 +15,10 @@ struct text_spans {
     bool failed;
 };
 
-// The part is not before the last one; one that begins where that ends lengthens it.
+// The span must not be before the last one; if it begins at the end of that, it extends it.
 void text_spans_add(struct text_spans *spans, size_t start, size_t end);
-// Drops what lies at `size` or behind.
+// Truncates the spans at `size`.
 void text_spans_cut(struct text_spans *spans, size_t size);
-// Whether [start, end) has a byte of any part.
+// Whether [start, end) overlaps a span.
 bool text_spans_touch(const struct text_spans *spans, size_t start, size_t end);
 void text_spans_finish(struct text_spans *spans);

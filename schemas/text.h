@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// Bytes that belong to somebody else.
+// Borrowed bytes.
 struct text {
     const char *data;
     size_t size;
@@ -31,14 +31,14 @@ static inline bool text_equals_string(struct text a, const char *b)
     return text_equal(a, text_from_string(b));
 }
 
-// Writes the integer in decimal to the end of out[]; the text stands in it.
+// Writes the integer in decimal to the end of out[] and returns the text, which points into it.
 enum { INTEGER_TEXT_BYTES = 24 };
 struct text text_from_integer(int64_t integer, char out[INTEGER_TEXT_BYTES]);
 
 // A growing buffer. A zeroed struct is valid and empty. When memory runs out, or `size_max` (0: none) would
 // be passed, nothing is written, `failed` is set and stays: check it once at the end.
 struct buffer {
-    char *data; // always followed by a NUL that is not counted, once something was added
+    char *data; // NUL-terminated after the first addition; the NUL is not counted
     size_t size;
     size_t capacity;
     size_t size_max;
@@ -59,14 +59,15 @@ void buffer_finish(struct buffer *buffer);
 bool utf8_valid(const char *data, size_t size);
 // Decodes one character; returns its length in bytes, or 0 when the bytes are not valid UTF-8 (or size is 0).
 size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
-// Length of the maximal subpart at the start of bytes that utf8_decode refuses: the part that one U+FFFD replaces (Unicode 15,
-// section 3.9, "U+FFFD Substitution of Maximal Subparts"). At least 1. *unfinished: the bytes end before the character does.
+// Length of the maximal subpart at the start of bytes that utf8_decode refuses: the part that one U+FFFD
+// replaces (Unicode 15, section 3.9, "U+FFFD Substitution of Maximal Subparts"). At least 1. *unfinished: the
+// bytes end before the character does.
 size_t utf8_bad_length(const char *data, size_t size, bool *unfinished);
-// Makes a C string one line of valid UTF-8, for texts that quote outside bytes: control characters become spaces, bad
-// bytes question marks, and half a character at the end goes.
+// Makes a C string one line of valid UTF-8, for texts that quote outside bytes: control characters become
+// spaces, bad bytes question marks, and half a character at the end goes.
 void utf8_make_printable(char *string);
 // Encodes into out[4]; returns 1 to 4 bytes.
 size_t utf8_encode(uint32_t codepoint, char *out);
-// How many of the first `size` bytes form whole characters: what may be shown while the rest is awaited.
-// A sequence that can no longer become valid counts as whole.
+// Length of the prefix of `size` bytes that ends with a complete character, for streaming. A sequence that
+// cannot become valid counts as complete.
 size_t utf8_complete_prefix(const char *data, size_t size);

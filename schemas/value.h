@@ -1,6 +1,5 @@
-// A value tree: what a JSON text or a msgpack record says. Both decoders make it, the job codec and the
-// chat-template interpreter read it. All memory belongs to an arena; values are immutable once built
-// and may be read by several threads.
+// A value tree, decoded from JSON or msgpack, for the job codec and the chat-template interpreter. All memory
+// is in an arena. Values are immutable once built and may be read by several threads.
 #pragma once
 
 #include "schemas/arena.h"
@@ -57,25 +56,26 @@ enum {
 // The member with that key, or NULL when there is none or `object` is not an object.
 const struct value *value_get(const struct value *object, const char *key);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
-// What it is, in a few words for an error's text: "hot", 3.5, null, "an array of 3". At most VALUE_DESCRIPTION_BYTES
-// with the NUL.
+// What it is, in a few words for an error's text: "hot", 3.5, null, "an array of 3". At most
+// VALUE_DESCRIPTION_BYTES with the NUL.
 enum { VALUE_DESCRIPTION_BYTES = 64 };
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]);
 
-// Same kinds, same contents, members in the same order. Floats compare as numbers, whatever their width.
+// Equal kinds, contents and order of members. Floats compare as numbers, of either width.
 bool value_equal(const struct value *a, const struct value *b);
 // Equal values have equal hashes, also when one is the JSON and the other the msgpack of a job.
 uint64_t value_hash(const struct value *value, uint64_t seed);
-// Bytes somewhere in it (JSON has none)?
+// Whether it contains VALUE_BYTES, which JSON does not have.
 bool value_has_bytes(const struct value *value);
-// Finds a key that stands twice (NULL: there is none). False when memory ran out. For the decoders.
+// Finds a duplicate key (NULL: none). False: out of memory. For the decoders.
 bool value_find_duplicate(const struct value *object, const struct text **duplicate) WARN_UNUSED;
 
-// JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the value
-// are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.
+// JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the
+// value are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
-// The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21 values).
+// The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21
+// values).
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
@@ -84,8 +84,8 @@ void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
 
-// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; ext types, NaN
-// and infinities are refused. Written in the shortest forms. msgpack.c.
+// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; ext
+// types, NaN and infinities are refused. Written in the shortest forms. msgpack.c.
 enum status msgpack_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
     WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);

@@ -1,4 +1,4 @@
-// The tensor types' plain-C dequantisers: the reference that every fast kernel is tested against. Each widens
+// Plain C dequantizers of the tensor types: the reference for every fast kernel. Each converts
 // `n_items` consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. Layouts
 // and arithmetic: dequantise.c, and dequantise_codebook.c for the last nine. No allocation; any thread.
 #pragma once

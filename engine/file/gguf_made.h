@@ -1,8 +1,7 @@
-// A struct gguf put together in memory, so that what comes from other files (engine/model/model_folder.c) or is
-// computed from another model (engine/file/gguf_quantise.c) opens like a GGUF file. Its key-values are those of a
-// gguf_writer. Its tensors lie where somebody else keeps them, or are made when gguf_load asks for them:
-// their memory is reserved as addresses only, and given back when the next is made, so that a large model is
-// never in memory twice.
+// A struct gguf constructed in memory, for models of other formats (engine/model/model_folder.c) and computed
+// models (engine/file/gguf_quantise.c). Its key-values are those of a gguf_writer. Its tensors are borrowed,
+// or generated when gguf_load requests them: their memory is only reserved as addresses, and released when
+// the next one is generated, so that a large model is never in memory twice.
 //
 // Thread: one until the model is loaded.
 #pragma once

@@ -1,5 +1,5 @@
-// A file of a model, mapped for reading. The descriptor stays open, so that a file that is written to or cut while a worker
-// computes with it is noticed (mapped_file_check); reading behind the end of a file that was cut raises SIGBUS.
+// A memory-mapped model file. The descriptor stays open to detect writes and truncation while a worker uses
+// it (mapped_file_check); reading beyond the end of a truncated file raises SIGBUS.
 // Thread: any, after open.
 #pragma once
 
@@ -18,14 +18,16 @@ struct mapped_file {
     struct timespec modified; // at open
 };
 
-// Errors: STATUS_REFUSE, ERROR_FILE, or ERROR_MODEL_FILE for what is no regular file or an empty one. The text does not name the
-// path: the caller puts it before.
+// Errors: STATUS_REFUSE, ERROR_FILE, or ERROR_MODEL_FILE for what is no regular file or an empty one. The
+// text does not name the path: the caller puts it before.
 enum status mapped_file_open(struct mapped_file *file, const char *path, struct error *error) WARN_UNUSED;
 void mapped_file_close(struct mapped_file *file);
 
-// Whether size and time of modification are as they were at open. A file that was replaced by renaming another one over it is
-// unchanged: the mapping is still the old one's. Errors: STATUS_RESTART, ERROR_MODEL_FILE.
+// Whether size and time of modification are as they were at open. A file that was replaced by renaming
+// another one over it is unchanged: the mapping is still the old one's. Errors: STATUS_RESTART,
+// ERROR_MODEL_FILE.
 enum status mapped_file_check(const struct mapped_file *file, const char *path, struct error *error) WARN_UNUSED;
 
-// Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller alone).
+// Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller
+// alone).
 uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool);

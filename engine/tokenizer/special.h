@@ -1,6 +1,6 @@
-// Finds the tokens that stand as themselves in text (control and user-defined ones): of those that start
-// first the longest. A trie over their bytes; immutable once built. Time: the text's size times the longest
-// token's at worst.
+// Finds added tokens (control and user-defined ones) in text: the first, and of those with the same start the
+// longest. A trie over their bytes; immutable once built. Worst-case time: the size of the text times that of
+// the longest token.
 #pragma once
 
 #include "schemas/span.h"
@@ -22,7 +22,7 @@ struct special_matcher {
     struct special_node *nodes;
     size_t n_nodes, capacity;
     int32_t roots[256];       // node + 1 of the tokens' first bytes; 0: none
-    int32_t n_roots;          // of them not 0
+    int32_t n_roots;          // that are not 0
     unsigned char first_root; // one of those bytes
     bool has_text_token[256]; // first bytes of tokens that are no control tokens
 };
@@ -36,7 +36,7 @@ struct special_match {
 bool special_add(struct special_matcher *matcher, struct text text, int32_t id, bool is_control);
 void special_finish(struct special_matcher *matcher);
 
-// Which control tokens count: none, all, or, where `plain` is not NULL, those without a byte in it.
+// Which control tokens match: none, all, or, if `plain` is not NULL, those that do not overlap it.
 struct special_controls {
     bool any;
     const struct text_spans *plain;

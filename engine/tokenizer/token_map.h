@@ -1,4 +1,4 @@
-// Finds a token by its text: a hash table of ids over an array of texts that the caller keeps.
+// Finds a token by its text: a hash table of ids over an array of texts that the caller owns.
 #pragma once
 
 #include "schemas/text.h"
@@ -19,7 +19,7 @@ struct token_map {
     size_t n_ids;
 };
 
-// False: no memory. Where two ids have the same text the first one added stays.
+// False: out of memory. Of two ids with the same text the first is found.
 bool token_map_add(struct token_map *map, const struct text *texts, int32_t id);
 // -1: none.
 int32_t token_map_find(const struct token_map *map, const struct text *texts, struct text text);

@@ -1,6 +1,7 @@
-// Text to token ids and back, exactly as the model's authors do it: SPM (score-driven merges, byte fallback)
-// and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file (a vocabulary-only
-// file will do), which may be closed then. Immutable after open: any thread may encode and decode.
+// Encodes text to token ids and back, exactly as the model's authors do: SPM (score-driven merges, byte
+// fallback) and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file (a
+// vocabulary-only file will do), which may be closed then. Immutable after open: any thread may encode and
+// decode.
 #pragma once
 
 #include "schemas/span.h"
@@ -14,8 +15,8 @@ struct gguf;
 struct tokenizer;
 
 enum tokenizer_flags {
-    TOKENIZER_ADD_SPECIAL = 1,   // put bos/eos where the model says so
-    TOKENIZER_PARSE_SPECIAL = 2, // text such as <|im_start|> becomes its control token
+    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model says
+    TOKENIZER_PARSE_SPECIAL = 2, // encode text such as <|im_start|> as its control token
 };
 
 // A growing array of token ids; zeroed is empty. When memory runs out `failed` is set and stays.
@@ -29,27 +30,29 @@ struct token_array {
 void token_array_add(struct token_array *array, int32_t id);
 void token_array_finish(struct token_array *array);
 
-// `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused by name.
+// `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused by
+// name.
 enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
                            struct error *error) WARN_UNUSED;
 void tokenizer_close(struct tokenizer *tokenizer);
 
 enum { TOKENIZER_TEXT_BYTES_MAX = 64 << 20 };
 
-// Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: n log n at worst (a word as long as the
-// text), linear for text of words. Errors: STATUS_RETRY when memory runs out; STATUS_REJECT, ERROR_LIMIT_EXCEEDED
-// for a text beyond the limit.
+// Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: n log n at worst (a word as long
+// as the text), linear for text of words. Errors: STATUS_RETRY when memory runs out; STATUS_REJECT,
+// ERROR_LIMIT_EXCEEDED for a text beyond the limit.
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error) WARN_UNUSED;
 
-// The same with TOKENIZER_PARSE_SPECIAL for all but the `plain` parts (NULL: none), whose text is only text: a control token that
-// has a byte in one is not read. All else, merges across the parts' ends and user-defined tokens among it, is as without them.
+// The same with TOKENIZER_PARSE_SPECIAL for all but the `plain` parts (NULL: none), whose text is only text:
+// a control token that has a byte in one is not read. All else, merges across the parts' ends and
+// user-defined tokens among it, is as without them.
 enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
                                     unsigned flags, struct token_array *ids, struct error *error) WARN_UNUSED;
 
-// Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either for ids
-// outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens, and such a row may
-// be drawn; transformers and vLLM decode it to nothing too.
+// Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either
+// for ids outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens,
+// and such a row may be drawn; transformers and vLLM decode it to nothing too.
 // A token may be part of a UTF-8 character. The first token of an SPM text carries its leading space; the
 // caller asks `tokenizer_strips_first_space` and drops it from the start of a generated text after no prompt.
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out);
@@ -60,7 +63,8 @@ struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id);
 // Encoding puts a blank before text that follows nothing or a special token: see tokenizer_decode.
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
-// Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>, ...).
+// Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>,
+// ...).
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none

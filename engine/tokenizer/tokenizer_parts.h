@@ -1,4 +1,4 @@
-// The tokenizer as tokenizer_build.c makes it and tokenizer.c uses it. Private to these two.
+// Private state of a tokenizer: built by tokenizer_build.c, used by tokenizer.c.
 #pragma once
 
 #include "engine/tokenizer/merge.h"
@@ -33,7 +33,7 @@ struct tokenizer {
     bool byte_level, adds_space, adds_bos, adds_eos;
     bool space_unless_there, space_first_only, splits_blanks;
     struct normalizer normalizer;
-    struct word_cache *cache; // the one part that changes; it locks nobody out
+    struct word_cache *cache; // the only mutable part; lock-free
     int32_t bos, eos, unknown, padding, unk_token;
 };
 

@@ -1,5 +1,5 @@
-// What a tokenizer is built from, whatever file it came from: an adapter (vocabulary_gguf.c) fills this, and
-// tokenizer_create reads it. Texts are borrowed from the file until then. Zeroed is valid and empty.
+// The input of tokenizer_create, independent of the file format; an adapter (vocabulary_gguf.c,
+// vocabulary_json.c) fills it. Texts are borrowed from the file. A zeroed struct is valid and empty.
 #pragma once
 
 #include "engine/tokenizer/normalizer.h"
@@ -65,18 +65,19 @@ void vocabulary_finish(struct vocabulary *vocabulary);
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// Reads what a Hugging Face folder brings (engine/model/model_folder.h): the keys tokenizer.huggingface.*. What such a file
-// asks for and this version does not do is refused by name.
+// Reads what a Hugging Face folder brings (engine/model/model_folder.h): the keys tokenizer.huggingface.*.
+// What such a file asks for and this version does not do is refused by name.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// The same from the texts of tokenizer.json and tokenizer_config.json (empty: none), and further ids that end a
-// generation.
+// The same from the texts of tokenizer.json and tokenizer_config.json (empty: none), and further ids that end
+// a generation.
 enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
                                   const int32_t *ends, size_t n_ends, const char *pre,
                                   struct error *error) WARN_UNUSED;
-// Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that stands in `gguf` as
-// tokenizer.huggingface.* alone; none where the file has them. What they can't express is named in *unknown (a
-// static text, empty where all is well), and then no key is added: half a tokenizer would be read wrongly.
+// Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that stands in
+// `gguf` as tokenizer.huggingface.* alone; none where the file has them. What they can't express is named in
+// *unknown (a static text, empty where all is well), and then no key is added: half a tokenizer would be read
+// wrongly.
 enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
                                   struct error *error) WARN_UNUSED;
 // Kinds of ends, each with tokens known by their text.
@@ -88,9 +89,9 @@ enum vocabulary_end {
     END_ANY = 15,
 };
 
-// Flags the tokens that are known by their text: those that mark code to fill in, and those that end an answer in one of
-// the ways `ends`, which no key or list of the model decides. A user-defined token never ends one by its spelling. Call it
-// once the file's own flags stand.
+// Flags the tokens that are known by their text: those that mark code to fill in, and those that end an
+// answer in one of the ways `ends`, which no key or list of the model decides. A user-defined token never
+// ends one by its spelling. Call it once the file's own flags stand.
 void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends);
 unsigned vocabulary_end_named(struct text text); // how a token with that text ends an answer; 0: it is not known to
 

@@ -1,6 +1,6 @@
-// What words became: the tokens of those that were encoded last, so that a word that comes again (most do) costs one
-// look instead of its merges. Bounded, one place a word, the newer one stays. Any thread may look and put at any
-// time; nobody waits: a look that meets a change under way finds nothing. A hit gives exactly what was put.
+// A cache of encoded words, so that a repeated word (most are) needs one lookup instead of its merges.
+// Direct-mapped and bounded; a new entry replaces the old one of its slot. Lock-free: any thread may look up
+// and insert; a lookup during an insertion misses.
 #pragma once
 
 #include "schemas/text.h"
@@ -24,9 +24,10 @@ struct word_key {
     uint32_t size;
 };
 
-// Looks words up that follow one another from `data` on, sizes[n_words] being their bytes, up to the first that it does not know
-// or does not keep; text up to `end` may be read. Returns how many it knew. Their tokens, *n_ids in all, are written to `ids`,
-// which has room for WORD_CACHE_IDS_MAX a word. The next word's key is set where it has 1 to WORD_CACHE_BYTES_MAX bytes.
+// Looks words up that follow one another from `data` on, sizes[n_words] being their bytes, up to the first
+// that it does not know or does not keep; text up to `end` may be read. Returns how many it knew. Their
+// tokens, *n_ids in all, are written to `ids`, which has room for WORD_CACHE_IDS_MAX a word. The next word's
+// key is set where it has 1 to WORD_CACHE_BYTES_MAX bytes.
 size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words, const char *end,
                        int32_t *ids, size_t *n_ids, struct word_key *unknown);
 // n_ids is 0 to WORD_CACHE_IDS_MAX.
