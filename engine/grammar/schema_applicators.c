@@ -1,0 +1,164 @@
+// Keywords that apply schemas to the value itself, as formulas.
+#include "engine/grammar/schema_shape.h"
+
+static bool is(const struct json_node *keyword, const char *name)
+{
+    return text_equals_string(keyword->key, name);
+}
+
+static bool check_list(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    if (keyword->kind != JSON_ARRAY || !keyword->n_children)
+        compiler_malformed(compiler, keyword, "a list of schemas");
+    return compiler->status == STATUS_OK;
+}
+
+static uint32_t all_of(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    uint32_t result = FORMULA_TRUE;
+    for (const struct json_node *branch = check_list(compiler, keyword) ? keyword->first : NULL; branch;
+         branch = branch->next)
+        result = formula_and(compiler, result, formula_schema(compiler, branch));
+    return result;
+}
+
+static uint32_t any_of(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    uint32_t result = FORMULA_FALSE;
+    for (const struct json_node *branch = check_list(compiler, keyword) ? keyword->first : NULL; branch;
+         branch = branch->next)
+        result = formula_or(compiler, result, formula_schema(compiler, branch));
+    return result;
+}
+
+enum { ONE_OF_MAX = 256, DISJOINT_DEPTH = 3 };
+
+// Each branch without those of the others that it is not disjoint with.
+static uint32_t one_of(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    uint32_t result = FORMULA_FALSE;
+    if (!check_list(compiler, keyword))
+        return FORMULA_FALSE;
+    if (keyword->n_children > ONE_OF_MAX) {
+        compiler_refuse(compiler, keyword, "more than 256 branches");
+        return FORMULA_FALSE;
+    }
+    uint32_t *branches = compiler_allocate(compiler, 2 * (size_t)keyword->n_children, sizeof *branches);
+    if (!branches)
+        return FORMULA_FALSE;
+    uint32_t n = 0;
+    for (const struct json_node *branch = keyword->first; branch; branch = branch->next)
+        branches[n++] = formula_schema(compiler, branch);
+    uint32_t *only = branches + n;
+    for (uint32_t i = 0; i < n; i++)
+        only[i] = branches[i];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = i + 1; j < n && compiler->status == STATUS_OK; j++) {
+            if (formula_is_nothing(compiler, formula_and(compiler, branches[i], branches[j]), DISJOINT_DEPTH))
+                continue;
+            only[i] = formula_and(compiler, only[i], formula_not(compiler, branches[j]));
+            only[j] = formula_and(compiler, only[j], formula_not(compiler, branches[i]));
+        }
+    for (uint32_t i = 0; i < n; i++)
+        result = formula_or(compiler, result, only[i]);
+    return result;
+}
+
+static uint32_t condition(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    const struct json_node *then = json_member_named(keyword->parent, "then"),
+                           *other = json_member_named(keyword->parent, "else");
+    uint32_t test = formula_schema(compiler, keyword);
+    uint32_t yes = then ? formula_schema(compiler, then) : FORMULA_TRUE;
+    uint32_t no = other ? formula_schema(compiler, other) : FORMULA_TRUE;
+    if (yes == FORMULA_TRUE && no == FORMULA_TRUE)
+        return FORMULA_TRUE;
+    // The test itself is needed only where its negation does not say as much.
+    uint32_t passed = no == FORMULA_TRUE ? yes : formula_and(compiler, test, yes);
+    uint32_t failed = yes == FORMULA_TRUE ? no : formula_and(compiler, formula_not(compiler, test), no);
+    return formula_or(compiler, passed, failed);
+}
+
+static uint32_t reference(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    if (keyword->kind != JSON_STRING) {
+        compiler_malformed(compiler, keyword, "a URI reference");
+        return FORMULA_FALSE;
+    }
+    const struct json_node *target = schema_source_resolve(&compiler->source, keyword->parent, keyword->text);
+    if (!target)
+        compiler_refuse(compiler, keyword, "leads to no schema of this document");
+    return target ? formula_schema(compiler, target) : FORMULA_FALSE;
+}
+
+// With one dynamic anchor at most in the whole document it leads where a plain reference would.
+static uint32_t dynamic_reference(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    bool recursive = is(keyword, "$recursiveRef");
+    if (recursive ? compiler->source.n_recursive_anchors > 0 : compiler->source.n_dynamic_anchors > 1)
+        compiler_refuse(compiler, keyword, "more than one place can be meant");
+    return reference(compiler, keyword);
+}
+
+static uint32_t has_all(struct schema_compiler *compiler, const struct json_node *list)
+{
+    uint32_t result = FORMULA_TRUE;
+    for (const struct json_node *key = list->first; key; key = key->next) {
+        if (key->kind != JSON_STRING)
+            compiler_malformed(compiler, list, "a list of keys");
+        result = formula_and(compiler, result, formula_has(compiler, key));
+    }
+    return result;
+}
+
+// Members of the keyword: a key, and what an object with that key must be.
+static uint32_t dependencies(struct schema_compiler *compiler, const struct json_node *keyword, bool lists,
+                             bool schemas)
+{
+    uint32_t result = FORMULA_TRUE;
+    if (keyword->kind != JSON_OBJECT)
+        compiler_malformed(compiler, keyword, "an object");
+    for (const struct json_node *member = keyword->first; member && compiler->status == STATUS_OK;
+         member = member->next) {
+        bool list = member->kind == JSON_ARRAY;
+        bool single = member->kind == JSON_STRING && compiler->source.draft == SCHEMA_DRAFT_4;
+        if ((list && !lists) || (!list && !schemas) || single)
+            compiler_malformed(compiler, keyword,
+                               lists && schemas ? "schemas or lists of keys"
+                               : lists          ? "lists of keys"
+                                                : "schemas");
+        uint32_t then = list ? has_all(compiler, member) : formula_schema(compiler, member);
+        uint32_t without = formula_not(compiler, formula_has(compiler, member));
+        result = formula_and(compiler, result, formula_or(compiler, without, then));
+    }
+    return result;
+}
+
+bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula)
+{
+    enum schema_draft draft = compiler->source.draft;
+    if (is(keyword, "allOf"))
+        *formula = all_of(compiler, keyword);
+    else if (is(keyword, "anyOf"))
+        *formula = any_of(compiler, keyword);
+    else if (is(keyword, "oneOf"))
+        *formula = one_of(compiler, keyword);
+    else if (is(keyword, "not"))
+        *formula = formula_not(compiler, formula_schema(compiler, keyword));
+    else if (is(keyword, "if") && draft >= SCHEMA_DRAFT_7)
+        *formula = condition(compiler, keyword);
+    else if (is(keyword, "$ref"))
+        *formula = reference(compiler, keyword);
+    else if ((is(keyword, "$recursiveRef") && draft == SCHEMA_DRAFT_2019_09) ||
+             (is(keyword, "$dynamicRef") && draft == SCHEMA_DRAFT_2020_12))
+        *formula = dynamic_reference(compiler, keyword);
+    else if (is(keyword, "dependencies") && draft <= SCHEMA_DRAFT_7)
+        *formula = dependencies(compiler, keyword, true, true);
+    else if (is(keyword, "dependentRequired") && draft >= SCHEMA_DRAFT_2019_09)
+        *formula = dependencies(compiler, keyword, true, false);
+    else if (is(keyword, "dependentSchemas") && draft >= SCHEMA_DRAFT_2019_09)
+        *formula = dependencies(compiler, keyword, false, true);
+    else
+        return false;
+    return compiler->status == STATUS_OK;
+}

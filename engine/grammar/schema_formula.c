@@ -1,0 +1,247 @@
+#include "engine/grammar/schema_shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void fail(struct schema_compiler *compiler, enum status status)
+{
+    if (compiler->status == STATUS_OK)
+        compiler->status = status;
+}
+
+static void name_keyword(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    struct buffer pointer = {0};
+    json_pointer_write(keyword, &pointer);
+    size_t size = pointer.size < JSON_SCHEMA_POINTER_BYTES ? pointer.size : JSON_SCHEMA_POINTER_BYTES - 1;
+    if (pointer.data)
+        memcpy(compiler->refusal->pointer, pointer.data, size);
+    compiler->refusal->pointer[size] = 0;
+    utf8_make_printable(compiler->refusal->pointer);
+    snprintf(compiler->refusal->keyword, sizeof compiler->refusal->keyword, "%.*s", (int)keyword->key.size,
+             keyword->key.data ? keyword->key.data : "");
+    utf8_make_printable(compiler->refusal->keyword);
+    buffer_finish(&pointer);
+}
+
+void compiler_refuse(struct schema_compiler *compiler, const struct json_node *keyword, const char *why)
+{
+    if (compiler->status != STATUS_OK)
+        return;
+    name_keyword(compiler, keyword);
+    fail(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "schema: %s at %s: %s",
+                             compiler->refusal->keyword, compiler->refusal->pointer, why));
+}
+
+void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
+                        const char *expected)
+{
+    if (compiler->status != STATUS_OK)
+        return;
+    name_keyword(compiler, keyword);
+    fail(compiler,
+         error_set(compiler->error, STATUS_REJECT, ERROR_INVALID_FIELD, "schema: %s at %s: expected %s",
+                   compiler->refusal->keyword, compiler->refusal->pointer, expected));
+}
+
+void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit)
+{
+    if (compiler->status == STATUS_OK)
+        fail(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                                 "schema: %s: more than %llu", name, (unsigned long long)limit));
+}
+
+void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size)
+{
+    void *memory =
+        compiler->status == STATUS_OK ? arena_allocate_array(compiler->arena, count ? count : 1, size) : NULL;
+    if (!memory && compiler->status == STATUS_OK)
+        fail(compiler,
+             error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON Schema"));
+    return memory;
+}
+
+bool compiler_work(struct schema_compiler *compiler, uint64_t amount)
+{
+    compiler->work += amount;
+    if (compiler->work > SCHEMA_WORK_MAX)
+        compiler_limit(compiler, "schema_work", SCHEMA_WORK_MAX);
+    if (compiler->status == STATUS_OK && expressions_status(compiler->pool, NULL) != STATUS_OK)
+        fail(compiler, expressions_status(compiler->pool, compiler->error));
+    return compiler->status == STATUS_OK;
+}
+
+static uint64_t hash_of(const struct formula *formula)
+{
+    uint64_t hash =
+        (uint64_t)formula->kind * 0x9E3779B97F4A7C15u + (formula->node ? formula->node->id + 1 : 0);
+    for (uint32_t i = 0; i < formula->n_parts; i++)
+        hash = (hash ^ formula->parts[i]) * 0xFF51AFD7ED558CCDu;
+    return hash ^ hash >> 29;
+}
+
+static bool same(const struct formula *a, const struct formula *b)
+{
+    return a->hash == b->hash && a->kind == b->kind && a->node == b->node && a->n_parts == b->n_parts &&
+           (a->n_parts == 0 || memcmp(a->parts, b->parts, a->n_parts * sizeof *a->parts) == 0);
+}
+
+static uint32_t intern(struct schema_compiler *compiler, struct formula formula)
+{
+    if (compiler->status != STATUS_OK)
+        return FORMULA_FALSE;
+    formula.hash = hash_of(&formula);
+    uint32_t *bucket = &compiler->buckets[formula.hash % compiler->n_buckets];
+    for (uint32_t id = *bucket; id; id = compiler->formulas[id].next_of_hash)
+        if (same(&compiler->formulas[id], &formula))
+            return id;
+    if (compiler->n_formulas == SCHEMA_FORMULAS_MAX) {
+        compiler_limit(compiler, "schema_formulas", SCHEMA_FORMULAS_MAX);
+        return FORMULA_FALSE;
+    }
+    if (compiler->n_formulas == compiler->formulas_max) {
+        struct formula *larger =
+            compiler_allocate(compiler, 2 * (size_t)compiler->formulas_max, sizeof *larger);
+        if (!larger)
+            return FORMULA_FALSE;
+        memcpy(larger, compiler->formulas, compiler->n_formulas * sizeof *larger);
+        compiler->formulas = larger;
+        compiler->formulas_max *= 2;
+    }
+    formula.next_of_hash = *bucket;
+    compiler->formulas[compiler->n_formulas] = formula;
+    return *bucket = compiler->n_formulas++;
+}
+
+bool formulas_init(struct schema_compiler *compiler)
+{
+    compiler->n_buckets = 4096;
+    compiler->formulas_max = 64;
+    compiler->n_formulas = 2;
+    compiler->formulas = compiler_allocate(compiler, compiler->formulas_max, sizeof *compiler->formulas);
+    compiler->buckets = compiler_allocate(compiler, compiler->n_buckets, sizeof *compiler->buckets);
+    return compiler->status == STATUS_OK;
+}
+
+uint32_t formula_schema(struct schema_compiler *compiler, const struct json_node *node)
+{
+    if (node->kind == JSON_TRUE || node->kind == JSON_FALSE)
+        return node->kind == JSON_TRUE ? FORMULA_TRUE : FORMULA_FALSE;
+    if (node->kind != JSON_OBJECT)
+        compiler_malformed(compiler, node, "a schema");
+    else if (!node->n_children)
+        return FORMULA_TRUE;
+    return intern(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = node});
+}
+
+uint32_t formula_value(struct schema_compiler *compiler, const struct json_node *node)
+{
+    return intern(compiler, (struct formula){.kind = FORMULA_VALUE, .node = node});
+}
+
+uint32_t formula_has(struct schema_compiler *compiler, const struct json_node *key)
+{
+    return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = key});
+}
+
+// Adds the parts of `id`, or itself, to a sorted set.
+static uint32_t merge(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b,
+                      uint32_t **parts)
+{
+    const struct formula *left = &compiler->formulas[a], *right = &compiler->formulas[b];
+    const uint32_t *from_a = left->kind == kind ? left->parts : &a,
+                   *from_b = right->kind == kind ? right->parts : &b;
+    uint32_t n_a = left->kind == kind ? left->n_parts : 1, n_b = right->kind == kind ? right->n_parts : 1,
+             n = 0, i = 0, j = 0;
+    *parts = compiler_allocate(compiler, (size_t)n_a + n_b, sizeof **parts);
+    if (!*parts || !compiler_work(compiler, (uint64_t)n_a + n_b))
+        return 0;
+    while (i < n_a || j < n_b) {
+        bool take_a = j == n_b || (i < n_a && from_a[i] <= from_b[j]);
+        uint32_t id = take_a ? from_a[i++] : from_b[j++];
+        if (n == 0 || (*parts)[n - 1] != id)
+            (*parts)[n++] = id;
+    }
+    return n;
+}
+
+// Whether some two of the parts are different values, or a schema and its negation.
+static bool contradicts(struct schema_compiler *compiler, const uint32_t *parts, uint32_t n_parts)
+{
+    const struct json_node *value = NULL;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const struct formula *formula = &compiler->formulas[parts[i]];
+        if (formula->kind == FORMULA_VALUE && value && !json_equal(value, formula->node, compiler->arena))
+            return true;
+        if (formula->kind == FORMULA_VALUE)
+            value = formula->node;
+        for (uint32_t j = 0; formula->kind == FORMULA_NOT && j < n_parts; j++) {
+            const struct formula *other = &compiler->formulas[parts[j]];
+            if (other->kind == FORMULA_SCHEMA && other->node == formula->node)
+                return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t combine(struct schema_compiler *compiler, enum formula_kind kind, uint32_t a, uint32_t b)
+{
+    uint32_t zero = kind == FORMULA_AND ? FORMULA_FALSE : FORMULA_TRUE,
+             one = kind == FORMULA_AND ? FORMULA_TRUE : FORMULA_FALSE;
+    if (compiler->status != STATUS_OK || a == zero || b == zero)
+        return compiler->status != STATUS_OK ? FORMULA_FALSE : zero;
+    if (a == one || a == b)
+        return b;
+    if (b == one)
+        return a;
+    struct formula formula = {.kind = kind};
+    formula.n_parts = merge(compiler, kind, a, b, &formula.parts);
+    if (compiler->status != STATUS_OK)
+        return FORMULA_FALSE;
+    if (formula.n_parts == 1)
+        return formula.parts[0];
+    if (kind == FORMULA_AND && contradicts(compiler, formula.parts, formula.n_parts))
+        return FORMULA_FALSE;
+    return intern(compiler, formula);
+}
+
+uint32_t formula_and(struct schema_compiler *compiler, uint32_t a, uint32_t b)
+{
+    return combine(compiler, FORMULA_AND, a, b);
+}
+
+uint32_t formula_or(struct schema_compiler *compiler, uint32_t a, uint32_t b)
+{
+    return combine(compiler, FORMULA_OR, a, b);
+}
+
+uint32_t formula_not(struct schema_compiler *compiler, uint32_t a)
+{
+    struct formula formula = compiler->formulas[a];
+    uint32_t result = formula.kind == FORMULA_AND ? FORMULA_FALSE : FORMULA_TRUE;
+    switch (formula.kind) {
+    case FORMULA_CONSTANT:
+        return a == FORMULA_FALSE ? FORMULA_TRUE : FORMULA_FALSE;
+    case FORMULA_SCHEMA:
+        return intern(compiler, (struct formula){.kind = FORMULA_NOT, .node = formula.node});
+    case FORMULA_NOT:
+        return intern(compiler, (struct formula){.kind = FORMULA_SCHEMA, .node = formula.node});
+    case FORMULA_VALUE:
+        return intern(compiler, (struct formula){.kind = FORMULA_NOT_VALUE, .node = formula.node});
+    case FORMULA_NOT_VALUE:
+        return intern(compiler, (struct formula){.kind = FORMULA_VALUE, .node = formula.node});
+    case FORMULA_HAS:
+        return intern(compiler, (struct formula){.kind = FORMULA_HAS_NOT, .node = formula.node});
+    case FORMULA_HAS_NOT:
+        return intern(compiler, (struct formula){.kind = FORMULA_HAS, .node = formula.node});
+    case FORMULA_AND:
+        for (uint32_t i = 0; i < formula.n_parts; i++)
+            result = formula_or(compiler, result, formula_not(compiler, formula.parts[i]));
+        return result;
+    case FORMULA_OR:
+        for (uint32_t i = 0; i < formula.n_parts; i++)
+            result = formula_and(compiler, result, formula_not(compiler, formula.parts[i]));
+        return result;
+    }
+    return result;
+}

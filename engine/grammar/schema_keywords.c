@@ -1,0 +1,170 @@
+#include "engine/grammar/json_format.h"
+#include "engine/grammar/json_number.h"
+#include "engine/grammar/schema_shape.h"
+
+static bool is(const struct json_node *keyword, const char *name)
+{
+    return text_equals_string(keyword->key, name);
+}
+
+bool keyword_count(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *count)
+{
+    struct decimal decimal;
+    *count = 0;
+    if (!keyword || keyword->kind != JSON_NUMBER || !decimal_read(keyword->text, compiler->arena, &decimal) ||
+        !decimal_to_count(decimal, count)) {
+        if (keyword)
+            compiler_malformed(compiler, keyword, "a count from 0 to 4294967294");
+        return false;
+    }
+    return true;
+}
+
+static bool read_limit(struct schema_compiler *compiler, const struct json_node *keyword,
+                       struct decimal *limit)
+{
+    if (keyword->kind != JSON_NUMBER)
+        compiler_malformed(compiler, keyword, "a number");
+    else if (!decimal_read(keyword->text, compiler->arena, limit))
+        compiler_refuse(compiler, keyword, "a number of more than 400 digits");
+    return compiler->status == STATUS_OK;
+}
+
+// Draft 4: a boolean beside that changes the meaning of minimum and maximum.
+static bool exclusive_by_flag(struct schema_compiler *compiler, const struct json_node *keyword,
+                              const char *flag)
+{
+    const struct json_node *found = json_member_named(keyword->parent, flag);
+    return compiler->source.draft == SCHEMA_DRAFT_4 && found && found->kind == JSON_TRUE;
+}
+
+static bool find_bound(struct schema_compiler *compiler, const struct json_node *keyword,
+                       enum number_bound *bound)
+{
+    bool draft_4 = compiler->source.draft == SCHEMA_DRAFT_4;
+    if (is(keyword, "minimum"))
+        *bound = exclusive_by_flag(compiler, keyword, "exclusiveMinimum") ? NUMBER_MORE : NUMBER_AT_LEAST;
+    else if (is(keyword, "maximum"))
+        *bound = exclusive_by_flag(compiler, keyword, "exclusiveMaximum") ? NUMBER_LESS : NUMBER_AT_MOST;
+    else if (is(keyword, "exclusiveMinimum") && !draft_4)
+        *bound = NUMBER_MORE;
+    else if (is(keyword, "exclusiveMaximum") && !draft_4)
+        *bound = NUMBER_LESS;
+    else
+        return false;
+    return true;
+}
+
+bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
+{
+    enum number_bound bound;
+    struct decimal limit;
+    if (find_bound(compiler, keyword, &bound)) {
+        if (!read_limit(compiler, keyword, &limit))
+            return false;
+        *set = number_bounded(compiler->pool, bound, limit);
+        return true;
+    }
+    if (!is(keyword, "multipleOf") || !read_limit(compiler, keyword, &limit))
+        return false;
+    if (limit.negative || !limit.digits.size)
+        compiler_malformed(compiler, keyword, "a number above 0");
+    else if (!number_multiple_of(compiler->pool, limit, compiler->arena, set))
+        compiler_refuse(compiler, keyword, "multiples of this number are not built");
+    return compiler->status == STATUS_OK;
+}
+
+static bool pattern_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
+{
+    struct error error = {0};
+    if (keyword->kind != JSON_STRING)
+        compiler_malformed(compiler, keyword, "a string");
+    else if (expression_parse(compiler->pool, keyword->text, PATTERN_SEARCH, set, &error) != STATUS_OK)
+        compiler_refuse(compiler, keyword, error.text);
+    return compiler->status == STATUS_OK;
+}
+
+static bool format_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
+{
+    struct error error = {0};
+    if (keyword->kind != JSON_STRING)
+        return false;
+    switch (format_expression(compiler->pool, keyword->text, set, &error)) {
+    case FORMAT_UNKNOWN:
+        return false;
+    case FORMAT_ENFORCED:
+        return true;
+    case FORMAT_UNENFORCED:
+        compiler_refuse(compiler, keyword, error.text[0] ? error.text : "this format is not enforced");
+        return false;
+    }
+    return false;
+}
+
+bool keyword_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set)
+{
+    uint32_t count;
+    if (is(keyword, "minLength") && keyword_count(compiler, keyword, &count))
+        *set = expression_repeat(compiler->pool, EXPRESSION_ANY, count, EXPRESSION_UNBOUNDED);
+    else if (is(keyword, "maxLength") && keyword_count(compiler, keyword, &count))
+        *set = expression_repeat(compiler->pool, EXPRESSION_ANY, 0, count);
+    else if (is(keyword, "pattern"))
+        return pattern_strings(compiler, keyword, set);
+    else if (is(keyword, "format"))
+        return format_strings(compiler, keyword, set);
+    else
+        return false;
+    return compiler->status == STATUS_OK;
+}
+
+struct type_set {
+    bool null, boolean, integer, number, string, array, object;
+};
+
+static bool add_type(struct schema_compiler *compiler, const struct json_node *name,
+                     const struct json_node *keyword, struct type_set *types)
+{
+    static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+    bool *const flags[] = {&types->null,   &types->boolean, &types->integer, &types->number,
+                           &types->string, &types->array,   &types->object};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (name->kind == JSON_STRING && text_equals_string(name->text, names[i]))
+            return *flags[i] = true;
+    compiler_malformed(compiler, keyword, "names of types");
+    return false;
+}
+
+bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,
+                   struct shape *others)
+{
+    struct type_set types = {0};
+    bool with_zeros = compiler->source.draft != SCHEMA_DRAFT_4;
+    if (!is(keyword, "type"))
+        return false;
+    if (keyword->kind != JSON_ARRAY && !add_type(compiler, keyword, keyword, &types))
+        return false;
+    for (const struct json_node *name = keyword->kind == JSON_ARRAY ? keyword->first : NULL; name;
+         name = name->next)
+        if (!add_type(compiler, name, keyword, &types))
+            return false;
+    struct shape any = shape_any(compiler);
+    *allowed = *others = any;
+    allowed->null = types.null;
+    allowed->yes = allowed->no = types.boolean;
+    others->null = !types.null;
+    others->yes = others->no = !types.boolean;
+    bool numbers = types.number || types.integer;
+    allowed->number = types.number    ? any.number
+                      : types.integer ? number_integer(compiler->pool, with_zeros)
+                                      : EXPRESSION_NOTHING;
+    others->number = !numbers       ? any.number
+                     : types.number ? EXPRESSION_NOTHING
+                                    : number_not_integer(compiler->pool, with_zeros);
+    allowed->string = types.string ? EXPRESSION_ALL : EXPRESSION_NOTHING;
+    others->string = types.string ? EXPRESSION_NOTHING : EXPRESSION_ALL;
+    allowed->n_arrays = types.array;
+    others->n_arrays = !types.array;
+    allowed->n_objects = types.object;
+    others->n_objects = !types.object;
+    return true;
+}

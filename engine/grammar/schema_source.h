@@ -1,0 +1,36 @@
+// A JSON Schema document: which draft it is written to, and where its references lead.
+// References are resolved against $id (RFC 3986, 5.2) within the document; no other document is ever read.
+#pragma once
+
+#include "engine/grammar/json_document.h"
+
+enum schema_draft {
+    SCHEMA_DRAFT_4,
+    SCHEMA_DRAFT_6,
+    SCHEMA_DRAFT_7,
+    SCHEMA_DRAFT_2019_09,
+    SCHEMA_DRAFT_2020_12
+};
+
+// A place that a reference can name: a base URI, or one with "#" and an anchor.
+struct schema_place {
+    struct text uri;
+    const struct json_node *node;
+};
+
+struct schema_source {
+    const struct json_node *root;
+    enum schema_draft draft;
+    struct arena *arena;
+    struct schema_place *places;
+    size_t n_places, places_max;
+    size_t n_dynamic_anchors, n_recursive_anchors;
+};
+
+// False: $schema names a dialect that is not known here, or memory ran out (then places is NULL).
+bool schema_source_open(struct schema_source *source, const struct json_document *document,
+                        struct arena *arena) WARN_UNUSED;
+
+// The node that `reference` means when it stands in `from`. NULL: none in this document.
+const struct json_node *schema_source_resolve(const struct schema_source *source,
+                                              const struct json_node *from, struct text reference);
