@@ -47,6 +47,8 @@ struct settings {
     int64_t crash_limit, dead_share, model_failures;
     bool force_new, retry_failed;
     // input and output
+    char *json_schema, *regex, *choice, *cases; // what sheaf grammar compiles
+    bool spaces;
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;
     bool special_in_content;

@@ -18,6 +18,7 @@ static const struct {
     {"work", command_work},         {"submit", command_submit},   {"collect", command_collect},
     {"run", command_run},           {"status", command_status},   {"cancel", command_cancel},
     {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
+    {"grammar", command_grammar},
     {"logits", command_logits},     {"bench", command_bench},
     {"quantize", command_quantize}, {"mirror", command_mirror},
     {"dataset", command_dataset},

@@ -350,6 +350,39 @@ def tokenize_gives_the_ids_of_published_vocabularies(test):
 
 
 @case
+def grammar_says_which_texts_a_constraint_accepts(test):
+    test.write("schema.json", [{"type": "object", "properties": {"label": {"enum": ["the", "winter"]}},
+                                "required": ["label"], "additionalProperties": False}])
+    texts = '{"label":"the"}\n{"label":"tree"}\n'
+    told = test.run("grammar", "tiny.gguf", "--json-schema", "schema.json", "--json", stdin=texts).out.splitlines()
+    assert [json.loads(line).get("valid") for line in told] == [None, True, False], told
+    assert json.loads(told[2])["byte"] == len('{"label":"t') and json.loads(told[1])["tokens"] > 0, told
+    for options, expected in ((["--choice", "the,winter"], [True, False, False]), (["--regex", "[a-h]+e?|the"], [True, False, False])):
+        told = test.run("grammar", "tiny.gguf", *options, "--json", stdin="the\nwint\nthen.\n").out.splitlines()
+        assert [json.loads(line)["valid"] for line in told[1:]] == expected, (options, told)
+
+
+@case
+def grammar_judges_cases_of_schemas_and_instances(test):
+    cases = [{"name": "number", "schema": {"type": "integer", "minimum": 2},
+              "tests": [{"data": 2}, {"data": 2.0}, {"data": 1}, {"data": "2"}]},
+             {"name": "refused", "schema": {"items": {"uniqueItems": True}}, "tests": [{"data": []}]},
+             {"name": "nothing", "schema": False, "tests": [{"data": 1}]},
+             {"name": "all", "schema": True, "tests": [{"data": {"b": [1, {"\u00e9": None}], "a": "\n"}}]}]
+    test.write("cases.jsonl", cases)
+    for spaces in ([], ["--spaces"]):
+        out = test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", "--json", *spaces).out
+        told = [json.loads(line) for line in out.splitlines()]
+        assert [case["name"] for case in told] == ["number", "refused", "nothing", "all"], told
+        assert [case["status"] for case in told] == ["ok", "refused", "error", "ok"], told
+        assert [test["valid"] for test in told[0]["tests"]] == [True, True, False, False], told
+        assert (told[1]["keyword"], told[1]["pointer"]) == ("uniqueItems", "/items/uniqueItems"), told
+        assert [test["valid"] for test in told[3]["tests"]] == [True] and told[3]["mask_us"]["count"] == told[3]["tokens"], told
+    assert test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", status=2).status == 2
+    assert test.run("grammar", "tiny.gguf", "--choice", "a", "--regex", "a", status=2).status == 2
+
+
+@case
 def options_of_the_model_can_be_seen_before_work(test):
     told = json.loads(test.run("inspect", "tiny.gguf", "--json").out)
     assert told["family"] == "llama" and told["context"] == 256 and told["template"] == "yes", told

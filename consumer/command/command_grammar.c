@@ -1,0 +1,315 @@
+// sheaf grammar: compiles a constraint as a job would give it, and says of texts whether it accepts them.
+// With --cases: schemas, each with its own instances, a line of JSON each.
+#include "consumer/command/commands.h"
+#include "consumer/command/grammar_check.h"
+#include "consumer/command/grammar_text.h"
+#include "consumer/file.h"
+#include "engine/grammar/json_schema.h"
+#include "schemas/clock.h"
+#include "schemas/value.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHOICES_MAX = 10000, GRAMMAR_FILE_BYTES_MAX = 16 << 20 };
+
+struct constraint {
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct schema_refusal refusal;
+    double compile_us;
+};
+
+static void constraint_finish(struct constraint *constraint)
+{
+    recognizer_destroy(constraint->recognizer);
+    grammar_destroy(constraint->grammar);
+}
+
+static enum status compile_schema(struct constraint *constraint, struct text schema, bool spaces,
+                                  struct error *error)
+{
+    struct json_schema_options options = {.spacing = spaces ? JSON_SPACING_SPACED : JSON_SPACING_COMPACT};
+    struct rules *rules = rules_create(NULL);
+    uint32_t start;
+    if (!rules)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+    enum status status = json_schema_compile(schema, &options, rules, &start, &constraint->refusal, error);
+    if (status == STATUS_OK)
+        return grammar_create(&constraint->grammar, rules, start, error);
+    rules_destroy(rules);
+    return status;
+}
+
+static enum status compile_choice(struct constraint *constraint, const char *list, struct error *error)
+{
+    struct text *choices = calloc(CHOICES_MAX, sizeof *choices);
+    size_t n = 0;
+    if (!choices)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for choices");
+    for (; *list && n < CHOICES_MAX; n++) {
+        choices[n] = (struct text){list, strcspn(list, ",")};
+        list += choices[n].size + (list[choices[n].size] == ',');
+    }
+    enum status status = STATUS_OK;
+    if (*list)
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: more than %d choices", CHOICES_MAX);
+    else
+        status = grammar_compile_choice(&constraint->grammar, choices, n, NULL, error);
+    free(choices);
+    return status;
+}
+
+static enum status compile_named(struct constraint *constraint, const struct settings *settings,
+                                 struct error *error)
+{
+    struct buffer content = {0};
+    if (settings->regex)
+        return grammar_compile_regex(&constraint->grammar, text_from_string(settings->regex), NULL, error);
+    if (settings->choice)
+        return compile_choice(constraint, settings->choice, error);
+    enum status status = file_read(settings->json_schema, GRAMMAR_FILE_BYTES_MAX, &content, error);
+    if (status == STATUS_OK)
+        status =
+            compile_schema(constraint, (struct text){content.data, content.size}, settings->spaces, error);
+    buffer_finish(&content);
+    return status;
+}
+
+// ---- texts, a line each ----
+
+static void print_verdict(const struct grammar_verdict *verdict, bool json)
+{
+    if (json)
+        printf("{\"valid\": %s, \"byte\": %zu, \"tokens\": %zu, \"forced_tokens\": %zu}\n",
+               verdict->valid ? "true" : "false", verdict->byte, verdict->n_tokens, verdict->n_forced);
+    else if (verdict->valid)
+        printf("accepted, %zu tokens, %zu of them forced\n", verdict->n_tokens, verdict->n_forced);
+    else
+        printf("refused at byte %zu, after %zu tokens, %zu of them forced\n", verdict->byte,
+               verdict->n_tokens, verdict->n_forced);
+}
+
+static enum status check_lines(const struct grammar_vocabulary_of *of, const struct constraint *constraint,
+                               FILE *input, bool json, struct error *error)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    struct mask_times times = {0};
+    enum status status = STATUS_OK;
+    for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, input)) >= 0; times.n = 0) {
+        struct grammar_verdict verdict;
+        struct text text = {line, (size_t)size};
+        text.size -= size > 0 && line[size - 1] == '\n';
+        status = grammar_check(of, constraint->recognizer, text, &times, &verdict, error);
+        if (status == STATUS_OK)
+            print_verdict(&verdict, json);
+    }
+    free(times.us);
+    free(line);
+    return status;
+}
+
+static enum status check_texts(const struct grammar_vocabulary_of *of, const struct settings *settings,
+                               FILE *input, struct error *error)
+{
+    struct constraint constraint = {0};
+    int64_t from = clock_ns();
+    enum status status = compile_named(&constraint, settings, error);
+    constraint.compile_us = (double)(clock_ns() - from) / 1000;
+    if (status == STATUS_OK)
+        status = recognizer_create(&constraint.recognizer, constraint.grammar, of->vocabulary, error);
+    if (status == STATUS_OK) {
+        const char *format =
+            settings->json ? "{\"compile_us\": %.1f, \"bytes\": %zu}\n" : "compiled in %.1f us, %zu bytes\n";
+        printf(format, constraint.compile_us, grammar_bytes(constraint.grammar));
+        status = check_lines(of, &constraint, input, settings->json, error);
+    }
+    constraint_finish(&constraint);
+    return status;
+}
+
+// ---- cases ----
+
+struct case_result {
+    struct buffer verdicts; // the JSON objects of "tests"
+    double first_mask_us;
+    struct mask_times times;
+    size_t n_tokens, n_forced;
+};
+
+static enum status first_mask(const struct grammar_vocabulary_of *of, struct constraint *constraint,
+                              struct error *error)
+{
+    struct matcher matcher = {0};
+    enum status status =
+        recognizer_create(&constraint->recognizer, constraint->grammar, of->vocabulary, error);
+    if (status == STATUS_OK)
+        status = matcher_init(&matcher, constraint->recognizer, error);
+    if (status == STATUS_OK)
+        status = matcher_mask(&matcher, of->mask, error);
+    matcher_finish(&matcher);
+    return status;
+}
+
+static enum status check_instances(const struct grammar_vocabulary_of *of, struct constraint *constraint,
+                                   const struct json_node *tests, bool spaces, struct case_result *result,
+                                   struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (const struct json_node *test = tests ? tests->first : NULL; test && status == STATUS_OK;
+         test = test->next) {
+        const struct json_node *data = json_member_named(test, "data");
+        struct buffer text = {0};
+        struct grammar_verdict verdict;
+        if (!data)
+            return error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "a test without \"data\"");
+        grammar_text_write(data, spaces, &text);
+        status = grammar_check(of, constraint->recognizer, (struct text){text.data, text.size},
+                               &result->times, &verdict, error);
+        buffer_finish(&text);
+        buffer_add_format(&result->verdicts, "%s{\"valid\": %s}", test->index ? ", " : "",
+                          verdict.valid ? "true" : "false");
+        result->n_tokens += verdict.n_tokens;
+        result->n_forced += verdict.n_forced;
+    }
+    return status;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static void print_times(struct mask_times *times)
+{
+    double sum = 0;
+    size_t n = times->n;
+    if (n)
+        qsort(times->us, n, sizeof *times->us, compare_times);
+    for (size_t i = 0; i < n; i++)
+        sum += times->us[i];
+    printf("\"mask_us\": {\"count\": %zu, \"avg\": %.2f, \"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f}", n,
+           n ? sum / (double)n : 0, n ? times->us[n / 2] : 0, n ? times->us[n * 99 / 100] : 0,
+           n ? times->us[n - 1] : 0);
+}
+
+static void print_string(const char *name, struct text text, bool is_null)
+{
+    struct buffer out = {0};
+    json_encode_string(text, &out);
+    printf("\"%s\": %s, ", name, is_null || out.failed ? "null" : out.data);
+    buffer_finish(&out);
+}
+
+static void print_case(const struct json_node *name, enum status status, const struct constraint *constraint,
+                       struct case_result *result, const struct error *error)
+{
+    const struct schema_refusal *refusal = &constraint->refusal;
+    bool ok = status == STATUS_OK, named = !ok && refusal->keyword[0];
+    bool refused = named && error->code == ERROR_UNSUPPORTED_FIELD;
+    putchar('{');
+    print_string("name", name ? name->text : (struct text){0}, !name || name->kind != JSON_STRING);
+    printf("\"status\": \"%s\", ", ok ? "ok" : refused ? "refused" : "error");
+    print_string("keyword", text_from_string(refusal->keyword), !named);
+    print_string("pointer", text_from_string(refusal->pointer), !named);
+    print_string("error", text_from_string(error->text), ok);
+    printf("\"tests\": [%s], \"first_mask_us\": %.2f, ",
+           ok && result->verdicts.data ? result->verdicts.data : "", result->first_mask_us);
+    print_times(&result->times);
+    printf(", \"tokens\": %zu, \"forced_tokens\": %zu}\n", result->n_tokens, result->n_forced);
+}
+
+// What a case is refused for is its result; only what stops all of them is returned.
+static enum status check_case(const struct grammar_vocabulary_of *of, const struct json_node *node,
+                              bool spaces, struct error *error)
+{
+    struct constraint constraint = {0};
+    struct case_result result = {0};
+    struct buffer schema = {0};
+    const struct json_node *given = json_member_named(node, "schema");
+    if (!given)
+        return error_set(error, STATUS_REFUSE, ERROR_MISSING_FIELD, "a case without \"schema\"");
+    grammar_text_write(given, false, &schema);
+    int64_t from = clock_ns();
+    enum status status = compile_schema(&constraint, (struct text){schema.data, schema.size}, spaces, error);
+    if (status == STATUS_OK)
+        status = first_mask(of, &constraint, error);
+    result.first_mask_us = (double)(clock_ns() - from) / 1000;
+    if (status == STATUS_OK)
+        status = check_instances(of, &constraint, json_member_named(node, "tests"), spaces, &result, error);
+    if (status == STATUS_OK || status == STATUS_REJECT) {
+        print_case(json_member_named(node, "name"), status, &constraint, &result, error);
+        status = STATUS_OK;
+    }
+    constraint_finish(&constraint);
+    buffer_finish(&result.verdicts);
+    buffer_finish(&schema);
+    free(result.times.us);
+    return status;
+}
+
+static enum status check_cases(const struct grammar_vocabulary_of *of, FILE *input, bool spaces,
+                               struct error *error)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = GRAMMAR_FILE_BYTES_MAX; // of a line with all its instances
+    limits.values[GRAMMAR_LIMIT_DEPTH] *= 4;
+    char *line = NULL;
+    size_t capacity = 0;
+    long long number = 0;
+    enum status status = STATUS_OK;
+    for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, input)) >= 0;) {
+        struct arena arena = {0};
+        struct json_document document;
+        number++;
+        status = json_document_read((struct text){line, (size_t)size}, &limits, &arena, &document, error);
+        if (status == STATUS_OK)
+            status = check_case(of, document.root, spaces, error);
+        if (status != STATUS_OK)
+            error_prefix(error, "cases: line %lld", number);
+        arena_finish(&arena);
+    }
+    free(line);
+    return status;
+}
+
+static enum status check_settings(const struct settings *settings, struct error *error)
+{
+    int n = !!settings->json_schema + !!settings->regex + !!settings->choice + !!settings->cases;
+    if (n != 1)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "expected one of --json-schema, --regex, --choice and --cases, got %d", n);
+    if (settings->cases && settings->n_positionals > 1)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: --cases holds its own texts",
+                         settings->positionals[1]);
+    if (settings->cases && !settings->json)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--cases: its results are JSON lines: --json is needed");
+    return STATUS_OK;
+}
+
+enum status command_grammar(const struct settings *settings, struct error *error)
+{
+    struct grammar_vocabulary_of of = {0};
+    const char *path = settings->cases               ? settings->cases
+                       : settings->n_positionals > 1 ? settings->positionals[1]
+                                                     : "-";
+    enum status status = check_settings(settings, error);
+    if (status != STATUS_OK)
+        return status;
+    FILE *input = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    if (!input)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+    status = grammar_vocabulary_of_model(&of, settings->positionals[0], error);
+    if (status == STATUS_OK)
+        status = settings->cases ? check_cases(&of, input, settings->spaces, error)
+                                 : check_texts(&of, settings, input, error);
+    grammar_vocabulary_of_finish(&of);
+    if (input != stdin)
+        fclose(input);
+    return status;
+}

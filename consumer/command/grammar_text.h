@@ -1,0 +1,7 @@
+// JSON values as text for `sheaf grammar`: compact, or with a blank behind each comma and colon and without
+// any character above ASCII, as Python's json.dumps writes. Numbers and the order of keys stay as they are.
+#pragma once
+
+#include "engine/grammar/json_document.h"
+
+void grammar_text_write(const struct json_node *node, bool spaces, struct buffer *out);
