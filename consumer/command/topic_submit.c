@@ -161,7 +161,8 @@ static enum status take_up(struct topic_submit *submit, const struct control *co
     struct error other;
     status = input_skip(submit->input, &position, &other);
     if (status != STATUS_OK)
-        return error_set(error, status, other.code, "%s; give another input another name", other.text);
+        return error_set(error, status, other.code,
+                         "%s; lines can be appended, not changed or completed: give another input another name", other.text);
     if (!marker->complete)
         submit->marker.created = marker->created;
     submit->marker.n_lines = marker->n_lines;

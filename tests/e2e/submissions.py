@@ -163,7 +163,7 @@ def a_name_used_again_is_resumed_for_the_same_file_and_refused_for_another(test)
     assert "0 jobs written" in said and "30 were there already" in said, said
     for file in ("other.jsonl", "shorter.jsonl"):
         said = submit(test, topics, file=file, status=1).err
-        assert "dataset d on topic" in said and file in said and "another name" in said, said
+        assert "dataset d on topic" in said and file in said and "appended, not changed" in said and "another name" in said, said
     must_be_once(topics, 30)
     submit(test, topics, "e", "other.jsonl")
     assert len(custom_ids(topics, "e")) == 30
