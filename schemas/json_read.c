@@ -1,5 +1,5 @@
 // Recursive descent over RFC 8259. The members of the containers that are open stand on one stack; each container
-// takes its own off when it closes, and so is as long as it has to be.
+// takes its own off when it closes, and so is as long as it has to be. A function that returns false has filled the error.
 #include "schemas/json_read.h"
 
 #include <math.h>
@@ -8,19 +8,19 @@
 
 enum {
     STACK_FIRST = 64,
-    NUMBER_BYTES_MAX = 64,   // a longer number is left to the library
-    INT64_DIGITS_SURE = 18,  // any integer of so many digits fits
+    INT64_DIGITS_SURE = 18, // any integer of so many digits fits
 };
 
 struct reader {
-    const char *at, *end;
+    const char *begin, *at, *end;
     char *strings; // where the next string's bytes go
     struct arena *arena;
-    size_t n_left; // values that may still come
+    size_t n_left, n_max; // values that may still come, and at most
     int depth;
     struct value_member *stack; // `first`, or the heap's
     size_t n_stack, capacity;
     struct value_member first[STACK_FIRST];
+    struct error *error;
 };
 
 static bool read_value(struct reader *reader, struct value *value);
@@ -40,9 +40,35 @@ static bool take(struct reader *reader, char byte)
     return true;
 }
 
+static bool fail(struct reader *reader, const char *cause)
+{
+    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: %s", reader->at - reader->begin, cause);
+    return false;
+}
+
+static bool fail_memory(struct reader *reader)
+{
+    error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %td bytes", reader->end - reader->begin);
+    return false;
+}
+
 static bool count(struct reader *reader)
 {
-    return reader->n_left && reader->n_left--;
+    if (reader->n_left == 0) {
+        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values", reader->n_max);
+        return false;
+    }
+    reader->n_left--;
+    return true;
+}
+
+static bool enter(struct reader *reader)
+{
+    if (++reader->depth > VALUE_DEPTH_MAX) {
+        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels", VALUE_DEPTH_MAX);
+        return false;
+    }
+    return count(reader);
 }
 
 // ---- strings ----
@@ -88,13 +114,15 @@ static int32_t read_unit(struct reader *reader)
 static bool read_codepoint(struct reader *reader)
 {
     int32_t unit = read_unit(reader);
-    if (unit < 0 || (unit >= 0xDC00 && unit <= 0xDFFF))
-        return false;
+    if (unit < 0)
+        return fail(reader, "\\u without four hexadecimal digits");
+    if (unit >= 0xDC00 && unit <= 0xDFFF)
+        return fail(reader, "the second half of a surrogate pair without the first");
     uint32_t codepoint = (uint32_t)unit;
     if (unit >= 0xD800 && unit <= 0xDBFF) {
         int32_t low = take(reader, '\\') && take(reader, 'u') ? read_unit(reader) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return false;
+            return fail(reader, "the first half of a surrogate pair without the second");
         codepoint = 0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
     }
     reader->strings += utf8_encode(codepoint, reader->strings);
@@ -106,22 +134,25 @@ static bool read_escape(struct reader *reader)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
     if (reader->at == reader->end)
-        return false;
+        return fail(reader, "the string does not end");
     char name = *reader->at++;
     if (name == 'u')
         return read_codepoint(reader);
     const char *found = name ? strchr(names, name) : NULL;
-    if (found)
-        *reader->strings++ = bytes[found - names];
-    return found;
+    if (!found)
+        return fail(reader, "no such escape");
+    *reader->strings++ = bytes[found - names];
+    return true;
 }
 
 static bool copy_character(struct reader *reader)
 {
+    if (reader->at == reader->end)
+        return fail(reader, "the string does not end");
     uint32_t codepoint;
     size_t size = utf8_decode(reader->at, (size_t)(reader->end - reader->at), &codepoint);
-    if (size < 2) // a control character, or bad UTF-8
-        return false;
+    if (size < 2)
+        return fail(reader, size ? "a control character in a string" : "not UTF-8");
     memcpy(reader->strings, reader->at, size);
     reader->strings += size;
     reader->at += size;
@@ -130,7 +161,9 @@ static bool copy_character(struct reader *reader)
 
 static bool read_string(struct reader *reader, struct text *text)
 {
-    if (!take(reader, '"') || !count(reader))
+    if (!take(reader, '"'))
+        return fail(reader, "expected a string");
+    if (!count(reader))
         return false;
     text->data = reader->strings;
     for (;;) {
@@ -157,48 +190,65 @@ static size_t skip_digits(struct reader *reader)
 // [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+]
 static bool skip_number(struct reader *reader, bool *whole)
 {
-    take(reader, '-');
+    bool negative = take(reader, '-');
     bool zero = reader->at < reader->end && *reader->at == '0';
     size_t n_digits = skip_digits(reader);
     *whole = true;
-    if (n_digits == 0 || (zero && n_digits > 1))
-        return false;
+    if (n_digits == 0)
+        return fail(reader, negative ? "expected a digit" : "expected a value");
+    if (zero && n_digits > 1)
+        return fail(reader, "a number with a leading zero");
     if (take(reader, '.')) {
         *whole = false;
         if (skip_digits(reader) == 0)
-            return false;
+            return fail(reader, "expected a digit");
     }
     if (take(reader, 'e') || take(reader, 'E')) {
         *whole = false;
         if (!take(reader, '+'))
             take(reader, '-');
-        return skip_digits(reader) > 0;
+        if (skip_digits(reader) == 0)
+            return fail(reader, "expected a digit");
     }
     return true;
 }
 
+// False: it does not fit. `end` is behind the last digit.
+static bool parse_integer(const char *digits, const char *end, int64_t *integer)
+{
+    bool negative = *digits == '-';
+    *integer = 0;
+    if (end - digits <= INT64_DIGITS_SURE) {
+        for (const char *at = digits + negative; at < end; at++)
+            *integer = *integer * 10 + (*at - '0');
+        *integer = negative ? -*integer : *integer;
+        return true;
+    }
+    for (const char *at = digits + negative; at < end; at++)
+        if (__builtin_mul_overflow(*integer, 10, integer) ||
+            __builtin_add_overflow(*integer, negative ? '0' - *at : *at - '0', integer))
+            return false;
+    return true;
+}
+
+// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to where the next
+// string goes, which has room for them as they are no string.
 static bool read_number(struct reader *reader, struct value *value)
 {
     const char *start = reader->at;
     bool whole;
     if (!skip_number(reader, &whole))
         return false;
-    size_t size = (size_t)(reader->at - start);
-    if (whole && size <= INT64_DIGITS_SURE) {
-        bool negative = *start == '-';
-        int64_t integer = 0;
-        for (const char *digit = start + negative; digit < reader->at; digit++)
-            integer = integer * 10 + (*digit - '0');
-        *value = value_integer(negative ? -integer : integer);
+    int64_t integer;
+    if (whole && parse_integer(start, reader->at, &integer)) {
+        *value = value_integer(integer);
         return true;
     }
-    char digits[NUMBER_BYTES_MAX];
-    if (whole || size >= sizeof digits) // perhaps beyond int64
-        return false;
-    memcpy(digits, start, size);
-    digits[size] = '\0';
-    *value = value_float(strtod(digits, NULL));
-    return isfinite(value->number);
+    size_t size = (size_t)(reader->at - start);
+    memcpy(reader->strings, start, size);
+    reader->strings[size] = '\0';
+    *value = value_float(strtod(reader->strings, NULL));
+    return isfinite(value->number) || fail(reader, "overflow: the number is beyond a double");
 }
 
 // ---- containers ----
@@ -209,7 +259,7 @@ static bool push(struct reader *reader, const struct value_member *member)
         size_t capacity = reader->capacity * 2;
         struct value_member *stack = malloc(capacity * sizeof *stack);
         if (!stack)
-            return false;
+            return fail_memory(reader);
         memcpy(stack, reader->stack, reader->n_stack * sizeof *stack);
         if (reader->stack != reader->first)
             free(reader->stack);
@@ -223,7 +273,7 @@ static bool push(struct reader *reader, const struct value_member *member)
 static bool close_array(struct reader *reader, size_t first, struct value *array)
 {
     if (!value_array_create(reader->arena, reader->n_stack - first, array))
-        return false;
+        return fail_memory(reader);
     for (size_t i = 0; i < array->array.n_items; i++)
         array->array.items[i] = reader->stack[first + i].value;
     return true;
@@ -234,27 +284,35 @@ static bool close_object(struct reader *reader, size_t first, struct value *obje
     size_t n_members = reader->n_stack - first;
     const struct text *duplicate;
     if (!value_object_create(reader->arena, n_members, object))
-        return false;
+        return fail_memory(reader);
     if (n_members)
         memcpy(object->object.members, reader->stack + first, n_members * sizeof *reader->stack);
     object->object.n_members = n_members;
-    return value_find_duplicate(object, &duplicate) && !duplicate;
+    if (!value_find_duplicate(object, &duplicate))
+        return fail_memory(reader);
+    if (!duplicate)
+        return true;
+    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: duplicate key \"%.*s\"",
+              reader->at - reader->begin, (int)(duplicate->size < 64 ? duplicate->size : 64), duplicate->data);
+    return false;
 }
 
 static bool read_key(struct reader *reader, struct text *key)
 {
     skip_space(reader);
-    if (!read_string(reader, key) || (key->size && memchr(key->data, 0, key->size)))
+    if (!read_string(reader, key))
         return false;
+    if (key->size && memchr(key->data, 0, key->size))
+        return fail(reader, "NUL in a key");
     skip_space(reader);
-    return take(reader, ':');
+    return take(reader, ':') || fail(reader, "expected ':'");
 }
 
 static bool read_container(struct reader *reader, bool is_object, struct value *value)
 {
     char last = is_object ? '}' : ']';
     size_t first = reader->n_stack;
-    if (!count(reader) || ++reader->depth > VALUE_DEPTH_MAX)
+    if (!enter(reader))
         return false;
     reader->at++;
     skip_space(reader);
@@ -266,7 +324,7 @@ static bool read_container(struct reader *reader, bool is_object, struct value *
                 return false;
         } while (take(reader, ','));
         if (!take(reader, last))
-            return false;
+            return fail(reader, is_object ? "expected ',' or '}'" : "expected ',' or ']'");
     }
     reader->depth--;
     bool closed = is_object ? close_object(reader, first, value) : close_array(reader, first, value);
@@ -279,7 +337,7 @@ static bool read_name(struct reader *reader, const char *name, struct value valu
     size_t size = strlen(name);
     *out = value;
     if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, name, size) != 0)
-        return false;
+        return fail(reader, "expected a value");
     reader->at += size;
     return count(reader);
 }
@@ -289,7 +347,7 @@ static bool read_value(struct reader *reader, struct value *value)
 {
     skip_space(reader);
     if (reader->at == reader->end)
-        return false;
+        return fail(reader, "expected a value");
     bool read;
     switch (*reader->at) {
     case '{':
@@ -316,23 +374,26 @@ static bool read_value(struct reader *reader, struct value *value)
     return read;
 }
 
-bool json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings, struct value *value)
+enum status json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings, struct value *value,
+                      struct error *error)
 {
     struct reader reader;
-    reader.at = input.data;
+    reader.begin = reader.at = input.data;
     reader.end = input.data + input.size;
     reader.strings = strings;
     reader.arena = arena;
-    reader.n_left = n_values_max;
+    reader.n_left = reader.n_max = n_values_max;
     reader.depth = 0;
     reader.stack = reader.first;
     reader.n_stack = 0;
     reader.capacity = STACK_FIRST;
+    reader.error = error;
     struct value root;
-    bool read = input.size && read_value(&reader, &root) && reader.at == reader.end;
+    bool read = read_value(&reader, &root) && (reader.at == reader.end || fail(&reader, "something behind the value"));
     if (reader.stack != reader.first)
         free(reader.stack);
-    if (read)
-        *value = root;
-    return read;
+    if (!read)
+        return error->status;
+    *value = root;
+    return STATUS_OK;
 }

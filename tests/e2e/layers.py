@@ -23,7 +23,6 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/command": ENGINE | {"schemas", "store", "batching", "consumer", "consumer/kafka"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
-    "jansson.h": (r"schemas/json\.c", 1),
     "msgpack.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_define.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
