@@ -13,7 +13,8 @@ enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_ROWS_DEFAULT = 4096 };
 // layers are split anyway, a typical job per sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
-enum kv_type limits_kv_type(const struct model *model)
+// Default: float32 for float32 weights, else 16 bits.
+static enum kv_type default_kv_type(const struct model *model)
 {
     return model->layers[0].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
@@ -163,7 +164,7 @@ static bool try(struct limits_plan *plan, const struct attempt *attempt)
                                             .n_outputs_max = batch->n_sequences_max,
                                             .n_sequences_max = batch->n_sequences_max,
                                             .page_positions = batch->page_positions,
-                                            .kv_type = wanted->kv_type ? *wanted->kv_type : limits_kv_type(attempt->model)};
+                                            .kv_type = wanted->kv_type ? *wanted->kv_type : default_kv_type(attempt->model)};
     struct side sides[SIDES];
     uint64_t most, unasked, one_page = forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
     count(attempt, plan, one_page, sides);
@@ -293,7 +294,7 @@ static void advise(const struct attempt *refused, char *text, size_t size)
 static enum status check_page(const struct attempt *attempt, struct error *error)
 {
     const struct limits_wanted *wanted = attempt->wanted;
-    enum kv_type type = wanted->kv_type ? *wanted->kv_type : limits_kv_type(attempt->model);
+    enum kv_type type = wanted->kv_type ? *wanted->kv_type : default_kv_type(attempt->model);
     uint64_t one_page = forward_page_bytes(attempt->model, wanted->backend, LIMITS_PAGE_POSITIONS, type);
     if (!wanted->page_bytes || wanted->page_bytes >= one_page)
         return STATUS_OK;

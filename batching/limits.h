@@ -43,7 +43,6 @@ enum {
     LIMITS_JOBS_MAX = 16384, // offsets that the offset map of one partition covers
 };
 
-enum kv_type limits_kv_type(const struct model *model); // default: float32 for float32 weights, else 16 bits
 bool limits_is_hybrid(const struct limits_plan *plan); // hybrid: device and host compute together
 // "20 of 32 layers on the GPU with ..", for the log, with the option that selects the same placement.
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size);

@@ -64,13 +64,13 @@ static void clear_fd(struct queue *queue)
     (void)n;
 }
 
-static bool push(struct queue *queue, void *item, bool wait)
+bool queue_push(struct queue *queue, void *item)
 {
     assert(item);
     pthread_mutex_lock(&queue->mutex);
-    while (wait && queue->size == queue->capacity && !queue->closed)
+    while (queue->size == queue->capacity && !queue->closed)
         pthread_cond_wait(&queue->not_full, &queue->mutex);
-    bool pushed = !queue->closed && queue->size < queue->capacity;
+    bool pushed = !queue->closed;
     if (pushed) {
         queue->items[(queue->head + queue->size) % queue->capacity] = item;
         if (queue->size++ == 0)
@@ -81,52 +81,33 @@ static bool push(struct queue *queue, void *item, bool wait)
     return pushed;
 }
 
-bool queue_try_push(struct queue *queue, void *item)
+// NULL: empty. The mutex is held.
+static void *pop(struct queue *queue)
 {
-    return push(queue, item, false);
-}
-
-bool queue_push(struct queue *queue, void *item)
-{
-    return push(queue, item, true);
-}
-
-static size_t pop_locked(struct queue *queue, void **items, size_t n_max)
-{
-    size_t n = queue->size < n_max ? queue->size : n_max;
-    for (size_t i = 0; i < n; i++)
-        items[i] = queue->items[(queue->head + i) % queue->capacity];
-    if (n == 0)
-        return 0;
-    queue->head = (queue->head + n) % queue->capacity;
-    queue->size -= n;
-    if (queue->size == 0 && !queue->closed)
+    if (queue->size == 0)
+        return NULL;
+    void *item = queue->items[queue->head];
+    queue->head = (queue->head + 1) % queue->capacity;
+    if (--queue->size == 0 && !queue->closed)
         clear_fd(queue);
-    pthread_cond_broadcast(&queue->not_full);
-    return n;
-}
-
-size_t queue_try_pop_many(struct queue *queue, void **items, size_t n_max)
-{
-    pthread_mutex_lock(&queue->mutex);
-    size_t n = pop_locked(queue, items, n_max);
-    pthread_mutex_unlock(&queue->mutex);
-    return n;
+    pthread_cond_signal(&queue->not_full);
+    return item;
 }
 
 void *queue_try_pop(struct queue *queue)
 {
-    void *item = NULL;
-    return queue_try_pop_many(queue, &item, 1) ? item : NULL;
+    pthread_mutex_lock(&queue->mutex);
+    void *item = pop(queue);
+    pthread_mutex_unlock(&queue->mutex);
+    return item;
 }
 
 void *queue_pop(struct queue *queue)
 {
-    void *item = NULL;
     pthread_mutex_lock(&queue->mutex);
     while (queue->size == 0 && !queue->closed)
         pthread_cond_wait(&queue->not_empty, &queue->mutex);
-    pop_locked(queue, &item, 1);
+    void *item = pop(queue);
     pthread_mutex_unlock(&queue->mutex);
     return item;
 }
@@ -148,14 +129,6 @@ bool queue_is_finished(struct queue *queue)
     bool finished = queue->closed && queue->size == 0;
     pthread_mutex_unlock(&queue->mutex);
     return finished;
-}
-
-size_t queue_size(struct queue *queue)
-{
-    pthread_mutex_lock(&queue->mutex);
-    size_t size = queue->size;
-    pthread_mutex_unlock(&queue->mutex);
-    return size;
 }
 
 int queue_fd(const struct queue *queue)

@@ -1,5 +1,5 @@
 // A bounded queue of pointers between threads: the only way that jobs move between threads. Pushing to a full
-// queue and popping from an empty one either wait or fail. A closed queue accepts no more items; its
+// queue waits; popping from an empty one waits or fails. A closed queue accepts no more items; its
 // remaining ones can be popped. The file descriptor is readable while the queue is not empty or is closed,
 // for poll(2). Thread: any.
 #pragma once
@@ -15,17 +15,13 @@ enum status queue_create(struct queue **queue, size_t capacity, struct error *er
 // The queue must be empty.
 void queue_destroy(struct queue *queue);
 
-// False when full (try) or closed: the caller still owns the item.
-bool queue_try_push(struct queue *queue, void *item) WARN_UNUSED;
-bool queue_push(struct queue *queue, void *item) WARN_UNUSED; // waits for room
+// Waits for room. False when closed: the caller still owns the item.
+bool queue_push(struct queue *queue, void *item) WARN_UNUSED;
 // NULL when empty (try), or closed and empty (pop).
 void *queue_try_pop(struct queue *queue);
 void *queue_pop(struct queue *queue);
-// Pops up to n_max items without waiting; returns how many.
-size_t queue_try_pop_many(struct queue *queue, void **items, size_t n_max);
 
 void queue_close(struct queue *queue);
 // Closed, and nothing left in it.
 bool queue_is_finished(struct queue *queue);
-size_t queue_size(struct queue *queue);
 int queue_fd(const struct queue *queue);

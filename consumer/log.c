@@ -138,8 +138,3 @@ void log_write_unlocked(enum log_level level, const char *text)
         (void)!write(fd.fd, line.data, line.size);
     buffer_finish(&line);
 }
-
-void log_error(const struct error *error)
-{
-    log_write(error->status == STATUS_RETRY ? LOG_WARNING : LOG_ERROR, "%s", error->text);
-}

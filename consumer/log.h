@@ -23,4 +23,3 @@ void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 // For the last line of a process: takes no stdio lock; the line is lost if the reader of the log blocks.
 // Thread: any.
 void log_write_unlocked(enum log_level level, const char *text);
-void log_error(const struct error *error); // its text, at the level its status deserves
