@@ -202,6 +202,8 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
 
 static void token_ids_that_the_model_lacks_are_refused(void **state)
 {
+    free_prompt(prepare_tokens("{'tokens':[5],'stop_token_ids':[0,210]}", STATUS_OK, NULL));
+    free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[0,210]}", STATUS_OK, NULL));
     free_prompt(prepare_tokens("{'tokens':[5],'stop_token_ids':[1,211]}", STATUS_REJECT,
                                "stop_token_ids: expected token ids from 0 to 210, got 211"));
     free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[999]}", STATUS_REJECT,

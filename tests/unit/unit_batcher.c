@@ -300,6 +300,22 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
     bench_close(&bench);
 }
 
+static void a_batcher_is_full_with_the_last_job_that_it_may_hold(void **state)
+{
+    (void)state;
+    enum { N_JOBS = 5 };
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = N_JOBS, .n_pages = 60, .page_positions = 16});
+    for (int i = 0; i < N_JOBS; i++) {
+        assert_false(batcher_is_full(bench.batcher));
+        batcher_take(bench.batcher, job_of((int32_t[]){20, 21}, 2, 3, "one of several"));
+    }
+    assert_true(batcher_is_full(bench.batcher));
+    run_to_end(&bench);
+    assert_false(batcher_is_full(bench.batcher));
+    bench_close(&bench);
+}
+
 static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
 {
     (void)state;
@@ -618,6 +634,7 @@ int main(void)
         cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
         cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
         cmocka_unit_test(a_cancellation_spares_what_was_submitted_after_it),
+        cmocka_unit_test(a_batcher_is_full_with_the_last_job_that_it_may_hold),
         cmocka_unit_test(a_job_that_comes_back_unfinished_holds_no_result),
         cmocka_unit_test(a_result_of_more_values_than_can_be_read_fails_its_job),
         cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),

@@ -208,6 +208,24 @@ static void the_kv_memory_that_a_refusal_names_fits(void **state)
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
 }
 
+static void a_refusal_names_the_most_layers_that_fit(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    uint64_t available = bytes_for(model, 10 * page) - 2 * forward_layer_bytes(model, &stub, 0);
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = wanted_with(10 * page);
+    char expected[64];
+    wanted.placing = PLACING_LAYERS;
+    assert_true(fits(&plan, model, available, &wanted));
+    assert_in_range(plan.placement.n_host_layers, 2, N_LAYERS - 1);
+    wanted.placing = PLACING_DEVICE;
+    snprintf(expected, sizeof expected, "--placement layers:%d (of %d layers)", N_LAYERS - plan.placement.n_host_layers, N_LAYERS);
+    assert_int_equal(limits_derive(&plan, model, available, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, expected));
+}
+
 static void a_cpu_has_no_other_side(void **state)
 {
     struct model *model = *state;
@@ -386,6 +404,7 @@ int main(void)
         TEST(a_named_placement_is_kept_or_refused),
         TEST(a_refusal_names_what_would_fit),
         TEST(the_kv_memory_that_a_refusal_names_fits),
+        TEST(a_refusal_names_the_most_layers_that_fit),
         TEST(a_cpu_has_no_other_side),
         TEST(the_limit_of_the_address_space_counts),
         TEST(counts_are_cut_to_their_limits),
