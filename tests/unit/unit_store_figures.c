@@ -137,9 +137,29 @@ static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_orde
     store_close(store);
 }
 
+static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    for (int64_t index = -1; index < 2; index++) {
+        char id[16];
+        snprintf(id, sizeof id, "job%d", (int)index);
+        struct job *job = finished_job(id, 0);
+        job->index = index;
+        struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
+        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        job_destroy(job);
+    }
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND position IS NULL"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND position = 0"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND position = 1"), 1);
+    store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path),
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),

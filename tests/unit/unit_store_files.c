@@ -34,6 +34,26 @@ static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
         }
 }
 
+// A file in the place of the folder leaves no store; a folder that can't be searched says nothing of it.
+static void a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look(void **state)
+{
+    (void)state;
+    char place[64], kept[64];
+    snprintf(place, sizeof place, "%s/place", folder);
+    snprintf(kept, sizeof kept, "%s/kept", folder);
+    snprintf(path, sizeof path, "%s/store.db", place);
+    assert_int_equal(mkdir(place, 0700), 0);
+    struct store *store = open_store(true);
+    assert_int_equal(rename(place, kept), 0);
+    assert_int_equal(symlink(place, place), 0); // a loop
+    assert_int_equal(store_check_files(store, &error), STATUS_OK);
+    assert_int_equal(unlink(place), 0);
+    fclose(fopen(place, "w"));
+    assert_int_equal(store_check_files(store, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "deleted"));
+    store_close(store);
+}
+
 static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state)
 {
     (void)state;
@@ -124,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deleted_or_replaced_file_of_the_store_is_named),
+        cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look, fresh_path),
         cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
         cmocka_unit_test_setup(a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
         cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),
