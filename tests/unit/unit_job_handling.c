@@ -53,11 +53,29 @@ static void jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit
     assert_int_equal(reserve.n_jobs, 0);
 }
 
+static void a_warning_shows_the_first_128_bytes_of_a_name(void **state)
+{
+    (void)state;
+    for (int size = 127; size < 131; size++) {
+        char name[140], record[200], expected[200];
+        memset(name, 'x', sizeof name);
+        name[size] = '\0';
+        snprintf(record, sizeof record, "{'prompt':'p','%s':1}", name);
+        snprintf(expected, sizeof expected, "unknown field \"%.128s\" ignored", name);
+        struct job *job = decode_good(record);
+        assert_int_equal(job->result.n_warnings, 1);
+        if (!text_equals_string(job->result.warnings[0], expected))
+            fail_msg("%.*s", (int)job->result.warnings[0].size, job->result.warnings[0].data);
+        job_destroy(job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment),
         cmocka_unit_test(jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit),
+        cmocka_unit_test(a_warning_shows_the_first_128_bytes_of_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
