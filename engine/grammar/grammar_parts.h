@@ -35,4 +35,8 @@ struct grammar_vocabulary {
     struct trie all;    // every token that has bytes
     struct string_tokens *strings;
     struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
+    struct token_class *classes;
 };
+
+// Builds the trie of sorted tokens. Chains of equal tokens come out the same for every subset that has all or none of them.
+bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie);

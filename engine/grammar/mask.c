@@ -2,6 +2,7 @@
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/recognizer.h"
 #include "engine/grammar/string_tokens.h"
+#include "engine/grammar/token_classes.h"
 
 #include <string.h>
 
@@ -10,14 +11,15 @@ struct mask_making {
     uint64_t n_visits;
 };
 
-// Sets that one mask may come to are counted, each once: a measure of the state alone, not of what is known of it already.
+// Sets that one mask may come to are counted, each once, large ones more: a measure of the state alone, not of what is known of it already.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
     struct item_set *visited = &recognizer->sets.items[set];
     if (visited->visit == recognizer->visit)
         return true;
     visited->visit = recognizer->visit;
-    if (++*n_visits <= recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
+    *n_visits += 1 + visited->n_items / 16;
+    if (*n_visits <= recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
         return true;
     expressions_fail(recognizer->pool, GRAMMAR_LIMIT_MASK_SETS);
     return false;
@@ -105,6 +107,38 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     }
 }
 
+// Whether the bytes of the class lead from the set to few others, all live, and never out of these.
+static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const struct token_class *class)
+{
+    enum { FEW = 8 };
+    uint32_t sets[FEW] = {set}, n = 1;
+    for (uint32_t at = 0; at < n; at++)
+        for (unsigned i = 0; i < class->n_bytes; i++) {
+            uint32_t target = recognizer_step(recognizer, sets[at], class->bytes[i]), found = 0;
+            while (found < n && sets[found] != target)
+                found++;
+            if (target == SET_DEAD || (found == n && n == FEW))
+                return false;
+            if (found == n)
+                sets[n++] = target;
+        }
+    return true;
+}
+
+static const struct trie *take_class(struct recognizer *recognizer, uint32_t set, uint32_t *bits)
+{
+    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
+    for (int i = 0; i < TOKEN_CLASSES; i++) {
+        const struct token_class *class = &vocabulary->classes[i];
+        if (!stays_among_few(recognizer, set, class))
+            continue;
+        for (size_t word = 0; word < grammar_mask_words(vocabulary->n_tokens); word++)
+            bits[word] |= class->mask[word];
+        return &class->others;
+    }
+    return &vocabulary->all;
+}
+
 static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -123,6 +157,8 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             trie = &vocabulary->not_inside;
         }
     }
+    if (trie == &vocabulary->all)
+        trie = take_class(recognizer, set, making->bits);
     walk(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 

@@ -1,6 +1,7 @@
 // The tokens as a trie in preorder.
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_tokens.h"
+#include "engine/grammar/token_classes.h"
 
 #include <string.h>
 
@@ -27,7 +28,7 @@ static size_t shared_bytes(struct text a, struct text b)
 }
 
 // One node for each byte that the token before does not share. Tokens of equal bytes are chained.
-static bool build_trie(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie)
+bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie)
 {
     struct text before = {0};
     size_t n_nodes = 0;
@@ -96,13 +97,13 @@ static bool build(struct grammar_vocabulary *vocabulary)
         if (vocabulary->tokens[id].size)
             ids[n++] = id;
     qsort_r(ids, n, sizeof *ids, compare_tokens, vocabulary);
-    bool whole = build_trie(vocabulary, ids, n, &vocabulary->all);
+    bool whole = trie_build(vocabulary, ids, n, &vocabulary->all);
+    whole = whole && token_classes_create(&vocabulary->classes, vocabulary, ids, n);
     whole = whole && string_tokens_create(&vocabulary->strings, vocabulary);
     for (size_t i = 0; i < n && whole; i++)
         if (!(vocabulary->strings->all[ids[i] / 32] >> ids[i] % 32 & 1))
             ids[n_not_inside++] = ids[i];
-    // The chains of equal tokens are built a second time, to the same end: equal tokens are all inside or all not.
-    whole = whole && build_trie(vocabulary, ids, n_not_inside, &vocabulary->not_inside);
+    whole = whole && trie_build(vocabulary, ids, n_not_inside, &vocabulary->not_inside);
     free(ids);
     return whole;
 }
@@ -137,6 +138,7 @@ void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)
     free(vocabulary->next_same);
     free(vocabulary->ends);
     string_tokens_destroy(vocabulary->strings);
+    token_classes_destroy(vocabulary->classes);
     free(vocabulary->all.nodes);
     free(vocabulary->not_inside.nodes);
     free(vocabulary);
