@@ -286,7 +286,9 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
 
 static void masks_are_what_tokens_one_by_one_are(void **state)
 {
-    static const char *const patterns[] = {"(a|\xC3\xA9)*", "[^a]*b.?", "\"[^\"]*\"", "(ab|\xF0\x9F\x98\x80){2,5}", "[^\\x00]*"};
+    static const char *const patterns[] = {
+        "(a|\xC3\xA9)*",  "[^a]*b.?",   "\"[^\"]*\"",      "(ab|\xF0\x9F\x98\x80){2,5}", "[^\\x00]*", "[^]{2,4}", "[^]?", "[^]{3,}",
+        "[a-z]+[^a-z]*", "[a-zA-Z]*", "([a-z]|[0-9])*/", "[ -~]*x"};
     char bytes[N_TOKENS][5];
     struct text tokens[N_TOKENS];
     for (unsigned seed = 0; seed < 40; seed++) {
@@ -294,16 +296,18 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
         struct grammar_vocabulary *vocabulary;
         struct error error;
         make_vocabulary(&vocabulary, bytes, tokens);
-        for (size_t i = 0; i < 2 * sizeof patterns / sizeof *patterns; i++) {
+        for (size_t i = 0; i < 3 * sizeof patterns / sizeof *patterns; i++) {
             struct rules *rules = rules_create(NULL);
             uint32_t expression;
-            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 2]), PATTERN_WHOLE,
+            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 3]), PATTERN_WHOLE,
                                               &expression, &error),
                              STATUS_OK);
-            uint32_t value = rules_terminal(rules, i % 2 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
-            uint32_t both[] = {value, rules_terminal(rules, expression, i % 2 ? TERMINAL_JSON_STRING : TERMINAL_TEXT)};
+            uint32_t value = rules_terminal(rules, i % 3 == 1 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
+            uint32_t both[] = {value, rules_terminal(rules, i % 3 == 2 ? EXPRESSION_ALL : expression,
+                                                     i % 3 ? TERMINAL_JSON_STRING : TERMINAL_TEXT)};
+            uint32_t start = i % 3 == 2 ? rules_choice(rules, both, 2) : rules_sequence(rules, both, 2);
             struct grammar *grammar;
-            assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, both, 2), &error), STATUS_OK);
+            assert_int_equal(grammar_create(&grammar, rules, start, &error), STATUS_OK);
             walk_masks(grammar, vocabulary);
             grammar_destroy(grammar);
         }
