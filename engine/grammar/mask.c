@@ -107,20 +107,22 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     }
 }
 
-// Whether the bytes of the class lead from the set to few others, all live, and never out of these.
+// Whether all texts of the class's bytes, as long as its tokens are, lead from the set to live ones, and those are few.
 static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const struct token_class *class)
 {
-    enum { FEW = 8 };
-    uint32_t sets[FEW] = {set}, n = 1;
+    enum { FEW = 24 };
+    uint32_t sets[FEW] = {set}, depths[FEW] = {0}, n = 1;
     for (uint32_t at = 0; at < n; at++)
-        for (unsigned i = 0; i < class->n_bytes; i++) {
+        for (unsigned i = 0; i < class->n_bytes && depths[at] < TOKEN_CLASS_BYTES_MAX; i++) {
             uint32_t target = recognizer_step(recognizer, sets[at], class->bytes[i]), found = 0;
             while (found < n && sets[found] != target)
                 found++;
             if (target == SET_DEAD || (found == n && n == FEW))
                 return false;
-            if (found == n)
-                sets[n++] = target;
+            if (found < n)
+                continue;
+            depths[n] = depths[at] + 1;
+            sets[n++] = target;
         }
     return true;
 }

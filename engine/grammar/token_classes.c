@@ -23,7 +23,7 @@ static bool all_in_class(int class, struct text token)
     for (size_t i = 0; i < token.size; i++)
         if (!in_class(class, (unsigned char)token.data[i]))
             return false;
-    return true;
+    return token.size <= TOKEN_CLASS_BYTES_MAX;
 }
 
 static bool create(struct token_class *class, int which, struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n)
