@@ -73,6 +73,9 @@ static bool is_open_string(const struct recognizer *recognizer, struct item scan
         string->max = node->c;
     } else if (state->expression == EXPRESSION_ANY) {
         string->min = string->max = 1;
+    } else if (node->kind == KIND_EITHER && node->b == 2 && node->nullable &&
+               recognizer->pool->links.items[node->a + 1] == EXPRESSION_ANY) {
+        string->max = 1; // "" or any
     } else {
         return false;
     }
