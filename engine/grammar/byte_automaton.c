@@ -3,14 +3,21 @@
 
 #include <string.h>
 
-enum { ROW_BYTES = 256 * sizeof(uint32_t), TABLE_SIZE_FIRST = 256, HIGH_FIRST = 0xD800, LOW_FIRST = 0xDC00, LOW_LAST = 0xDFFF };
+enum {
+    ROW_BYTES = 256 * sizeof(uint32_t),
+    TABLE_SIZE_FIRST = 256,
+    HIGH_FIRST = 0xD800,
+    LOW_FIRST = 0xDC00,
+    LOW_LAST = 0xDFFF
+};
 
 static bool is_live(struct byte_automaton *automaton, uint32_t expression)
 {
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(automaton->pool, expression);
 }
 
-// Whether a code point first..last leads on. Surrogates follow their neighbours in every set, so the caller leaves them out.
+// Whether a code point first..last leads on. Surrogates follow their neighbours in every set, so the caller
+// leaves them out.
 static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
 {
     if (first > last || !expression_derive(automaton->pool, expression))
@@ -29,15 +36,15 @@ static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint
 
 static bool state_equal(const struct byte_state *a, const struct byte_state *b)
 {
-    return a->expression == b->expression && a->value == b->value && a->low == b->low && a->encoding == b->encoding &&
-           a->place == b->place && a->n == b->n && a->uniform == b->uniform;
+    return a->expression == b->expression && a->value == b->value && a->low == b->low &&
+           a->encoding == b->encoding && a->place == b->place && a->n == b->n && a->uniform == b->uniform;
 }
 
 static uint64_t hash_state(const struct byte_state *state)
 {
     const uint32_t words[] = {state->expression, state->value, state->low,
-                              (uint32_t)state->encoding | (uint32_t)state->place << 8 | (uint32_t)state->n << 16 |
-                                  (uint32_t)state->uniform << 24};
+                              (uint32_t)state->encoding | (uint32_t)state->place << 8 |
+                                  (uint32_t)state->n << 16 | (uint32_t)state->uniform << 24};
     return hash_bytes(words, sizeof words, 0);
 }
 
@@ -81,19 +88,24 @@ static uint32_t between(struct byte_automaton *automaton, const struct byte_stat
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(automaton, (struct byte_state){.expression = expression, .encoding = state->encoding, .place = PLACE_BETWEEN});
+    return intern(
+        automaton,
+        (struct byte_state){.expression = expression, .encoding = state->encoding, .place = PLACE_BETWEEN});
 }
 
 // The code point is whole.
-static uint32_t finish_code_point(struct byte_automaton *automaton, const struct byte_state *state, uint32_t code_point)
+static uint32_t finish_code_point(struct byte_automaton *automaton, const struct byte_state *state,
+                                  uint32_t code_point)
 {
     return between(automaton, state,
-                   state->uniform ? state->expression : expression_step(automaton->pool, state->expression, code_point));
+                   state->uniform ? state->expression
+                                  : expression_step(automaton->pool, state->expression, code_point));
 }
 
-// A state in the middle of a code point that will be one of first..last, none of them a surrogate. `canonical` is what stands
-// for the spelling so far where the code point does not matter any more.
-static uint32_t spell(struct byte_automaton *automaton, struct byte_state state, uint32_t first, uint32_t last, uint32_t canonical)
+// A state in the middle of a code point that will be one of first..last, none of them a surrogate.
+// `canonical` is what stands for the spelling so far where the code point does not matter any more.
+static uint32_t spell(struct byte_automaton *automaton, struct byte_state state, uint32_t first,
+                      uint32_t last, uint32_t canonical)
 {
     uint32_t target;
     if (state.uniform || first > last)
@@ -111,7 +123,8 @@ static uint32_t spell(struct byte_automaton *automaton, struct byte_state state,
     return any_live(automaton, state.expression, first, last) ? intern(automaton, state) : BYTE_STATE_DEAD;
 }
 
-// The code points that the bits so far can become, without those that UTF-8 spells otherwise (RFC 3629, section 4).
+// The code points that the bits so far can become, without those that UTF-8 spells otherwise (RFC 3629,
+// section 4).
 static void utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last)
 {
     uint32_t shift = 6u * state->n, least = state->low == 2 ? 0x80 : state->low == 3 ? 0x800 : 0x10000;
@@ -162,7 +175,8 @@ static uint32_t step_lead(struct byte_automaton *automaton, const struct byte_st
     return utf8_state(automaton, state);
 }
 
-static uint32_t step_continuation(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
+static uint32_t step_continuation(struct byte_automaton *automaton, struct byte_state state,
+                                  unsigned char byte)
 {
     if ((byte & 0xC0) != 0x80)
         return BYTE_STATE_DEAD;
@@ -221,10 +235,11 @@ static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state sta
     if (last < HIGH_FIRST || first > LOW_LAST)
         return spell(automaton, state, first, last, 0);
     // Surrogates among them: only \ud..., and then the digits 8 to b.
-    uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST, high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
+    uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST,
+             high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
     bool live = (first < HIGH_FIRST && any_live(automaton, state.expression, first, HIGH_FIRST - 1)) ||
-                (high_first <= high_last &&
-                 any_live(automaton, state.expression, pair(high_first, LOW_FIRST), pair(high_last, LOW_LAST)));
+                (high_first <= high_last && any_live(automaton, state.expression, pair(high_first, LOW_FIRST),
+                                                     pair(high_last, LOW_LAST)));
     return live ? intern(automaton, state) : BYTE_STATE_DEAD;
 }
 
@@ -244,7 +259,8 @@ static uint32_t step_low(struct byte_automaton *automaton, struct byte_state sta
     uint32_t shift = 4u * (6 - state.n), first = pair(state.value, state.low << shift);
     if (state.n == 6)
         return finish_code_point(automaton, &state, first);
-    return any_live(automaton, state.expression, first, first + (1u << shift) - 1) ? intern(automaton, state) : BYTE_STATE_DEAD;
+    return any_live(automaton, state.expression, first, first + (1u << shift) - 1) ? intern(automaton, state)
+                                                                                   : BYTE_STATE_DEAD;
 }
 
 static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
@@ -256,25 +272,30 @@ static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state 
         return intern(automaton, state);
     }
     const char *letter = byte ? strchr(letters, byte) : NULL;
-    return letter ? finish_code_point(automaton, &state, (unsigned char)values[letter - letters]) : BYTE_STATE_DEAD;
+    return letter ? finish_code_point(automaton, &state, (unsigned char)values[letter - letters])
+                  : BYTE_STATE_DEAD;
 }
 
 uint32_t byte_automaton_closed(struct byte_automaton *automaton)
 {
-    return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY, .encoding = TERMINAL_JSON_STRING, .place = PLACE_CLOSED});
+    return intern(automaton, (struct byte_state){.expression = EXPRESSION_EMPTY,
+                                                 .encoding = TERMINAL_JSON_STRING,
+                                                 .place = PLACE_CLOSED});
 }
 
 static uint32_t step_between(struct byte_automaton *automaton, struct byte_state state, unsigned char byte)
 {
     bool is_json = state.encoding != TERMINAL_TEXT;
     if (is_json && byte == '"') {
-        if (state.encoding != TERMINAL_JSON_STRING || !expression_is_nullable(automaton->pool, state.expression))
+        if (state.encoding != TERMINAL_JSON_STRING ||
+            !expression_is_nullable(automaton->pool, state.expression))
             return BYTE_STATE_DEAD;
         return byte_automaton_closed(automaton);
     }
     if (is_json && byte == '\\') {
         state.place = PLACE_ESCAPE;
-        return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern(automaton, state) : BYTE_STATE_DEAD;
+        return any_live(automaton, state.expression, 0, CODE_POINT_MAX) ? intern(automaton, state)
+                                                                        : BYTE_STATE_DEAD;
     }
     if (byte >= 0x80)
         return step_lead(automaton, &state, byte);
@@ -322,12 +343,15 @@ uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsi
     return row[byte];
 }
 
-uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression, enum terminal_encoding encoding)
+uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
+                              enum terminal_encoding encoding)
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(automaton, (struct byte_state){.expression = expression, .encoding = (uint8_t)encoding,
-                                                 .place = encoding == TERMINAL_JSON_STRING ? PLACE_OPEN : PLACE_BETWEEN});
+    return intern(automaton, (struct byte_state){.expression = expression,
+                                                 .encoding = (uint8_t)encoding,
+                                                 .place = encoding == TERMINAL_JSON_STRING ? PLACE_OPEN
+                                                                                           : PLACE_BETWEEN});
 }
 
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)
@@ -342,7 +366,8 @@ bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
 {
     const struct byte_state *state = &automaton->states.items[id];
     return state->place == PLACE_CLOSED ||
-           (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_EMPTY && state->encoding != TERMINAL_JSON_STRING);
+           (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_EMPTY &&
+            state->encoding != TERMINAL_JSON_STRING);
 }
 
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool)

@@ -1,5 +1,6 @@
-// Terminals byte by byte. A state is an expression (what the rest of the terminal's code points may be) and where in the
-// spelling of a code point the bytes are: in its UTF-8, in a JSON escape, in half a surrogate pair. Internal to engine/grammar/.
+// Terminals byte by byte. A state is an expression (what the rest of the terminal's code points may be) and
+// where in the spelling of a code point the bytes are: in its UTF-8, in a JSON escape, in half a surrogate
+// pair. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/expression_parts.h"
@@ -25,7 +26,7 @@ struct byte_state {
 enum { BYTE_STATE_DEAD = 0, BYTE_STATE_UNKNOWN = UINT32_MAX };
 
 struct byte_automaton {
-    struct expressions *pool; // borrowed
+    struct expressions *pool;         // borrowed
     VECTOR(struct byte_state) states; // by id; the first is unused
     VECTOR(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
     uint32_t *table;
@@ -36,7 +37,8 @@ struct byte_automaton {
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool);
 void byte_automaton_finish(struct byte_automaton *automaton);
 
-uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression, enum terminal_encoding encoding);
+uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
+                              enum terminal_encoding encoding);
 uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal goes on like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);

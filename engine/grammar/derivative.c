@@ -1,5 +1,5 @@
-// Derivatives of expressions, kept as sorted pieces over the code points: D(ab) = D(a)b + [a matches ""] D(b), and so on for
-// the other operators, each applied piece by piece.
+// Derivatives of expressions, kept as sorted pieces over the code points: D(ab) = D(a)b + [a matches ""]
+// D(b), and so on for the other operators, each applied piece by piece.
 #include "engine/grammar/expression_parts.h"
 
 #include <assert.h>
@@ -55,7 +55,8 @@ static void derive_set(struct expressions *pool, const struct expression_node *n
         add_piece(pool, list, next, EXPRESSION_NOTHING);
 }
 
-// The children of EITHER or BOTH while the code points are swept: each one's next piece, in a heap by where that begins.
+// The children of EITHER or BOTH while the code points are swept: each one's next piece, in a heap by where
+// that begins.
 struct cursor {
     const struct expression_piece *next, *end;
     uint32_t target; // of the piece that the sweep is in
@@ -125,7 +126,8 @@ static uint32_t sweep_advance(struct sweep *sweep)
     return first;
 }
 
-static void sweep_children(struct expressions *pool, enum expression_kind kind, struct sweep *sweep, struct piece_list *list)
+static void sweep_children(struct expressions *pool, enum expression_kind kind, struct sweep *sweep,
+                           struct piece_list *list)
 {
     while (sweep->n_heap && pool->status == STATUS_OK) {
         uint32_t first = sweep_advance(sweep), target;
@@ -166,16 +168,19 @@ static void derive_many(struct expressions *pool, const struct expression_node *
     free(memory);
 }
 
-static void derive_concat(struct expressions *pool, const struct expression_node *node, struct piece_list *list)
+static void derive_concat(struct expressions *pool, const struct expression_node *node,
+                          struct piece_list *list)
 {
     struct expression_node a = *expression_node(pool, node->a), b = *expression_node(pool, node->b);
-    const struct expression_piece *left = pool->pieces.items + a.derivative, *left_end = left + a.n_derivative;
+    const struct expression_piece *left = pool->pieces.items + a.derivative,
+                                  *left_end = left + a.n_derivative;
     if (!a.nullable) {
         for (; left < left_end; left++)
             add_piece(pool, list, left->first, expression_concat(pool, left->target, node->b));
         return;
     }
-    const struct expression_piece *right = pool->pieces.items + b.derivative, *right_end = right + b.n_derivative;
+    const struct expression_piece *right = pool->pieces.items + b.derivative,
+                                  *right_end = right + b.n_derivative;
     for (uint32_t first = 0; left < left_end && pool->status == STATUS_OK;) {
         add_piece(pool, list, first,
                   expression_either(pool, expression_concat(pool, left->target, node->b), right->target));
@@ -210,7 +215,8 @@ static void derive_node(struct expressions *pool, const struct expression_node *
     case KIND_REPEAT: {
         const struct expression_node a = *expression_node(pool, node->a);
         uint32_t max = node->c == EXPRESSION_UNBOUNDED ? node->c : node->c - 1;
-        uint32_t rest = node->kind == KIND_REPEAT ? expression_repeat(pool, node->a, node->b ? node->b - 1 : 0, max) : 0;
+        uint32_t rest =
+            node->kind == KIND_REPEAT ? expression_repeat(pool, node->a, node->b ? node->b - 1 : 0, max) : 0;
         for (uint32_t i = 0; i < a.n_derivative; i++) {
             struct expression_piece piece = pool->pieces.items[a.derivative + i];
             add_piece(pool, list, piece.first,
@@ -263,7 +269,8 @@ bool expression_derive(struct expressions *pool, uint32_t id)
 }
 
 // The last piece that begins at or before the code point.
-static const struct expression_piece *find_piece(const struct expressions *pool, uint32_t id, uint32_t code_point)
+static const struct expression_piece *find_piece(const struct expressions *pool, uint32_t id,
+                                                 uint32_t code_point)
 {
     const struct expression_node *node = expression_node(pool, id);
     const struct expression_piece *pieces = pool->pieces.items + node->derivative;
@@ -283,7 +290,8 @@ uint32_t expression_step(struct expressions *pool, uint32_t id, uint32_t code_po
     return expression_derive(pool, id) ? find_piece(pool, id, code_point)->target : EXPRESSION_NOTHING;
 }
 
-bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last, uint32_t *target)
+bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last,
+                           uint32_t *target)
 {
     *target = EXPRESSION_NOTHING;
     if (!expression_derive(pool, id))
@@ -314,7 +322,8 @@ struct search {
     VECTOR(uint32_t) parents; // places in `found`
 };
 
-// Whether one of the expressions that are found matches something: the one at *place. True too when the pool fails.
+// Whether one of the expressions that are found matches something: the one at *place. True too when the pool
+// fails.
 static bool search_from(struct search *search, size_t *place)
 {
     struct expressions *pool = search->pool;

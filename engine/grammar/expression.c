@@ -21,8 +21,8 @@ static int compare_ranges(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-// Sorts, joins and cuts in place; returns how many are left. Surrogates are in a set exactly when U+D7FF is: no text has them,
-// and so a set over both sides is one range.
+// Sorts, joins and cuts in place; returns how many are left. Surrogates are in a set exactly when U+D7FF is:
+// no text has them, and so a set over both sides is one range.
 static size_t normalize_ranges(struct code_range *ranges, size_t n)
 {
     qsort(ranges, n, sizeof *ranges, compare_ranges);
@@ -97,7 +97,8 @@ uint32_t expression_literal(struct expressions *pool, struct text utf8)
             start--;
         uint32_t code_point = 0;
         utf8_decode(utf8.data + start, end - start, &code_point);
-        id = expression_concat(pool, expression_set(pool, &(struct code_range){code_point, code_point}, 1), id);
+        id = expression_concat(pool, expression_set(pool, &(struct code_range){code_point, code_point}, 1),
+                               id);
         end = start;
     }
     return pool->status == STATUS_OK ? id : EXPRESSION_NOTHING;
@@ -154,8 +155,8 @@ struct id_list {
 };
 
 // The parts, with those of nested nodes of the same kind in their place; ascending, each once.
-static bool flatten(const struct expressions *pool, enum expression_kind kind, const uint32_t *parts, size_t n_parts,
-                    struct id_list *list)
+static bool flatten(const struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
+                    size_t n_parts, struct id_list *list)
 {
     for (size_t i = 0; i < n_parts; i++) {
         const struct expression_node *node = expression_node(pool, parts[i]);
@@ -272,8 +273,9 @@ static uint32_t both_of(struct expressions *pool, struct id_list *list)
         nullable &= expression_node(pool, id)->nullable;
         has_empty |= id == EXPRESSION_EMPTY;
         if (expression_node(pool, id)->kind == KIND_SET) { // the sets' intersection, by de Morgan
-            set = expression_set_complement(pool, expression_either(pool, expression_set_complement(pool, set),
-                                                                    expression_set_complement(pool, id)));
+            set =
+                expression_set_complement(pool, expression_either(pool, expression_set_complement(pool, set),
+                                                                  expression_set_complement(pool, id)));
             has_set = true;
         } else if (id != EXPRESSION_ALL) {
             list->items[n++] = id;
@@ -318,7 +320,8 @@ uint32_t expression_complement(struct expressions *pool, uint32_t a)
     if (a == EXPRESSION_ALL)
         return EXPRESSION_NOTHING;
     const struct expression_node *node = expression_node(pool, a);
-    return node->kind == KIND_COMPLEMENT ? node->a : expression_intern(pool, KIND_COMPLEMENT, a, 0, 0, NULL, 0);
+    return node->kind == KIND_COMPLEMENT ? node->a
+                                         : expression_intern(pool, KIND_COMPLEMENT, a, 0, 0, NULL, 0);
 }
 
 uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, uint32_t max)
@@ -334,7 +337,8 @@ uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, u
         min = 0;
     if (min == 0 && node->kind == KIND_REPEAT && node->b <= 1 && node->c == EXPRESSION_UNBOUNDED)
         return expression_repeat(pool, node->a, 0, EXPRESSION_UNBOUNDED); // (x*){0,n} and (x+){0,n} are x*
-    if (node->kind == KIND_EITHER && pool->links.items[node->a] == EXPRESSION_EMPTY) { // "" adds nothing to a repetition
+    if (node->kind == KIND_EITHER &&
+        pool->links.items[node->a] == EXPRESSION_EMPTY) { // "" adds nothing to a repetition
         uint32_t n_rest = node->b - 1, *rest = malloc(n_rest * sizeof *rest);
         if (!rest)
             return expressions_fail_memory(pool);

@@ -1,9 +1,10 @@
-// Regular expressions over sets of Unicode code points (surrogates excluded), hash-consed in one pool: equal ids are
-// equal expressions after simplification, so an id is also a state of the expression's automaton (J. A. Brzozowski,
-// "Derivatives of Regular Expressions", 1964). Intersection and complement are ordinary operators.
+// Regular expressions over sets of Unicode code points (surrogates excluded), hash-consed in one pool: equal
+// ids are equal expressions after simplification, so an id is also a state of the expression's automaton (J.
+// A. Brzozowski, "Derivatives of Regular Expressions", 1964). Intersection and complement are ordinary
+// operators.
 //
-// A pool remembers its first failure (a limit, memory); every constructor then returns EXPRESSION_NOTHING, and
-// expressions_status says what it was: check it once at the end. Not thread-safe.
+// A pool remembers its first failure (a limit, memory); every constructor then returns EXPRESSION_NOTHING,
+// and expressions_status says what it was: check it once at the end. Not thread-safe.
 #pragma once
 
 #include "engine/grammar/limits.h"
@@ -32,10 +33,13 @@ enum status expressions_status(const struct expressions *expressions, struct err
 
 uint32_t expression_empty(struct expressions *pool);
 uint32_t expression_nothing(struct expressions *pool);
-// One code point of the ranges: in any order, overlapping or not; surrogates and what lies above CODE_POINT_MAX do not count.
+// One code point of the ranges: in any order, overlapping or not; surrogates and what lies above
+// CODE_POINT_MAX do not count.
 uint32_t expression_set(struct expressions *pool, const struct code_range *ranges, size_t n_ranges);
-uint32_t expression_set_complement(struct expressions *pool, uint32_t set); // of one code point; `set` is a set or NOTHING
-uint32_t expression_literal(struct expressions *pool, struct text utf8); // bytes that are no UTF-8: EXPRESSION_NOTHING
+uint32_t expression_set_complement(struct expressions *pool,
+                                   uint32_t set); // of one code point; `set` is a set or NOTHING
+uint32_t expression_literal(struct expressions *pool,
+                            struct text utf8); // bytes that are no UTF-8: EXPRESSION_NOTHING
 uint32_t expression_concat(struct expressions *pool, uint32_t a, uint32_t b);
 uint32_t expression_either(struct expressions *pool, uint32_t a, uint32_t b);
 uint32_t expression_both(struct expressions *pool, uint32_t a, uint32_t b);
@@ -46,21 +50,23 @@ uint32_t expression_both_many(struct expressions *pool, const uint32_t *parts, s
 uint32_t expression_complement(struct expressions *pool, uint32_t a);
 uint32_t expression_repeat(struct expressions *pool, uint32_t a, uint32_t min, uint32_t max);
 
-// Counted against GRAMMAR_LIMIT_POSITIONS: sets with repetitions written out, of which a repeated set itself counts one
-// position a thousand times, because it has one state at a time.
+// Counted against GRAMMAR_LIMIT_POSITIONS: sets with repetitions written out, of which a repeated set itself
+// counts one position a thousand times, because it has one state at a time.
 uint64_t expression_positions(const struct expressions *pool, uint32_t a);
 bool expression_is_nullable(const struct expressions *pool, uint32_t a); // matches ""
 bool expression_is_set(const struct expressions *pool, uint32_t a);
 // Whether it matches the text; false too once the pool has failed.
 bool expression_matches(struct expressions *pool, uint32_t a, struct text utf8);
-// Whether it matches no string, found by derivatives up to GRAMMAR_LIMIT_SEARCH; the pool fails there, and the answer is then false.
+// Whether it matches no string, found by derivatives up to GRAMMAR_LIMIT_SEARCH; the pool fails there, and
+// the answer is then false.
 bool expression_is_empty_language(struct expressions *pool, uint32_t a);
 
 enum pattern_dialect {
-    PATTERN_SEARCH, // JSON Schema's `pattern`: ECMA-262 with flag u, found anywhere in the text unless anchored
+    PATTERN_SEARCH, // JSON Schema's `pattern`: ECMA-262 with flag u, found anywhere in the text unless
+                    // anchored
     PATTERN_WHOLE,  // a regex that the whole text matches; anchors at its ends are allowed and mean nothing
 };
-// The set of all texts that the pattern accepts. STATUS_REJECT with the construct's name for syntax that is wrong or not
-// regular (backreferences) or not built (look-behind, Unicode properties).
+// The set of all texts that the pattern accepts. STATUS_REJECT with the construct's name for syntax that is
+// wrong or not regular (backreferences) or not built (look-behind, Unicode properties).
 enum status expression_parse(struct expressions *pool, struct text pattern, enum pattern_dialect dialect,
                              uint32_t *expression, struct error *error) WARN_UNUSED;

@@ -21,11 +21,11 @@ struct expression_node {
     uint8_t kind;
     bool nullable;
     bool uncertain; // an intersection or complement in it: may match nothing without being EXPRESSION_NOTHING
-    bool in_search;   // seen by the search that is under way
+    bool in_search; // seen by the search that is under way
     uint8_t liveness; // enum expression_liveness
     uint32_t a, b, c;
-    uint32_t depth;     // of the recursion that derives it
-    uint32_t positions; // see expression_positions; saturates
+    uint32_t depth;                    // of the recursion that derives it
+    uint32_t positions;                // see expression_positions; saturates
     uint32_t derivative, n_derivative; // pieces; NO_DERIVATIVE: not derived yet
 };
 
@@ -42,7 +42,7 @@ struct expressions {
     VECTOR(struct code_range) ranges;
     VECTOR(uint32_t) links;
     VECTOR(struct expression_piece) pieces;
-    uint32_t *table; // of ids, 0: free (EXPRESSION_NOTHING is never looked up)
+    uint32_t *table;   // of ids, 0: free (EXPRESSION_NOTHING is never looked up)
     size_t table_size; // a power of two
     uint64_t work;
     enum status status;
@@ -55,14 +55,16 @@ static inline const struct expression_node *expression_node(const struct express
 }
 
 // The id of a node, new or found. `payload` (ranges or links, n of them) is copied where the kind has one.
-uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, uint32_t a, uint32_t b, uint32_t c,
-                           const void *payload, size_t n);
+uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, uint32_t a, uint32_t b,
+                           uint32_t c, const void *payload, size_t n);
 uint32_t expressions_fail(struct expressions *pool, enum grammar_limit limit); // returns EXPRESSION_NOTHING
 uint32_t expressions_fail_memory(struct expressions *pool);
 
-// Derives `id` if need be; false: the pool has failed. Then its pieces are pieces[derivative .. + n_derivative).
+// Derives `id` if need be; false: the pool has failed. Then its pieces are pieces[derivative .. +
+// n_derivative).
 bool expression_derive(struct expressions *pool, uint32_t id);
 // The derivative of one code point.
 uint32_t expression_step(struct expressions *pool, uint32_t id, uint32_t code_point);
 // Whether all code points first..last (surrogates apart) have one derivative, which is then in *target.
-bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last, uint32_t *target);
+bool expression_step_range(struct expressions *pool, uint32_t id, uint32_t first, uint32_t last,
+                           uint32_t *target);

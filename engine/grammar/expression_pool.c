@@ -43,10 +43,12 @@ static bool has_payload(enum expression_kind kind)
 
 static const void *payload_of(const struct expressions *pool, const struct expression_node *node)
 {
-    return node->kind == KIND_SET ? (const void *)(pool->ranges.items + node->a) : pool->links.items + node->a;
+    return node->kind == KIND_SET ? (const void *)(pool->ranges.items + node->a)
+                                  : pool->links.items + node->a;
 }
 
-static uint64_t hash_node(enum expression_kind kind, uint32_t a, uint32_t b, uint32_t c, const void *payload, size_t n)
+static uint64_t hash_node(enum expression_kind kind, uint32_t a, uint32_t b, uint32_t c, const void *payload,
+                          size_t n)
 {
     if (has_payload(kind))
         return hash_bytes(payload, n * payload_bytes(kind), kind);
@@ -54,8 +56,8 @@ static uint64_t hash_node(enum expression_kind kind, uint32_t a, uint32_t b, uin
     return hash_bytes(words, sizeof words, kind);
 }
 
-static bool node_equals(const struct expressions *pool, uint32_t id, enum expression_kind kind, uint32_t a, uint32_t b,
-                        uint32_t c, const void *payload, size_t n)
+static bool node_equals(const struct expressions *pool, uint32_t id, enum expression_kind kind, uint32_t a,
+                        uint32_t b, uint32_t c, const void *payload, size_t n)
 {
     const struct expression_node *node = expression_node(pool, id);
     if (node->kind != kind)
@@ -156,7 +158,8 @@ static void describe(const struct expressions *pool, struct expression_node *nod
     }
 }
 
-static bool copy_payload(struct expressions *pool, struct expression_node *node, const void *payload, size_t n)
+static bool copy_payload(struct expressions *pool, struct expression_node *node, const void *payload,
+                         size_t n)
 {
     if (node->kind == KIND_SET) {
         if (!VECTOR_RESERVE(&pool->ranges, pool->ranges.n + n))
@@ -191,8 +194,8 @@ static uint32_t add_node(struct expressions *pool, struct expression_node node, 
     return (uint32_t)pool->nodes.n - 1;
 }
 
-uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, uint32_t a, uint32_t b, uint32_t c,
-                           const void *payload, size_t n)
+uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, uint32_t a, uint32_t b,
+                           uint32_t c, const void *payload, size_t n)
 {
     if (pool->status != STATUS_OK)
         return EXPRESSION_NOTHING;
@@ -203,7 +206,8 @@ uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, 
     for (; pool->table[at & mask]; at++)
         if (node_equals(pool, pool->table[at & mask], kind, a, b, c, payload, n))
             return pool->table[at & mask];
-    struct expression_node node = {.kind = (uint8_t)kind, .a = a, .b = b, .c = c, .derivative = NO_DERIVATIVE};
+    struct expression_node node = {
+        .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .derivative = NO_DERIVATIVE};
     uint32_t id = add_node(pool, node, payload, n);
     if (id != EXPRESSION_NOTHING)
         pool->table[at & mask] = id;
@@ -221,7 +225,8 @@ struct expressions *expressions_create(const struct grammar_limits *limits)
     bool whole = VECTOR_ADD(&pool->nodes, nothing) &&
                  expression_intern(pool, KIND_EMPTY, 0, 0, 0, NULL, 0) == EXPRESSION_EMPTY &&
                  expression_intern(pool, KIND_SET, 0, 0, 0, &any, 1) == EXPRESSION_ANY &&
-                 expression_intern(pool, KIND_REPEAT, EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED, NULL, 0) == EXPRESSION_ALL;
+                 expression_intern(pool, KIND_REPEAT, EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED, NULL, 0) ==
+                     EXPRESSION_ALL;
     if (!whole) {
         expressions_destroy(pool);
         return NULL;
@@ -242,7 +247,8 @@ static bool copy_items(void **items, size_t *capacity, size_t n, size_t item_byt
     return true;
 }
 
-#define COPY(vector) copy_items((void **)&(vector)->items, &(vector)->capacity, (vector)->n, sizeof *(vector)->items)
+#define COPY(vector)                                                                                         \
+    copy_items((void **)&(vector)->items, &(vector)->capacity, (vector)->n, sizeof *(vector)->items)
 
 struct expressions *expressions_copy(const struct expressions *from)
 {

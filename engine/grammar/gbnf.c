@@ -1,5 +1,5 @@
-// GBNF as llama.cpp writes it: rules `name ::= ...` of strings, classes, names, groups, | and the repetitions * + ? {n,m}.
-// The text is what the rule `root` derives.
+// GBNF as llama.cpp writes it: rules `name ::= ...` of strings, classes, names, groups, | and the repetitions
+// * + ? {n,m}. The text is what the rule `root` derives.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_source.h"
 #include "engine/grammar/pattern_class.h"
@@ -51,7 +51,8 @@ static enum status read_string(struct gbnf *gbnf, struct operand *operand)
     struct buffer text = {0};
     enum status status = source_quoted(&gbnf->source, &text);
     if (status == STATUS_OK)
-        operand->id = expression_literal(gbnf->source.rules->expressions, (struct text){text.data, text.size});
+        operand->id =
+            expression_literal(gbnf->source.rules->expressions, (struct text){text.data, text.size});
     buffer_finish(&text);
     return status;
 }
@@ -78,7 +79,8 @@ static enum status read_group(struct gbnf *gbnf, struct operand *operand)
     if (status != STATUS_OK)
         return status;
     source_leave(&gbnf->source);
-    return source_take(&gbnf->source, ")") ? STATUS_OK : source_refuse(&gbnf->source, "a group is not closed");
+    return source_take(&gbnf->source, ")") ? STATUS_OK
+                                           : source_refuse(&gbnf->source, "a group is not closed");
 }
 
 static enum status read_item(struct gbnf *gbnf, struct operand *operand)
@@ -142,7 +144,8 @@ static enum status read_sequence(struct gbnf *gbnf, struct operand *operand)
     enum status status = STATUS_OK;
     for (skip_blanks(source); status == STATUS_OK && source->at < source->text.size; skip_blanks(source)) {
         struct operand part;
-        if (source_peek(source) == '|' || source_peek(source) == ')' || (source->depth == 0 && at_rule(source)))
+        if (source_peek(source) == '|' || source_peek(source) == ')' ||
+            (source->depth == 0 && at_rule(source)))
             break;
         status = read_repeated(gbnf, &part);
         if (status == STATUS_OK && !add(gbnf, &parts, part))
@@ -188,7 +191,8 @@ static enum status read_rule(struct gbnf *gbnf)
     struct text name = {source->text.data + start, source->at - start};
     struct grammar_name *found = names_find(&gbnf->names, name);
     if (found->defined)
-        return source_refuse(source, "rule %.*s is defined twice", (int)(name.size < 100 ? name.size : 100), name.data);
+        return source_refuse(source, "rule %.*s is defined twice", (int)(name.size < 100 ? name.size : 100),
+                             name.data);
     found->defined = true;
     skip_blanks(source);
     source_take(source, "::=");
@@ -216,14 +220,14 @@ static enum status read_rules(struct gbnf *gbnf, uint32_t *start)
     for (size_t i = 0; i < gbnf->names.items.n; i++) {
         struct grammar_name *name = &gbnf->names.items.items[i];
         if (!name->defined)
-            return source_refuse(source, "rule %.*s is not defined", (int)(name->name.size < 100 ? name->name.size : 100),
-                                 name->name.data);
+            return source_refuse(source, "rule %.*s is not defined",
+                                 (int)(name->name.size < 100 ? name->name.size : 100), name->name.data);
     }
     return STATUS_OK;
 }
 
-enum status grammar_compile_gbnf(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
-                                 struct error *error)
+enum status grammar_compile_gbnf(struct grammar **grammar, struct text text,
+                                 const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
     struct rules *rules = rules_create(limits);

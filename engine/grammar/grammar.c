@@ -43,7 +43,8 @@ static bool find_parents(const struct rules *rules, struct parents *out)
     return true; // first[n + 1] has moved to where n's parents end
 }
 
-// The least fixed point, by a list of nodes that became true. A sequence waits for all of its children, others for one.
+// The least fixed point, by a list of nodes that became true. A sequence waits for all of its children,
+// others for one.
 static bool spread(struct rules *rules, const struct parents *parents, bool nullable)
 {
     size_t n = rules->nodes.n, n_list = 0;
@@ -81,12 +82,14 @@ static void classify_terminals(struct rules *rules)
         struct rule_node *node = &rules->nodes.items[id];
         if (node->kind != RULE_TERMINAL)
             continue;
-        node->nullable = node->encoding != TERMINAL_JSON_STRING && expression_is_nullable(rules->expressions, node->expression);
+        node->nullable = node->encoding != TERMINAL_JSON_STRING &&
+                         expression_is_nullable(rules->expressions, node->expression);
         node->productive = !expression_is_empty_language(rules->expressions, node->expression);
     }
 }
 
-// What derives nothing is taken out: a choice loses children, other nodes become empty choices. A repetition of it is "".
+// What derives nothing is taken out: a choice loses children, other nodes become empty choices. A repetition
+// of it is "".
 static void prune(struct rules *rules)
 {
     for (size_t id = 0; id < rules->nodes.n; id++) {
@@ -116,7 +119,8 @@ static enum status compile(struct rules *rules, uint32_t start, struct error *er
         classify_terminals(rules);
         status = rules_status(rules, error);
     }
-    if (status == STATUS_OK && !(find_parents(rules, &parents) && spread(rules, &parents, false) && spread(rules, &parents, true)))
+    if (status == STATUS_OK &&
+        !(find_parents(rules, &parents) && spread(rules, &parents, false) && spread(rules, &parents, true)))
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
     free(parents.first);
     free(parents.parents);
@@ -156,19 +160,23 @@ size_t grammar_bytes(const struct grammar *grammar)
 {
     const struct rules *rules = grammar->rules;
     const struct expressions *pool = rules->expressions;
-    return sizeof *grammar + sizeof *rules + sizeof *pool + rules->nodes.capacity * sizeof *rules->nodes.items +
-           rules->children.capacity * sizeof *rules->children.items + pool->nodes.capacity * sizeof *pool->nodes.items +
-           pool->ranges.capacity * sizeof *pool->ranges.items + pool->links.capacity * sizeof *pool->links.items +
+    return sizeof *grammar + sizeof *rules + sizeof *pool +
+           rules->nodes.capacity * sizeof *rules->nodes.items +
+           rules->children.capacity * sizeof *rules->children.items +
+           pool->nodes.capacity * sizeof *pool->nodes.items +
+           pool->ranges.capacity * sizeof *pool->ranges.items +
+           pool->links.capacity * sizeof *pool->links.items +
            pool->pieces.capacity * sizeof *pool->pieces.items + pool->table_size * sizeof *pool->table;
 }
 
-static enum status create_from_terminal(struct grammar **grammar, struct rules *rules, uint32_t expression, struct error *error)
+static enum status create_from_terminal(struct grammar **grammar, struct rules *rules, uint32_t expression,
+                                        struct error *error)
 {
     return grammar_create(grammar, rules, rules_terminal(rules, expression, TERMINAL_TEXT), error);
 }
 
-enum status grammar_compile_regex(struct grammar **grammar, struct text regex, const struct grammar_limits *limits,
-                                  struct error *error)
+enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
+                                  const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
     struct rules *rules = rules_create(limits);
@@ -183,8 +191,8 @@ enum status grammar_compile_regex(struct grammar **grammar, struct text regex, c
     return create_from_terminal(grammar, rules, expression, error);
 }
 
-static enum status add_choices(struct rules *rules, const struct text *choices, size_t n_choices, uint32_t *expression,
-                               struct error *error)
+static enum status add_choices(struct rules *rules, const struct text *choices, size_t n_choices,
+                               uint32_t *expression, struct error *error)
 {
     uint64_t n_bytes = 0, n_bytes_max = rules->expressions->limits.values[GRAMMAR_LIMIT_SOURCE_BYTES];
     uint32_t *ids = malloc((n_choices + 1) * sizeof *ids);
@@ -194,7 +202,8 @@ static enum status add_choices(struct rules *rules, const struct text *choices, 
             return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "choice %zu: not UTF-8", i);
         }
         n_bytes += choices[i].size + 1;
-        ids[i] = n_bytes > n_bytes_max ? EXPRESSION_NOTHING : expression_literal(rules->expressions, choices[i]);
+        ids[i] =
+            n_bytes > n_bytes_max ? EXPRESSION_NOTHING : expression_literal(rules->expressions, choices[i]);
     }
     if (!ids)
         expressions_fail_memory(rules->expressions);

@@ -1,11 +1,12 @@
 // Structured output: what a text may be, and which tokens may come next. In this order:
 //
-//   a grammar          compiled from a regex, choices, GBNF, Lark or rules of one's own; immutable, any number of threads
-//   a vocabulary       the model's tokens as a trie; immutable, once a model
-//   a recognizer       the automaton of one grammar over one vocabulary, built as far as it was needed; one thread at a time
+//   a grammar          compiled from a regex, choices, GBNF, Lark or rules of one's own; immutable, any
+//   number of threads a vocabulary       the model's tokens as a trie; immutable, once a model a recognizer
+//   the automaton of one grammar over one vocabulary, built as far as it was needed; one thread at a time
 //   matchers           one a text; each belongs to a recognizer and is used on its thread
 //
-// Results are functions of grammar, vocabulary and text, never of what a recognizer has built: it may be dropped at any time.
+// Results are functions of grammar, vocabulary and text, never of what a recognizer has built: it may be
+// dropped at any time.
 #pragma once
 
 #include "engine/grammar/rules.h"
@@ -15,28 +16,33 @@ struct grammar_vocabulary;
 struct recognizer;
 
 // Takes the rules over, also when it fails. STATUS_REJECT: a limit, or a start symbol that derives nothing.
-enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start, struct error *error) WARN_UNUSED;
+enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start,
+                           struct error *error) WARN_UNUSED;
 void grammar_destroy(struct grammar *grammar);
 size_t grammar_bytes(const struct grammar *grammar); // of memory
 
 // `limits` NULL: grammar_limits_default. Errors: STATUS_REJECT, with where and what.
-enum status grammar_compile_regex(struct grammar **grammar, struct text regex, const struct grammar_limits *limits,
+enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
+                                  const struct grammar_limits *limits,
                                   struct error *error) WARN_UNUSED; // PATTERN_WHOLE
 enum status grammar_compile_choice(struct grammar **grammar, const struct text *choices, size_t n_choices,
                                    const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
 // llama.cpp's notation: gbnf.c. The text is what `root` derives.
-enum status grammar_compile_gbnf(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
-                                 struct error *error) WARN_UNUSED;
-// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. What else there is, is refused by name.
-enum status grammar_compile_lark(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
-                                 struct error *error) WARN_UNUSED;
+enum status grammar_compile_gbnf(struct grammar **grammar, struct text text,
+                                 const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
+// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. What else there
+// is, is refused by name.
+enum status grammar_compile_lark(struct grammar **grammar, struct text text,
+                                 const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
 
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 
-// `tokens` are the bytes that each id adds to a text; empty for special tokens, which never spell text. End tokens are allowed
-// where a text may end, whatever their bytes. STATUS_RETRY: no memory. A token longer than the limit is never allowed.
-enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens, size_t n_tokens,
-                                      const uint32_t *ends, size_t n_ends, struct error *error) WARN_UNUSED;
+// `tokens` are the bytes that each id adds to a text; empty for special tokens, which never spell text. End
+// tokens are allowed where a text may end, whatever their bytes. STATUS_RETRY: no memory. A token longer than
+// the limit is never allowed.
+enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
+                                      size_t n_tokens, const uint32_t *ends, size_t n_ends,
+                                      struct error *error) WARN_UNUSED;
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
 size_t grammar_vocabulary_n_tokens(const struct grammar_vocabulary *vocabulary);
 static inline size_t grammar_mask_words(size_t n_tokens)
@@ -52,22 +58,29 @@ void recognizer_destroy(struct recognizer *recognizer);
 // A text so far. Zeroed is valid only for matcher_finish.
 struct matcher {
     struct recognizer *recognizer;
-    struct buffer bytes;   // all of the text: a recognizer that starts over reads it again
-    uint32_t state;        // of the recognizer
-    uint64_t generation;   // of the recognizer that `state` belongs to
+    struct buffer bytes; // all of the text: a recognizer that starts over reads it again
+    uint32_t state;      // of the recognizer
+    uint64_t generation; // of the recognizer that `state` belongs to
 };
 
-enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer, struct error *error) WARN_UNUSED;
-enum status matcher_copy(struct matcher *copy, const struct matcher *matcher, struct error *error) WARN_UNUSED;
+enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
+                         struct error *error) WARN_UNUSED;
+enum status matcher_copy(struct matcher *copy, const struct matcher *matcher,
+                         struct error *error) WARN_UNUSED;
 void matcher_finish(struct matcher *matcher);
 
 // Errors of all below: STATUS_REJECT, a limit that this text's state reaches; STATUS_RETRY, no memory.
-// *n_accepted: how many of the bytes may follow; the matcher has moved behind them all, or, when that is not all, not at all.
-enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted, struct error *error) WARN_UNUSED;
-// *accepted false: the mask forbids the token. An end token is accepted where the text may end and changes nothing.
-enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *accepted, struct error *error) WARN_UNUSED;
+// *n_accepted: how many of the bytes may follow; the matcher has moved behind them all, or, when that is not
+// all, not at all.
+enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted,
+                                 struct error *error) WARN_UNUSED;
+// *accepted false: the mask forbids the token. An end token is accepted where the text may end and changes
+// nothing.
+enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *accepted,
+                                 struct error *error) WARN_UNUSED;
 // One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
 // Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays.
-enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out, struct error *error) WARN_UNUSED;
+enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
+                                 struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;

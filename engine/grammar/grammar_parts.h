@@ -38,5 +38,6 @@ struct grammar_vocabulary {
     struct token_class *classes;
 };
 
-// Builds the trie of sorted tokens. Chains of equal tokens come out the same for every subset that has all or none of them.
+// Builds the trie of sorted tokens. Chains of equal tokens come out the same for every subset that has all or
+// none of them.
 bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie);

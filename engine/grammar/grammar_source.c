@@ -44,7 +44,8 @@ void source_leave(struct grammar_source *source)
 bool source_next_is(const struct grammar_source *source, const char *string)
 {
     size_t size = strlen(string);
-    return source->text.size - source->at >= size && memcmp(source->text.data + source->at, string, size) == 0;
+    return source->text.size - source->at >= size &&
+           memcmp(source->text.data + source->at, string, size) == 0;
 }
 
 bool source_take(struct grammar_source *source, const char *string)
@@ -223,7 +224,8 @@ static bool any_symbol(const struct operands *parts)
 }
 
 // Of the parts first..behind, all expressions.
-static uint32_t join(struct rules *rules, const struct operands *parts, size_t first, size_t behind, bool either)
+static uint32_t join(struct rules *rules, const struct operands *parts, size_t first, size_t behind,
+                     bool either)
 {
     uint32_t *ids = malloc((behind - first + 1) * sizeof *ids);
     if (!ids)
@@ -261,12 +263,14 @@ static struct operand join_mixed(struct rules *rules, const struct operands *par
 
 struct operand operand_sequence(struct rules *rules, const struct operands *parts)
 {
-    return any_symbol(parts) ? join_mixed(rules, parts, false) : (struct operand){false, join(rules, parts, 0, parts->n, false)};
+    return any_symbol(parts) ? join_mixed(rules, parts, false)
+                             : (struct operand){false, join(rules, parts, 0, parts->n, false)};
 }
 
 struct operand operand_choice(struct rules *rules, const struct operands *parts)
 {
-    return any_symbol(parts) ? join_mixed(rules, parts, true) : (struct operand){false, join(rules, parts, 0, parts->n, true)};
+    return any_symbol(parts) ? join_mixed(rules, parts, true)
+                             : (struct operand){false, join(rules, parts, 0, parts->n, true)};
 }
 
 // A long expression many times is counted by the parser, which does not write it out.

@@ -1,5 +1,5 @@
-// What readers of grammars have in common: a place in the text, names, and operands that stay expressions as long as they can.
-// Internal to engine/grammar/.
+// What readers of grammars have in common: a place in the text, names, and operands that stay expressions as
+// long as they can. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/rules_parts.h"
@@ -46,7 +46,8 @@ struct grammar_names {
     size_t table_size;
 };
 
-// The name, new (then `defined` is false and `symbol` 0) or found; NULL: no memory. Valid until the next call.
+// The name, new (then `defined` is false and `symbol` 0) or found; NULL: no memory. Valid until the next
+// call.
 struct grammar_name *names_find(struct grammar_names *names, struct text name);
 void names_finish(struct grammar_names *names);
 

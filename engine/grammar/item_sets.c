@@ -67,7 +67,8 @@ static void push(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-static const struct waiter *find_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol, size_t *n)
+static const struct waiter *find_waiters(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
+                                         size_t *n)
 {
     *n = 0;
     if (set == ORIGIN_ROOT)
@@ -117,7 +118,8 @@ static void complete(struct recognizer *recognizer, uint32_t symbol, uint32_t or
     if (origin == ORIGIN_SELF)
         return; // "": whoever waits for a nullable symbol has gone behind it already
     follow_chain(recognizer, &symbol, &origin);
-    push(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT} : (struct item){ITEM_COMPLETE, symbol, 0, origin});
+    push(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT}
+                                           : (struct item){ITEM_COMPLETE, symbol, 0, origin});
 }
 
 static void add_tail(struct recognizer *recognizer, uint32_t awaited, uint32_t symbol, uint32_t origin)
@@ -314,7 +316,8 @@ static bool keep_items(struct recognizer *recognizer, struct item_set *set)
         !VECTOR_RESERVE(&recognizer->waiters, recognizer->waiters.n + builder->waiters.n) ||
         !VECTOR_RESERVE(&recognizer->scans, recognizer->scans.n + builder->items.n))
         return false;
-    memcpy(recognizer->items.items + recognizer->items.n, builder->kernel.items, builder->kernel.n * sizeof *builder->kernel.items);
+    memcpy(recognizer->items.items + recognizer->items.n, builder->kernel.items,
+           builder->kernel.n * sizeof *builder->kernel.items);
     recognizer->items.n += set->n_items = (uint32_t)builder->kernel.n;
     if (builder->waiters.n) {
         qsort(builder->waiters.items, builder->waiters.n, sizeof *builder->waiters.items, compare_waiters);
@@ -349,7 +352,8 @@ uint32_t builder_finish(struct recognizer *recognizer)
 {
     struct set_builder *builder = &recognizer->builder;
     for (size_t i = 0; i < builder->items.n && recognizer->pool->status == STATUS_OK; i++)
-        if (builder->items.items[i].kind != ITEM_COMPLETE && !VECTOR_ADD(&builder->kernel, builder->items.items[i]))
+        if (builder->items.items[i].kind != ITEM_COMPLETE &&
+            !VECTOR_ADD(&builder->kernel, builder->items.items[i]))
             expressions_fail_memory(recognizer->pool);
     if (recognizer->sets.n * 2 >= recognizer->table_size && !grow_sets_table(recognizer))
         expressions_fail_memory(recognizer->pool);
@@ -360,8 +364,9 @@ uint32_t builder_finish(struct recognizer *recognizer)
     size_t mask = recognizer->table_size - 1;
     for (; recognizer->table[at & mask]; at++) {
         const struct item_set *set = &recognizer->sets.items[recognizer->table[at & mask]];
-        if (set->n_items == builder->kernel.n && memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
-                                                        builder->kernel.n * sizeof *builder->kernel.items) == 0)
+        if (set->n_items == builder->kernel.n &&
+            memcmp(recognizer->items.items + set->first_item, builder->kernel.items,
+                   builder->kernel.n * sizeof *builder->kernel.items) == 0)
             return recognizer->table[at & mask];
     }
     return add_set(recognizer, &recognizer->table[at & mask]);

@@ -1,7 +1,7 @@
-// Grammars in Lark's notation. They are read as context-free grammars over characters: where Lark's lexer would take the
-// longest terminal, here every way to cut the text counts, so a text is accepted when some way fits. Terminals may stand
-// next to one another, with what %ignore names between them. Aliases, priorities and ! ? before a name shape Lark's tree and
-// change nothing here.
+// Grammars in Lark's notation. They are read as context-free grammars over characters: where Lark's lexer
+// would take the longest terminal, here every way to cut the text counts, so a text is accepted when some way
+// fits. Terminals may stand next to one another, with what %ignore names between them. Aliases, priorities
+// and ! ? before a name shape Lark's tree and change nothing here.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/lark_parts.h"
 
@@ -112,7 +112,8 @@ static enum status read_regex(struct lark *lark, uint32_t *expression)
     char flag = source_peek(source);
     if (flag && strchr("imslux", flag))
         return source_refuse(source, "the flag %c of a regex is not supported", flag);
-    enum status status = expression_parse(source->rules->expressions, regex, PATTERN_WHOLE, expression, source->error);
+    enum status status =
+        expression_parse(source->rules->expressions, regex, PATTERN_WHOLE, expression, source->error);
     if (status != STATUS_OK && source_check(source) == STATUS_OK) {
         char text[ERROR_TEXT_BYTES];
         memcpy(text, source->error->text, sizeof text);
@@ -239,8 +240,8 @@ static enum status add(struct lark *lark, struct operands *list, struct operand 
 static bool ends_sequence(struct grammar_source *source)
 {
     char c = source_peek(source);
-    return source->at >= source->text.size || c == '|' || c == ')' || c == ']' || (c == '\n' && source->depth == 0) ||
-           source_next_is(source, "->");
+    return source->at >= source->text.size || c == '|' || c == ')' || c == ']' ||
+           (c == '\n' && source->depth == 0) || source_next_is(source, "->");
 }
 
 static enum status read_sequence(struct lark *lark, struct operand *operand)
@@ -375,8 +376,8 @@ static enum status read_rules(struct lark *lark, uint32_t *start)
     return source_check(&lark->source);
 }
 
-enum status grammar_compile_lark(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
-                                 struct error *error)
+enum status grammar_compile_lark(struct grammar **grammar, struct text text,
+                                 const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
     struct rules *rules = rules_create(limits);

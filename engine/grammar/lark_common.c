@@ -1,10 +1,10 @@
 #include "engine/grammar/lark_parts.h"
 
 // After Lark's documentation of its library `common`.
-#define DIGITS "[0-9]+"
-#define DECIMAL "([0-9]+\\.[0-9]*|\\.[0-9]+)"
+#define DIGITS   "[0-9]+"
+#define DECIMAL  "([0-9]+\\.[0-9]*|\\.[0-9]+)"
 #define EXPONENT "[eE][+-]?[0-9]+"
-#define FLOAT "([0-9]+" EXPONENT "|" DECIMAL "(" EXPONENT ")?)"
+#define FLOAT    "([0-9]+" EXPONENT "|" DECIMAL "(" EXPONENT ")?)"
 
 static const struct {
     const char *name, *pattern;

@@ -95,7 +95,8 @@ static enum status define(struct lark *lark, struct text name, struct grammar_na
     if (!found)
         return no_memory(lark);
     if (found->defined)
-        return source_refuse(&lark->source, "%.*s is defined twice", (int)(name.size < 100 ? name.size : 100), name.data);
+        return source_refuse(&lark->source, "%.*s is defined twice", (int)(name.size < 100 ? name.size : 100),
+                             name.data);
     found->defined = true;
     found->expression = EXPRESSION_NOTHING;
     if (!lark_is_terminal(name))
@@ -137,13 +138,14 @@ static enum status import_one(struct lark *lark, struct text name, struct text a
     struct grammar_name *found;
     const char *pattern = lark_common_pattern(name);
     if (!pattern)
-        return source_refuse(&lark->source, "common.%.*s is not known", (int)(name.size < 100 ? name.size : 100), name.data);
+        return source_refuse(&lark->source, "common.%.*s is not known",
+                             (int)(name.size < 100 ? name.size : 100), name.data);
     enum status status = define(lark, alias.size ? alias : name, &found);
     if (status != STATUS_OK)
         return status;
     found->body = SIZE_MAX;
-    return expression_parse(lark->source.rules->expressions, text_from_string(pattern), PATTERN_WHOLE, &found->expression,
-                            lark->source.error);
+    return expression_parse(lark->source.rules->expressions, text_from_string(pattern), PATTERN_WHOLE,
+                            &found->expression, lark->source.error);
 }
 
 static enum status read_import(struct lark *lark)
@@ -205,7 +207,8 @@ static enum status read_directive(struct lark *lark)
         return source_refuse(source, "options of %%llguidance are not supported");
     }
     source->at = before;
-    return source_refuse(source, "the directive %%%.*s is not supported", (int)(name.size < 100 ? name.size : 100), name.data);
+    return source_refuse(source, "the directive %%%.*s is not supported",
+                         (int)(name.size < 100 ? name.size : 100), name.data);
 }
 
 enum status lark_index(struct lark *lark)

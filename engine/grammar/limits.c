@@ -1,11 +1,16 @@
 #include "engine/grammar/limits.h"
 
 static const char *const names[GRAMMAR_LIMIT_COUNT] = {
-    [GRAMMAR_LIMIT_SOURCE_BYTES] = "grammar_source_bytes", [GRAMMAR_LIMIT_NODES] = "grammar_nodes",
-    [GRAMMAR_LIMIT_POSITIONS] = "grammar_positions",       [GRAMMAR_LIMIT_DEPTH] = "grammar_depth",
-    [GRAMMAR_LIMIT_RULES] = "grammar_rules",               [GRAMMAR_LIMIT_SEARCH] = "grammar_search",
-    [GRAMMAR_LIMIT_STATE_ITEMS] = "grammar_state_items",   [GRAMMAR_LIMIT_STATE_TERMS] = "grammar_state_terms",
-    [GRAMMAR_LIMIT_MASK_SETS] = "grammar_mask_sets",     [GRAMMAR_LIMIT_WORK] = "grammar_work",
+    [GRAMMAR_LIMIT_SOURCE_BYTES] = "grammar_source_bytes",
+    [GRAMMAR_LIMIT_NODES] = "grammar_nodes",
+    [GRAMMAR_LIMIT_POSITIONS] = "grammar_positions",
+    [GRAMMAR_LIMIT_DEPTH] = "grammar_depth",
+    [GRAMMAR_LIMIT_RULES] = "grammar_rules",
+    [GRAMMAR_LIMIT_SEARCH] = "grammar_search",
+    [GRAMMAR_LIMIT_STATE_ITEMS] = "grammar_state_items",
+    [GRAMMAR_LIMIT_STATE_TERMS] = "grammar_state_terms",
+    [GRAMMAR_LIMIT_MASK_SETS] = "grammar_mask_sets",
+    [GRAMMAR_LIMIT_WORK] = "grammar_work",
 };
 
 const struct grammar_limits grammar_limits_default = {{
@@ -26,7 +31,8 @@ const char *grammar_limit_name(enum grammar_limit limit)
     return names[limit];
 }
 
-enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit, struct error *error)
+enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
+                                  struct error *error)
 {
     return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%s: more than %llu", names[limit],
                      (unsigned long long)limits->values[limit]);

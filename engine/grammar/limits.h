@@ -1,5 +1,6 @@
-// Limits of grammars, which come from outside: each is counted, has a name that the error says, and is reached in a
-// bounded time. All counts are functions of the grammar and of the text matched, never of what is cached.
+// Limits of grammars, which come from outside: each is counted, has a name that the error says, and is
+// reached in a bounded time. All counts are functions of the grammar and of the text matched, never of what
+// is cached.
 #pragma once
 
 #include "schemas/text.h"
@@ -28,4 +29,5 @@ extern const struct grammar_limits grammar_limits_default;
 
 const char *grammar_limit_name(enum grammar_limit limit); // "grammar_nodes" and so on
 // STATUS_REJECT, ERROR_LIMIT_EXCEEDED: "grammar_nodes: more than 200000".
-enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit, struct error *error);
+enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
+                                  struct error *error);

@@ -11,7 +11,8 @@ struct mask_making {
     uint64_t n_visits;
 };
 
-// Sets that one mask may come to are counted, each once, large ones more: a measure of the state alone, not of what is known of it already.
+// Sets that one mask may come to are counted, each once, large ones more: a measure of the state alone, not
+// of what is known of it already.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
     struct item_set *visited = &recognizer->sets.items[set];
@@ -32,8 +33,8 @@ static void set_tokens(const struct grammar_vocabulary *vocabulary, uint32_t tok
 }
 
 // Walks the nodes first..behind, whose depth begins at `depth`.
-static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind, uint32_t set,
-                 struct mask_making *making)
+static void walk(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+                 uint32_t set, struct mask_making *making)
 {
     uint32_t *sets = recognizer->walk;
     if (first < behind)
@@ -92,7 +93,8 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
     return builder_finish(recognizer);
 }
 
-static void mask_string(struct recognizer *recognizer, uint32_t set, const struct open_string *string, struct mask_making *making)
+static void mask_string(struct recognizer *recognizer, uint32_t set, const struct open_string *string,
+                        struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
@@ -106,11 +108,13 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     for (size_t i = 0; i < tokens->exits.n && closed != SET_DEAD; i++) {
         struct string_token exit = tokens->exits.items[i];
         if (exit.n_letters >= string->min && exit.n_letters <= string->max)
-            walk(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind, closed, making);
+            walk(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind, closed,
+                 making);
     }
 }
 
-// Whether all texts of the class's bytes, as long as its tokens are, lead from the set to live ones, and those are few.
+// Whether all texts of the class's bytes, as long as its tokens are, lead from the set to live ones, and
+// those are few.
 static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const struct token_class *class)
 {
     enum { FEW = 24 };
@@ -157,8 +161,10 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             mask_string(recognizer, set, &string, making);
             return;
         }
-        if (string.max == EXPRESSION_UNBOUNDED) { // beside others: what stays inside is allowed, the rest is to be looked at
-            string_tokens_inside(vocabulary->strings, grammar_mask_words(vocabulary->n_tokens), string.max, making->bits);
+        if (string.max == EXPRESSION_UNBOUNDED) { // beside others: what stays inside is allowed, the rest is
+                                                  // to be looked at
+            string_tokens_inside(vocabulary->strings, grammar_mask_words(vocabulary->n_tokens), string.max,
+                                 making->bits);
             trie = &vocabulary->not_inside;
         }
     }

@@ -1,4 +1,5 @@
-// Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has started over.
+// Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has
+// started over.
 #include "engine/grammar/recognizer.h"
 
 #include <assert.h>
@@ -22,16 +23,19 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     size_t n_accepted;
     if (matcher->generation == recognizer->generation)
         return STATUS_OK;
-    matcher->state = step_bytes(recognizer, recognizer->start, (struct text){matcher->bytes.data, matcher->bytes.size}, &n_accepted);
+    matcher->state = step_bytes(recognizer, recognizer->start,
+                                (struct text){matcher->bytes.data, matcher->bytes.size}, &n_accepted);
     matcher->generation = recognizer->generation;
     return expressions_status(recognizer->pool, error);
 }
 
-// Before each call: a recognizer that failed or grew too large forgets, and the matcher's state is found again.
+// Before each call: a recognizer that failed or grew too large forgets, and the matcher's state is found
+// again.
 static enum status prepare(struct matcher *matcher, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
-    if (expressions_status(recognizer->pool, NULL) != STATUS_OK || recognizer_bytes(recognizer) > RECOGNIZER_BYTES_MAX) {
+    if (expressions_status(recognizer->pool, NULL) != STATUS_OK ||
+        recognizer_bytes(recognizer) > RECOGNIZER_BYTES_MAX) {
         enum status status = recognizer_restart(recognizer, error);
         if (status != STATUS_OK)
             return status;
@@ -70,7 +74,8 @@ void matcher_finish(struct matcher *matcher)
     *matcher = (struct matcher){0};
 }
 
-enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted, struct error *error)
+enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted,
+                                 struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;
@@ -142,7 +147,8 @@ static bool forced_byte(struct recognizer *recognizer, uint32_t set, unsigned ch
     return n == 1 && recognizer->pool->status == STATUS_OK;
 }
 
-enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out, struct error *error)
+enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
+                                 struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;

@@ -1,4 +1,5 @@
-// Patterns as ECMA-262 has them (chapter 22.2.1, with the leniency of annex B where it is unambiguous), read by descent.
+// Patterns as ECMA-262 has them (chapter 22.2.1, with the leniency of annex B where it is unambiguous), read
+// by descent.
 #include "engine/grammar/pattern_class.h"
 
 #include <string.h>
@@ -59,7 +60,8 @@ static bool read_quantifier(struct pattern_reader *reader, uint32_t *min, uint32
 
 static enum status read_group_name(struct pattern_reader *reader)
 {
-    const char *name = reader->text.data + reader->at, *end = memchr(name, '>', reader->text.size - reader->at);
+    const char *name = reader->text.data + reader->at,
+               *end = memchr(name, '>', reader->text.size - reader->at);
     if (!end || end == name)
         return pattern_refuse(reader, "a group's name is not closed");
     reader->at += (size_t)(end - name) + 1;
@@ -211,8 +213,8 @@ static enum status parse(struct pattern_reader *reader, bool search, uint32_t *e
         return pattern_refuse(reader, "a group is closed that was not opened");
     if (!pattern_language(&reader->tree, root, search, expression))
         return pattern_refuse(reader, "assertions inside an unbounded repetition are not supported");
-    if (check_pool(reader) == STATUS_OK &&
-        expression_positions(reader->pool, *expression) > reader->pool->limits.values[GRAMMAR_LIMIT_POSITIONS])
+    if (check_pool(reader) == STATUS_OK && expression_positions(reader->pool, *expression) >
+                                               reader->pool->limits.values[GRAMMAR_LIMIT_POSITIONS])
         expressions_fail(reader->pool, GRAMMAR_LIMIT_POSITIONS);
     return check_pool(reader);
 }

@@ -11,13 +11,15 @@ enum status pattern_refuse(struct pattern_reader *reader, const char *format, ..
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return error_set(reader->error, STATUS_REJECT, ERROR_INVALID_FIELD, "pattern, byte %zu: %s", reader->at, text);
+    return error_set(reader->error, STATUS_REJECT, ERROR_INVALID_FIELD, "pattern, byte %zu: %s", reader->at,
+                     text);
 }
 
 bool pattern_next_is(const struct pattern_reader *reader, const char *string)
 {
     size_t size = strlen(string);
-    return reader->text.size - reader->at >= size && memcmp(reader->text.data + reader->at, string, size) == 0;
+    return reader->text.size - reader->at >= size &&
+           memcmp(reader->text.data + reader->at, string, size) == 0;
 }
 
 bool pattern_take(struct pattern_reader *reader, const char *string)
@@ -35,15 +37,16 @@ static uint32_t one(struct expressions *pool, uint32_t code_point)
 uint32_t pattern_dot(struct expressions *pool)
 {
     static const struct code_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-    return expression_set_complement(pool, expression_set(pool, line_ends, sizeof line_ends / sizeof *line_ends));
+    return expression_set_complement(pool,
+                                     expression_set(pool, line_ends, sizeof line_ends / sizeof *line_ends));
 }
 
 // ECMA-262, WhiteSpace and LineTerminator.
 static uint32_t white_space(struct expressions *pool)
 {
-    static const struct code_range ranges[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
-                                               {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
-                                               {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    static const struct code_range ranges[] = {
+        {'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+        {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
     return expression_set(pool, ranges, sizeof ranges / sizeof *ranges);
 }
 
@@ -75,7 +78,8 @@ static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
 {
     uint32_t value = 0, low;
     if (pattern_take(reader, "{")) {
-        const char *digits = reader->text.data + reader->at, *end = memchr(digits, '}', reader->text.size - reader->at);
+        const char *digits = reader->text.data + reader->at,
+                   *end = memchr(digits, '}', reader->text.size - reader->at);
         size_t n = end ? (size_t)(end - digits) : 0;
         if (n == 0 || n > 6 || !read_hex(reader, n, &value) || value > CODE_POINT_MAX)
             return pattern_refuse(reader, "\\u{...} is no code point");
@@ -148,7 +152,8 @@ enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, ui
         if (!read_hex(reader, 2, &value))
             return pattern_refuse(reader, "\\x needs two hexadecimal digits");
         *set = one(reader->pool, value);
-    } else if (c == 'c' && reader->at < reader->text.size && ((reader->text.data[reader->at] | 0x20) >= 'a') &&
+    } else if (c == 'c' && reader->at < reader->text.size &&
+               ((reader->text.data[reader->at] | 0x20) >= 'a') &&
                ((reader->text.data[reader->at] | 0x20) <= 'z')) {
         *set = one(reader->pool, (uint32_t)reader->text.data[reader->at++] & 31);
     } else if (c == '0' && !(reader->at < reader->text.size && reader->text.data[reader->at] >= '0' &&
@@ -178,7 +183,8 @@ enum status pattern_read_character(struct pattern_reader *reader, uint32_t *set)
 
 static enum status read_class_item(struct pattern_reader *reader, uint32_t *set)
 {
-    return pattern_take(reader, "\\") ? pattern_read_escape(reader, true, set) : pattern_read_character(reader, set);
+    return pattern_take(reader, "\\") ? pattern_read_escape(reader, true, set)
+                                      : pattern_read_character(reader, set);
 }
 
 // The code point of a set that has one.
@@ -231,7 +237,8 @@ enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set)
         if (status == STATUS_OK)
             status = expressions_status(reader->pool, reader->error);
     }
-    *set = status == STATUS_OK ? expression_either_many(reader->pool, parts.items, parts.n) : EXPRESSION_NOTHING;
+    *set =
+        status == STATUS_OK ? expression_either_many(reader->pool, parts.items, parts.n) : EXPRESSION_NOTHING;
     if (status == STATUS_OK && negative)
         *set = expression_set_complement(reader->pool, *set);
     VECTOR_FINISH(&parts);

@@ -1,6 +1,7 @@
-// Assertions are resolved from the right: the rest of a text, from some place on, is an expression for each of three cases of
-// what stands before that place. ^ is the rest where nothing stands before and NOTHING elsewhere, $ the rest's intersection
-// with "", a lookahead the intersection with what it asks for, \b an intersection that depends on the case.
+// Assertions are resolved from the right: the rest of a text, from some place on, is an expression for each
+// of three cases of what stands before that place. ^ is the rest where nothing stands before and NOTHING
+// elsewhere, $ the rest's intersection with "", a lookahead the intersection with what it asks for, \b an
+// intersection that depends on the case.
 #include "engine/grammar/pattern_tree.h"
 
 #include <assert.h>
@@ -45,7 +46,8 @@ uint32_t pattern_assertion(struct pattern_tree *tree, enum pattern_kind kind, bo
     return add(tree, node, &child, child == NO_PATTERN ? 0 : 1);
 }
 
-static uint32_t plain_many(struct pattern_tree *tree, enum pattern_kind kind, const uint32_t *children, size_t n)
+static uint32_t plain_many(struct pattern_tree *tree, enum pattern_kind kind, const uint32_t *children,
+                           size_t n)
 {
     uint32_t *parts = malloc((n + 1) * sizeof *parts);
     if (!parts) {
@@ -67,7 +69,8 @@ uint32_t pattern_many(struct pattern_tree *tree, enum pattern_kind kind, const u
     bool all_plain = true;
     for (size_t i = 0; i < n; i++)
         all_plain &= tree->nodes.items[children[i]].kind == PATTERN_PLAIN;
-    return all_plain ? plain_many(tree, kind, children, n) : add(tree, (struct pattern_node){.kind = (uint8_t)kind}, children, n);
+    return all_plain ? plain_many(tree, kind, children, n)
+                     : add(tree, (struct pattern_node){.kind = (uint8_t)kind}, children, n);
 }
 
 uint32_t pattern_repeat(struct pattern_tree *tree, uint32_t child, uint32_t min, uint32_t max)
@@ -103,7 +106,8 @@ static uint32_t with_last_character(struct expressions *pool, uint32_t expressio
         return expression_concat(pool, expression, rest->of[BEFORE_WORD]);
     uint32_t word = pattern_word_characters(pool), other = expression_set_complement(pool, word);
     uint32_t ends_in_word = expression_both(pool, expression, expression_concat(pool, EXPRESSION_ALL, word));
-    uint32_t ends_in_other = expression_both(pool, expression, expression_concat(pool, EXPRESSION_ALL, other));
+    uint32_t ends_in_other =
+        expression_both(pool, expression, expression_concat(pool, EXPRESSION_ALL, other));
     return expression_either(pool, expression_concat(pool, ends_in_word, rest->of[BEFORE_WORD]),
                              expression_concat(pool, ends_in_other, rest->of[BEFORE_OTHER]));
 }
@@ -117,7 +121,8 @@ static struct rest plain_rest(struct expressions *pool, uint32_t expression, con
     }
     uint32_t some = with_last_character(pool, not_empty(pool, expression), rest);
     for (int i = 0; i < N_BEFORE; i++)
-        out.of[i] = expression_is_nullable(pool, expression) ? expression_either(pool, some, rest->of[i]) : some;
+        out.of[i] =
+            expression_is_nullable(pool, expression) ? expression_either(pool, some, rest->of[i]) : some;
     return out;
 }
 
@@ -134,7 +139,8 @@ static struct rest boundary_rest(struct expressions *pool, bool negative, const 
 
 static bool resolve(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out);
 
-static bool resolve_ahead(struct pattern_tree *tree, const struct pattern_node *node, const struct rest *rest, struct rest *out)
+static bool resolve_ahead(struct pattern_tree *tree, const struct pattern_node *node, const struct rest *rest,
+                          struct rest *out)
 {
     const struct rest anything = {{EXPRESSION_ALL, EXPRESSION_ALL, EXPRESSION_ALL}};
     struct rest ahead;
@@ -147,7 +153,8 @@ static bool resolve_ahead(struct pattern_tree *tree, const struct pattern_node *
     return true;
 }
 
-static bool resolve_repeat(struct pattern_tree *tree, const struct pattern_node *node, const struct rest *rest, struct rest *out)
+static bool resolve_repeat(struct pattern_tree *tree, const struct pattern_node *node,
+                           const struct rest *rest, struct rest *out)
 {
     uint32_t child = tree->children.items[node->first_child];
     if (node->max > UNROLLED_MAX)
@@ -164,7 +171,8 @@ static bool resolve_repeat(struct pattern_tree *tree, const struct pattern_node 
     return true;
 }
 
-static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node *node, const struct rest *rest, struct rest *out)
+static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node *node,
+                           const struct rest *rest, struct rest *out)
 {
     *out = no_rest;
     for (uint32_t i = 0; i < node->n_children; i++) {

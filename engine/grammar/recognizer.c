@@ -99,8 +99,8 @@ size_t recognizer_bytes(const struct recognizer *recognizer)
            pool->pieces.n * sizeof(struct expression_piece) + pool->links.n * sizeof(uint32_t);
 }
 
-enum status recognizer_create(struct recognizer **out, const struct grammar *grammar, const struct grammar_vocabulary *vocabulary,
-                              struct error *error)
+enum status recognizer_create(struct recognizer **out, const struct grammar *grammar,
+                              const struct grammar_vocabulary *vocabulary, struct error *error)
 {
     struct recognizer *recognizer = *out = calloc(1, sizeof *recognizer);
     if (recognizer) {

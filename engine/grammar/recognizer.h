@@ -1,8 +1,9 @@
-// The parser as an automaton: an Earley parser (J. Earley, 1970) over bytes whose sets are hash-consed, so that a set is a
-// state and a step from it is computed once. An item's origin is a set, not a position: all that completion asks of it are the
-// items that wait there. Two things keep the sets few: repetitions are items with a count that stops at the minimum, and the
-// last symbol of a rule waits for what the whole rule's end leads to (J. Leo, 1991), so that recursion on the right and lists
-// come back to the same state. Internal to engine/grammar/.
+// The parser as an automaton: an Earley parser (J. Earley, 1970) over bytes whose sets are hash-consed, so
+// that a set is a state and a step from it is computed once. An item's origin is a set, not a position: all
+// that completion asks of it are the items that wait there. Two things keep the sets few: repetitions are
+// items with a count that stops at the minimum, and the last symbol of a rule waits for what the whole rule's
+// end leads to (J. Leo, 1991), so that recursion on the right and lists come back to the same state. Internal
+// to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"
@@ -38,13 +39,14 @@ struct item_set {
     uint32_t first_waiter, n_waiters; // of recognizer.waiters, ascending by symbol
     uint32_t first_scan, n_scans;     // of recognizer.scans
     bool may_end;
-    uint32_t visit;      // of the last mask that came here
-    uint32_t *row;       // sets by byte; NULL: not asked for yet
-    uint32_t *mask;      // NULL: not asked for yet
+    uint32_t visit; // of the last mask that came here
+    uint32_t *row;  // sets by byte; NULL: not asked for yet
+    uint32_t *mask; // NULL: not asked for yet
 };
 
 struct set_builder {
-    VECTOR(struct item) items; // each once, in the order of their discovery; those behind `at` are to be looked at
+    VECTOR(struct item)
+    items; // each once, in the order of their discovery; those behind `at` are to be looked at
     size_t at;
     uint32_t *table; // places in items + 1
     size_t table_size;

@@ -16,7 +16,7 @@ struct rule_node {
     uint8_t encoding;
     bool is_nonterminal; // by rules_nonterminal
     bool is_defined;
-    bool nullable, productive; // once rules are compiled
+    bool nullable, productive;        // once rules are compiled
     uint32_t first_child, n_children; // in rules.children
     uint32_t min, max;
     uint32_t expression;

@@ -12,20 +12,23 @@ static void set_bit(uint32_t *bits, uint32_t token)
     bits[token / 32] |= 1u << token % 32;
 }
 
-static bool add_inside(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary, uint32_t token, uint32_t n_letters)
+static bool add_inside(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
+                       uint32_t token, uint32_t n_letters)
 {
     size_t n_words = grammar_mask_words(vocabulary->n_tokens);
     for (; token != NO_TOKEN; token = vocabulary->next_same[token]) {
         set_bit(tokens->all, token);
         for (uint32_t k = n_letters; k < STRING_TOKENS_MASKS; k++)
             set_bit(tokens->masks + k * n_words, token);
-        if (n_letters >= STRING_TOKENS_MASKS && !VECTOR_ADD(&tokens->longer, ((struct string_token){token, n_letters})))
+        if (n_letters >= STRING_TOKENS_MASKS &&
+            !VECTOR_ADD(&tokens->longer, ((struct string_token){token, n_letters})))
             return false;
     }
     return true;
 }
 
-static bool add_closing(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary, uint32_t at, uint32_t n_letters)
+static bool add_closing(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
+                        uint32_t at, uint32_t n_letters)
 {
     const struct trie_node *node = &vocabulary->all.nodes[at];
     for (uint32_t token = node->token; token != NO_TOKEN; token = vocabulary->next_same[token])
@@ -34,15 +37,16 @@ static bool add_closing(struct string_tokens *tokens, const struct grammar_vocab
     return node->behind == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters}));
 }
 
-static bool walk(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary, struct byte_automaton *automaton,
-                 struct place *places)
+static bool walk(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
+                 struct byte_automaton *automaton, struct place *places)
 {
     uint32_t start = byte_automaton_start(automaton, EXPRESSION_ALL, TERMINAL_JSON_STRING);
     uint32_t between = places[0].state = byte_automaton_step(automaton, start, '"');
     places[0].n_letters = 0;
     for (uint32_t at = 0; at < vocabulary->all.n_nodes;) {
         const struct trie_node *node = &vocabulary->all.nodes[at];
-        struct place from = places[node->depth], to = {byte_automaton_step(automaton, from.state, node->byte), from.n_letters};
+        struct place from = places[node->depth],
+                     to = {byte_automaton_step(automaton, from.state, node->byte), from.n_letters};
         bool closes = to.state != BYTE_STATE_DEAD && byte_automaton_ends(automaton, to.state);
         if (to.state == BYTE_STATE_DEAD || closes) {
             if (closes && !add_closing(tokens, vocabulary, at, to.n_letters))

@@ -1,10 +1,11 @@
-// Tokens inside a JSON string whose characters may be any, which most constrained text is: found once a vocabulary.
-// Internal to engine/grammar/.
+// Tokens inside a JSON string whose characters may be any, which most constrained text is: found once a
+// vocabulary. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/grammar_parts.h"
 
-// STRING_TOKENS_MASKS masks: mask k has the tokens that stay inside the string and begin at most k characters.
+// STRING_TOKENS_MASKS masks: mask k has the tokens that stay inside the string and begin at most k
+// characters.
 enum { STRING_TOKENS_MASKS = 17 };
 
 struct string_token {
@@ -13,8 +14,8 @@ struct string_token {
 };
 
 struct string_tokens {
-    uint32_t *masks; // one behind the other
-    uint32_t *all;   // however many characters
+    uint32_t *masks;                     // one behind the other
+    uint32_t *all;                       // however many characters
     VECTOR(struct string_token) longer;  // begin more characters than the masks count
     VECTOR(struct string_token) closing; // tokens whose last byte closes the string
     VECTOR(struct string_token) exits;   // nodes that close it and have children

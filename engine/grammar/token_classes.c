@@ -26,7 +26,8 @@ static bool all_in_class(int class, struct text token)
     return token.size <= TOKEN_CLASS_BYTES_MAX;
 }
 
-static bool create(struct token_class *class, int which, struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n)
+static bool create(struct token_class *class, int which, struct grammar_vocabulary *vocabulary,
+                   const uint32_t *ids, size_t n)
 {
     size_t n_others = 0;
     uint32_t *others = malloc((n + 1) * sizeof *others);
@@ -45,7 +46,8 @@ static bool create(struct token_class *class, int which, struct grammar_vocabula
     return whole;
 }
 
-bool token_classes_create(struct token_class **out, struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n)
+bool token_classes_create(struct token_class **out, struct grammar_vocabulary *vocabulary,
+                          const uint32_t *ids, size_t n)
 {
     struct token_class *classes = *out = calloc(TOKEN_CLASSES, sizeof *classes);
     bool whole = classes;

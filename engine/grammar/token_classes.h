@@ -1,6 +1,5 @@
-// Short tokens made of some bytes alone: where all of those bytes lead on, whatever their order, for as long as such a token is,
-// the tokens need no walk.
-// Internal to engine/grammar/.
+// Short tokens made of some bytes alone: where all of those bytes lead on, whatever their order, for as long
+// as such a token is, the tokens need no walk. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/grammar_parts.h"
@@ -15,5 +14,6 @@ struct token_class {
 enum { TOKEN_CLASSES = 4, TOKEN_CLASS_BYTES_MAX = 16 };
 
 // Widest first. `ids`: the tokens that have bytes, sorted. False: no memory.
-bool token_classes_create(struct token_class **classes, struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n);
+bool token_classes_create(struct token_class **classes, struct grammar_vocabulary *vocabulary,
+                          const uint32_t *ids, size_t n);
 void token_classes_destroy(struct token_class *classes);

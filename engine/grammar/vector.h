@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Room for `needed` items in *items (of the heap, of *capacity items); false when memory runs out, and then nothing changed.
+// Room for `needed` items in *items (of the heap, of *capacity items); false when memory runs out, and then
+// nothing changed.
 static inline bool vector_reserve(void **items, size_t *capacity, size_t needed, size_t item_bytes)
 {
     if (needed <= *capacity)
@@ -33,4 +34,5 @@ static inline bool vector_reserve(void **items, size_t *capacity, size_t needed,
     vector_reserve((void **)&(vector)->items, &(vector)->capacity, (needed), sizeof *(vector)->items)
 #define VECTOR_ADD(vector, item)                                                                             \
     (VECTOR_RESERVE(vector, (vector)->n + 1) ? ((vector)->items[(vector)->n++] = (item), true) : false)
-#define VECTOR_FINISH(vector) (free((vector)->items), (vector)->items = NULL, (vector)->n = (vector)->capacity = 0)
+#define VECTOR_FINISH(vector)                                                                                \
+    (free((vector)->items), (vector)->items = NULL, (vector)->n = (vector)->capacity = 0)

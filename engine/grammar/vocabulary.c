@@ -35,7 +35,8 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
     for (size_t i = 0; i < n; before = vocabulary->tokens[ids[i++]])
         n_nodes += vocabulary->tokens[ids[i]].size - shared_bytes(before, vocabulary->tokens[ids[i]]);
     trie->nodes = malloc((n_nodes + 1) * sizeof *trie->nodes);
-    uint32_t *open = malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree goes on
+    uint32_t *open =
+        malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree goes on
     if (!trie->nodes || !open || n_nodes >= UINT32_MAX) {
         free(open);
         return false;
@@ -49,8 +50,8 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
             trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
         for (; depth < token.size; depth++) {
             open[depth] = (uint32_t)trie->n_nodes;
-            trie->nodes[trie->n_nodes++] =
-                (struct trie_node){.token = NO_TOKEN, .depth = (uint16_t)depth, .byte = (unsigned char)token.data[depth]};
+            trie->nodes[trie->n_nodes++] = (struct trie_node){
+                .token = NO_TOKEN, .depth = (uint16_t)depth, .byte = (unsigned char)token.data[depth]};
         }
         struct trie_node *node = &trie->nodes[open[depth - 1]];
         vocabulary->next_same[ids[i]] = node->token;
@@ -108,8 +109,9 @@ static bool build(struct grammar_vocabulary *vocabulary)
     return whole;
 }
 
-enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const struct text *tokens, size_t n_tokens,
-                                      const uint32_t *ends, size_t n_ends, struct error *error)
+enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const struct text *tokens,
+                                      size_t n_tokens, const uint32_t *ends, size_t n_ends,
+                                      struct error *error)
 {
     struct grammar_vocabulary *vocabulary = *out = calloc(1, sizeof *vocabulary);
     bool whole = vocabulary;
@@ -121,7 +123,8 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const str
     if (!whole) {
         grammar_vocabulary_destroy(vocabulary);
         *out = NULL;
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a vocabulary of %zu tokens", n_tokens);
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a vocabulary of %zu tokens",
+                         n_tokens);
     }
     for (size_t i = 0; i < n_ends; i++)
         if (ends[i] < n_tokens)

@@ -1,5 +1,6 @@
-// What the fuzz targets of grammars have in common: the source, then perhaps a NUL byte and a text. Whatever they are: the same
-// result twice, errors of one line, masks that agree with tokens tried one by one, no allowed byte that leads nowhere.
+// What the fuzz targets of grammars have in common: the source, then perhaps a NUL byte and a text. Whatever
+// they are: the same result twice, errors of one line, masks that agree with tokens tried one by one, no
+// allowed byte that leads nowhere.
 #pragma once
 
 #include "engine/grammar/grammar.h"
@@ -8,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum status grammar_compile_function(struct grammar **, struct text, const struct grammar_limits *, struct error *);
+typedef enum status grammar_compile_function(struct grammar **, struct text, const struct grammar_limits *,
+                                             struct error *);
 
 enum { FUZZ_TOKENS = 16, FUZZ_TEXT_MAX = 32 };
 
@@ -77,14 +79,16 @@ static inline int fuzz_match(struct recognizer *recognizer, struct text text, bo
 
 static inline void fuzz_recognize(const struct grammar *grammar, struct text text)
 {
-    static const char tokens[FUZZ_TOKENS][4] = {"", "", "a", "b", " ", "\"", "\\", "ab", "\xC3", "\xA9", "0", "\n", "aa", "/*", "\xE2\x82", "x1"};
+    static const char tokens[FUZZ_TOKENS][4] = {"",     "",     "a", "b",  " ",  "\"", "\\",       "ab",
+                                                "\xC3", "\xA9", "0", "\n", "aa", "/*", "\xE2\x82", "x1"};
     struct text texts[FUZZ_TOKENS];
     struct grammar_vocabulary *vocabulary;
     struct recognizer *recognizer;
     struct error error = {0};
     for (int i = 0; i < FUZZ_TOKENS; i++)
         texts[i] = text_from_string(tokens[i]);
-    fuzz_check(grammar_vocabulary_create(&vocabulary, texts, FUZZ_TOKENS, &(uint32_t){1}, 1, &error) == STATUS_OK);
+    fuzz_check(grammar_vocabulary_create(&vocabulary, texts, FUZZ_TOKENS, &(uint32_t){1}, 1, &error) ==
+               STATUS_OK);
     if (recognizer_create(&recognizer, grammar, vocabulary, &error) == STATUS_OK) {
         int first = fuzz_match(recognizer, text, false);
         fuzz_check(fuzz_match(recognizer, text, true) == first); // whatever was asked meanwhile

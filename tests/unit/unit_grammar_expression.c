@@ -26,7 +26,8 @@ static void equal_expressions_have_one_id(void **state)
                      expression_concat(pool, a, expression_concat(pool, b, a)));
     assert_int_equal(expression_complement(pool, expression_complement(pool, ab)), ab);
     assert_int_equal(expression_both(pool, a, b), EXPRESSION_NOTHING);
-    assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')), set_of(pool, 'k', 'm'));
+    assert_int_equal(expression_both(pool, set_of(pool, 'a', 'm'), set_of(pool, 'k', 'z')),
+                     set_of(pool, 'k', 'm'));
     assert_int_equal(expression_repeat(pool, EXPRESSION_ANY, 0, EXPRESSION_UNBOUNDED), EXPRESSION_ALL);
     assert_int_equal(set_of(pool, 0, CODE_POINT_MAX), EXPRESSION_ANY);
     assert_int_equal(expression_set_complement(pool, EXPRESSION_ANY), EXPRESSION_NOTHING);
@@ -36,8 +37,8 @@ static void equal_expressions_have_one_id(void **state)
 
 enum { PARTS = 9, TEXT_MAX = 5 };
 
-// A random expression over the alphabet {a, b, é}, with its language up to TEXT_MAX code points found by enumeration: bit i
-// of language[] is the i-th text in the order of length, then of letters.
+// A random expression over the alphabet {a, b, é}, with its language up to TEXT_MAX code points found by
+// enumeration: bit i of language[] is the i-th text in the order of length, then of letters.
 enum { N_TEXTS = 1 + 3 + 9 + 27 + 81 + 243 };
 
 struct sample {
@@ -76,12 +77,14 @@ static void concat_languages(const struct sample *a, const struct sample *b, boo
     for (int text = 0; text < N_TEXTS; text++) {
         int letters[TEXT_MAX], length = text_length(text, letters);
         for (int cut = 0; cut <= length; cut++)
-            result[text] |= a->language[text_index(letters, cut)] && b->language[text_index(letters + cut, length - cut)];
+            result[text] |=
+                a->language[text_index(letters, cut)] && b->language[text_index(letters + cut, length - cut)];
     }
     memcpy(out, result, sizeof result);
 }
 
-static struct sample repeat_sample(struct expressions *pool, const struct sample *a, unsigned min, unsigned max)
+static struct sample repeat_sample(struct expressions *pool, const struct sample *a, unsigned min,
+                                   unsigned max)
 {
     struct sample power = {.language = {true}}, out = {0};
     for (unsigned n = 0; n <= (max == EXPRESSION_UNBOUNDED ? min + TEXT_MAX : max); n++) {
@@ -140,7 +143,9 @@ static void derivatives_match_what_enumeration_finds(void **state)
         struct expressions *pool = expressions_create(NULL);
         struct sample parts[PARTS];
         for (int i = 0; i < PARTS; i++)
-            parts[i] = i < 4 ? random_letter(pool) : combine(pool, &parts[random_below(&random_state, i)], &parts[random_below(&random_state, i)]);
+            parts[i] = i < 4 ? random_letter(pool)
+                             : combine(pool, &parts[random_below(&random_state, i)],
+                                       &parts[random_below(&random_state, i)]);
         const struct sample *sample = &parts[PARTS - 1];
         bool any = false;
         for (int text = 0; text < N_TEXTS; text++) {
@@ -164,12 +169,14 @@ static void what_matches_nothing_is_found(void **state)
 {
     struct expressions *pool = expressions_create(NULL);
     uint32_t a = expression_literal(pool, TEXT("a"));
-    uint32_t two = expression_repeat(pool, a, 2, 2), odd = expression_concat(pool, a, expression_repeat(pool, two, 0, EXPRESSION_UNBOUNDED));
+    uint32_t two = expression_repeat(pool, a, 2, 2),
+             odd = expression_concat(pool, a, expression_repeat(pool, two, 0, EXPRESSION_UNBOUNDED));
     uint32_t even = expression_repeat(pool, two, 0, EXPRESSION_UNBOUNDED);
     assert_true(expression_is_empty_language(pool, expression_both(pool, odd, even)));
     assert_true(expression_is_empty_language(pool, EXPRESSION_NOTHING));
     assert_false(expression_is_empty_language(pool, odd));
-    assert_false(expression_is_empty_language(pool, expression_both(pool, odd, expression_complement(pool, a))));
+    assert_false(
+        expression_is_empty_language(pool, expression_both(pool, odd, expression_complement(pool, a))));
     assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
     expressions_destroy(pool);
 }
@@ -178,7 +185,8 @@ static void a_pool_at_its_limit_says_which(void **state)
 {
     for (int over = 0; over < 2; over++) {
         struct grammar_limits limits = grammar_limits_default;
-        limits.values[GRAMMAR_LIMIT_NODES] = 4 + 6; // of the pool itself, and three letters with what follows them
+        limits.values[GRAMMAR_LIMIT_NODES] =
+            4 + 6; // of the pool itself, and three letters with what follows them
         struct expressions *pool = expressions_create(&limits);
         expression_literal(pool, over ? TEXT("abcd") : TEXT("abc"));
         struct error error;

@@ -1,4 +1,5 @@
-// Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one, JSON spellings.
+// Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one,
+// JSON spellings.
 #include "engine/grammar/grammar.h"
 
 #include <setjmp.h>
@@ -97,7 +98,8 @@ static void enumerate(struct definition *all, struct definition *definition, boo
         break;
     case SHAPE_REPEAT: {
         bool power[N_TEXTS] = {true};
-        unsigned last = definition->max == EXPRESSION_UNBOUNDED ? definition->min + TEXT_MAX : definition->max;
+        unsigned last =
+            definition->max == EXPRESSION_UNBOUNDED ? definition->min + TEXT_MAX : definition->max;
         for (unsigned n = 0; n <= last; n++) {
             if (n >= definition->min)
                 add_language(language, power, &(bool){false});
@@ -124,7 +126,8 @@ static void build_symbol(struct rules *rules, struct sample *sample, struct defi
         definition->symbol = rules_repeat(rules, children[0], definition->min, definition->max);
 }
 
-// Nonterminals choose among later symbols; those are letters, sequences, choices and repetitions of earlier ones.
+// Nonterminals choose among later symbols; those are letters, sequences, choices and repetitions of earlier
+// ones.
 static void make_sample(struct sample *sample)
 {
     static const char *const letters[] = {"a", "b", "", "ab"};
@@ -136,7 +139,9 @@ static void make_sample(struct sample *sample)
         struct definition *definition = &sample->symbols[i];
         definition->shape = i < N_NONTERMINALS + 2 ? SHAPE_LETTERS : (enum shape)(random_below(4) % 4);
         definition->letters = i < N_NONTERMINALS + 2 ? letters[i - N_NONTERMINALS] : letters[random_below(4)];
-        definition->n_children = definition->shape == SHAPE_LETTERS ? 0 : definition->shape == SHAPE_REPEAT ? 1 : 1 + random_below(3);
+        definition->n_children = definition->shape == SHAPE_LETTERS  ? 0
+                                 : definition->shape == SHAPE_REPEAT ? 1
+                                                                     : 1 + random_below(3);
         for (unsigned k = 0; k < definition->n_children; k++)
             definition->children[k] = (int)random_below((unsigned)i);
         definition->min = random_below(3);
@@ -157,7 +162,8 @@ static void make_sample(struct sample *sample)
         rules_define(rules, definition->symbol, rules_choice(rules, children, definition->n_children));
     }
     struct error error;
-    assert_int_not_equal(grammar_create(&sample->grammar, rules, sample->symbols[0].symbol, &error), STATUS_RETRY);
+    assert_int_not_equal(grammar_create(&sample->grammar, rules, sample->symbols[0].symbol, &error),
+                         STATUS_RETRY);
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < N_SYMBOLS; i++)
@@ -172,7 +178,8 @@ static bool accepts(struct recognizer *recognizer, const char *text, bool *is_pr
     size_t n_accepted, size = strlen(text);
     bool may_end;
     assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error),
+                     STATUS_OK);
     assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
     *is_prefix = n_accepted == size;
     matcher_finish(&matcher);
@@ -225,9 +232,11 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
 // Tokens of one to five bytes, among them parts of characters, equal ones and empty ones.
 enum { N_TOKENS = 150, END_TOKEN = 3 };
 
-static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][9], struct text *tokens)
+static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N_TOKENS][9],
+                            struct text *tokens)
 {
-    static const char pieces[][5] = {"a", "b", "\"", "\\", "u", "0", "d", "\xC3", "\xA9", "\xC3\xA9", "\xF0\x9F", "\x98", "ab", "\n", "n", "/"};
+    static const char pieces[][5] = {"a",    "b",        "\"",       "\\",   "u",  "0",  "d", "\xC3",
+                                     "\xA9", "\xC3\xA9", "\xF0\x9F", "\x98", "ab", "\n", "n", "/"};
     for (int i = 0; i < N_TOKENS; i++) {
         static const char *const fixed[] = {"", "", "", "", "", "ab\"n", "a\"b", "\"\"a", "abab", "aba\"n"};
         size_t size = 0;
@@ -280,7 +289,8 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
         if (n_allowed == 0)
             break; // possible: this vocabulary can't spell every text
         bool accepted;
-        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(n_allowed)], &accepted, &error), STATUS_OK);
+        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(n_allowed)], &accepted, &error),
+                         STATUS_OK);
         assert_true(accepted);
     }
     matcher_finish(&matcher);
@@ -289,9 +299,20 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
 
 static void masks_are_what_tokens_one_by_one_are(void **state)
 {
-    static const char *const patterns[] = {
-        "(a|\xC3\xA9)*",  "[^a]*b.?",   "\"[^\"]*\"",      "(ab|\xF0\x9F\x98\x80){2,5}", "[^\\x00]*", "[^]{2,4}", "[^]?", "[^]{3,}",
-        "[a-z]+[^a-z]*", "[a-zA-Z]*", "([a-z]|[0-9])*/", "[ -~]*x", "[a-z]{1,18}", "[a-z]{1,3}"};
+    static const char *const patterns[] = {"(a|\xC3\xA9)*",
+                                           "[^a]*b.?",
+                                           "\"[^\"]*\"",
+                                           "(ab|\xF0\x9F\x98\x80){2,5}",
+                                           "[^\\x00]*",
+                                           "[^]{2,4}",
+                                           "[^]?",
+                                           "[^]{3,}",
+                                           "[a-z]+[^a-z]*",
+                                           "[a-zA-Z]*",
+                                           "([a-z]|[0-9])*/",
+                                           "[ -~]*x",
+                                           "[a-z]{1,18}",
+                                           "[a-z]{1,3}"};
     char bytes[N_TOKENS][9];
     struct text tokens[N_TOKENS];
     for (unsigned seed = 0; seed < 40; seed++) {
@@ -302,10 +323,11 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
         for (size_t i = 0; i < 3 * sizeof patterns / sizeof *patterns; i++) {
             struct rules *rules = rules_create(NULL);
             uint32_t expression;
-            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 3]), PATTERN_WHOLE,
-                                              &expression, &error),
+            assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(patterns[i / 3]),
+                                              PATTERN_WHOLE, &expression, &error),
                              STATUS_OK);
-            uint32_t value = rules_terminal(rules, i % 3 == 1 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
+            uint32_t value =
+                rules_terminal(rules, i % 3 == 1 ? EXPRESSION_ALL : expression, TERMINAL_JSON_STRING);
             uint32_t both[] = {value, rules_terminal(rules, i % 3 == 2 ? EXPRESSION_ALL : expression,
                                                      i % 3 ? TERMINAL_JSON_STRING : TERMINAL_TEXT)};
             uint32_t start = i % 3 == 2 ? rules_choice(rules, both, 2) : rules_sequence(rules, both, 2);
@@ -325,7 +347,9 @@ static bool json_accepts(const char *pattern, const char *spelled)
     uint32_t expression;
     struct grammar *grammar;
     struct recognizer *recognizer;
-    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE, &expression, &error), STATUS_OK);
+    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
+                                      &expression, &error),
+                     STATUS_OK);
     uint32_t symbol = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
     assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);

@@ -35,7 +35,11 @@ static const struct pattern_case cases[] = {
     {PATTERN_SEARCH, "^[^\\d\\s]$", {"a", "\xC3\xA9"}, {"1", " ", "\xC2\xA0"}},
     {PATTERN_SEARCH, "^.$", {"a", "\xF0\x9F\x98\x80"}, {"\n", "\r", "\xE2\x80\xA8", "ab"}},
     {PATTERN_SEARCH, "^\\u00e9\\u{1F600}\\ud83d\\ude00\\x41\\cA\\0$", {NULL}, {"\xC3\xA9"}},
-    {PATTERN_SEARCH, "^\\u00e9\\u{1F600}\\ud83d\\ude00\\x41\\cA$", {"\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80" "A\x01"}, {""}},
+    {PATTERN_SEARCH,
+     "^\\u00e9\\u{1F600}\\ud83d\\ude00\\x41\\cA$",
+     {"\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80"
+      "A\x01"},
+     {""}},
     {PATTERN_SEARCH, "^[a\\-z]{2}$", {"a-", "zz"}, {"b-", "a"}},
     {PATTERN_SEARCH, "^[]a]$", {NULL}, {"a", "]", ""}}, // [] is the empty class
     {PATTERN_SEARCH, "^[^]$", {"a", "\n"}, {"", "ab"}},
@@ -56,7 +60,8 @@ static void patterns_match_what_they_say(void **state)
         struct expressions *pool = expressions_create(NULL);
         struct error error;
         uint32_t id;
-        if (expression_parse(pool, text_from_string(cases[i].pattern), cases[i].dialect, &id, &error) != STATUS_OK)
+        if (expression_parse(pool, text_from_string(cases[i].pattern), cases[i].dialect, &id, &error) !=
+            STATUS_OK)
             fail_msg("%s: %s", cases[i].pattern, error.text);
         for (size_t k = 0; k < 6 && cases[i].matches[k]; k++)
             if (!expression_matches(pool, id, text_from_string(cases[i].matches[k])))
@@ -74,7 +79,8 @@ static void refused_as(const char *pattern, const char *expected)
     struct expressions *pool = expressions_create(NULL);
     struct error error = {0};
     uint32_t id;
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_SEARCH, &id, &error), STATUS_REJECT);
+    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_SEARCH, &id, &error),
+                     STATUS_REJECT);
     assert_string_equal(error.text, expected);
     assert_int_equal(id, EXPRESSION_NOTHING);
     expressions_destroy(pool);
@@ -99,7 +105,8 @@ static void what_is_not_regular_or_wrong_is_refused_by_name(void **state)
     refused_as("\xFF", "pattern, byte 0: not UTF-8");
 }
 
-static enum status parse_repeated(const char *opening, const char *middle, const char *closing, size_t n, struct error *error)
+static enum status parse_repeated(const char *opening, const char *middle, const char *closing, size_t n,
+                                  struct error *error)
 {
     struct buffer pattern = {0};
     for (size_t i = 0; i < n; i++)
@@ -109,7 +116,8 @@ static enum status parse_repeated(const char *opening, const char *middle, const
         buffer_add_string(&pattern, closing);
     struct expressions *pool = expressions_create(NULL);
     uint32_t id;
-    enum status status = expression_parse(pool, (struct text){pattern.data, pattern.size}, PATTERN_SEARCH, &id, error);
+    enum status status =
+        expression_parse(pool, (struct text){pattern.data, pattern.size}, PATTERN_SEARCH, &id, error);
     expressions_destroy(pool);
     buffer_finish(&pattern);
     return status;

@@ -1,4 +1,5 @@
-// Grammars as text: what GBNF, Lark, regexes and choices accept, what is refused and by which name, and the limits.
+// Grammars as text: what GBNF, Lark, regexes and choices accept, what is refused and by which name, and the
+// limits.
 #include "engine/grammar/grammar.h"
 
 #include <setjmp.h>
@@ -9,7 +10,8 @@
 
 #include <cmocka.h>
 
-typedef enum status compile_function(struct grammar **, struct text, const struct grammar_limits *, struct error *);
+typedef enum status compile_function(struct grammar **, struct text, const struct grammar_limits *,
+                                     struct error *);
 
 struct source_case {
     compile_function *compile;
@@ -21,26 +23,42 @@ static const struct source_case cases[] = {
     {grammar_compile_gbnf, "root ::= \"a\" | \"b\" \"c\"", {"a", "bc"}, {"", "ac", "b"}},
     {grammar_compile_gbnf,
      "# arithmetic\nroot  ::= (expr \"=\" ws term \"\\n\")+\nexpr  ::= term ([-+*/] term)*\n"
-     "term  ::= ident | num | \"(\" ws expr \")\" ws\nident ::= [a-z] [a-z0-9_]* ws\nnum   ::= [0-9]+ ws\nws    ::= [ \\t\\n]*\n",
+     "term  ::= ident | num | \"(\" ws expr \")\" ws\nident ::= [a-z] [a-z0-9_]* ws\nnum   ::= [0-9]+ ws\nws "
+     "   ::= [ \\t\\n]*\n",
      {"a=1\n", "(a+2)*b = 3\n", "x1=2\ny=3\n"},
      {"a=1", "a+=1\n", "(a=1\n"}},
-    {grammar_compile_gbnf, "root ::= a{2} b{1,} c{,2}\na ::= \"a\"\nb ::= \"b\"\nc ::= \"c\"", {"aab", "aabbcc"}, {"ab", "aa", "aabccc"}},
+    {grammar_compile_gbnf,
+     "root ::= a{2} b{1,} c{,2}\na ::= \"a\"\nb ::= \"b\"\nc ::= \"c\"",
+     {"aab", "aabbcc"},
+     {"ab", "aa", "aabccc"}},
     {grammar_compile_gbnf, "root ::= list\nlist ::= \"x\" list | \"\"", {"", "x", "xxxx"}, {"y", "xy"}},
     {grammar_compile_gbnf, "root ::= root \"a\" | root root | \"b\"", {"b", "baab", "bb"}, {"a", ""}},
-    {grammar_compile_gbnf, "root ::= [^\"\\\\\\]] . \"\\x41\\u00e9\\U0001F600\"", {"ab" "A\xC3\xA9\xF0\x9F\x98\x80"}, {"]bA\xC3\xA9\xF0\x9F\x98\x80"}},
+    {grammar_compile_gbnf,
+     "root ::= [^\"\\\\\\]] . \"\\x41\\u00e9\\U0001F600\"",
+     {"ab"
+      "A\xC3\xA9\xF0\x9F\x98\x80"},
+     {"]bA\xC3\xA9\xF0\x9F\x98\x80"}},
     {grammar_compile_gbnf, "root ::= (\n  \"a\" |\n  \"b\"\n)?\n  \"c\"\n", {"ac", "c"}, {"ab"}},
     {grammar_compile_lark, "start: \"a\" B* | /c+/ -> c\nB: \"b\"i", {"a", "abBb", "cc"}, {"", "ba", "ac"}},
     {grammar_compile_lark,
-     "%import common.SIGNED_NUMBER\n%import common.ESCAPED_STRING -> STRING\n%import common (WS, DIGIT)\n%ignore WS\n"
+     "%import common.SIGNED_NUMBER\n%import common.ESCAPED_STRING -> STRING\n%import common (WS, "
+     "DIGIT)\n%ignore WS\n"
      "?start: value\n?value: object | array | STRING | SIGNED_NUMBER -> number\n"
      "     | \"true\" -> true // and so on\n     | \"null\"\n"
-     "array : \"[\" [value (\",\" value)*] \"]\"\nobject: \"{\" [pair (\",\" pair)*] \"}\"\npair: STRING \":\" value\n",
+     "array : \"[\" [value (\",\" value)*] \"]\"\nobject: \"{\" [pair (\",\" pair)*] \"}\"\npair: STRING "
+     "\":\" value\n",
      {"{}", " {\"a\" : [1, -2.5e3,\n null], \"b\\\"\":{} } ", "[true]"},
      {"", "{\"a\"}", "[1,]", "tru e", "\"a"}},
-    {grammar_compile_lark, "start: \"a\"..\"c\" ~ 2..3 D\nD.2: C~2 | \"x\"\nC: \"0\"..\"9\"", {"ab12", "abcx"}, {"a12", "ab1", "ad12"}},
+    {grammar_compile_lark,
+     "start: \"a\"..\"c\" ~ 2..3 D\nD.2: C~2 | \"x\"\nC: \"0\"..\"9\"",
+     {"ab12", "abcx"},
+     {"a12", "ab1", "ad12"}},
     {grammar_compile_lark, "start: (\"a\"\n  | \"b\")+\n", {"a", "ba"}, {"", "c"}},
     {grammar_compile_lark, "%llguidance {}\nstart: /[a-z]+@x/", {"q@x"}, {"@x"}},
-    {grammar_compile_lark, "start: COMMENT\n%import common.C_COMMENT -> COMMENT", {"/**/", "/* a * b / */"}, {"/* */ */", "/*/"}},
+    {grammar_compile_lark,
+     "start: COMMENT\n%import common.C_COMMENT -> COMMENT",
+     {"/**/", "/* a * b / */"},
+     {"/* */ */", "/*/"}},
     {grammar_compile_regex, "^(yes|no)\\.$", {"yes.", "no."}, {"yes", "no.\n"}},
 };
 
@@ -99,21 +117,26 @@ static void what_is_wrong_is_refused_with_its_line(void **state)
     refused_as(grammar_compile_gbnf, "root ::= (\"a\"", "line 1: a group is not closed");
     refused_as(grammar_compile_gbnf, "root ::= \"a\")", "line 1: a group is closed that was not opened");
     refused_as(grammar_compile_gbnf, "root ::= \"a", "line 1: a string is not closed");
-    refused_as(grammar_compile_gbnf, "root ::= <think>", "line 1: references to tokens (<...>) are not supported");
-    refused_as(grammar_compile_gbnf, "root ::= \"a\"{2,1}", "line 1: a repetition has its numbers out of order");
+    refused_as(grammar_compile_gbnf, "root ::= <think>",
+               "line 1: references to tokens (<...>) are not supported");
+    refused_as(grammar_compile_gbnf, "root ::= \"a\"{2,1}",
+               "line 1: a repetition has its numbers out of order");
     refused_as(grammar_compile_gbnf, "root ::= root \"a\"", "the grammar matches no text");
     refused_as(grammar_compile_lark, "a: \"a\"", "line 1: no rule is named start");
     refused_as(grammar_compile_lark, "start: a", "line 1: a is not defined");
     refused_as(grammar_compile_lark, "start: A\nA: B\nB: A", "line 3: the terminal A is recursive");
     refused_as(grammar_compile_lark, "start: A\nA: start", "line 2: the rule start is used in a terminal");
     refused_as(grammar_compile_lark, "start: x{a}", "line 1: templates (name{...}) are not supported");
-    refused_as(grammar_compile_lark, "start: %json {}", "line 1: grammars inside a rule (%...) are not supported");
-    refused_as(grammar_compile_lark, "%declare A\nstart: A", "line 1: the directive %declare is not supported");
+    refused_as(grammar_compile_lark, "start: %json {}",
+               "line 1: grammars inside a rule (%...) are not supported");
+    refused_as(grammar_compile_lark, "%declare A\nstart: A",
+               "line 1: the directive %declare is not supported");
     refused_as(grammar_compile_lark, "%import python.NAME", "line 1: only common can be imported from");
     refused_as(grammar_compile_lark, "%import common.NAME", "line 1: common.NAME is not known");
     refused_as(grammar_compile_lark, "start: /a/i", "line 1: the flag i of a regex is not supported");
     refused_as(grammar_compile_lark, "start: \"a\"\n\nstart: /(/", "line 3: start is defined twice");
-    refused_as(grammar_compile_lark, "start: \"a\"\n  /(/", "line 2: expected a definition (name: ...) or a directive (%...)");
+    refused_as(grammar_compile_lark, "start: \"a\"\n  /(/",
+               "line 2: expected a definition (name: ...) or a directive (%...)");
     refused_as(grammar_compile_lark, "start: /(/", "line 1: pattern, byte 1: a group is not closed");
     refused_as(grammar_compile_lark, "start: <|end|>", "line 1: special tokens (<...>) are not supported");
     refused_as(grammar_compile_regex, "a(", "pattern, byte 2: a group is not closed");
@@ -127,8 +150,10 @@ static void choices_are_taken_whole(void **state)
     struct error error;
     assert_int_equal(grammar_compile_choice(&grammar, choices, 4, NULL, &error), STATUS_OK);
     assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_true(accepts(recognizer, "neg") && accepts(recognizer, "negative") && accepts(recognizer, "\xC3\xA9"));
-    assert_false(accepts(recognizer, "nega") || accepts(recognizer, "") || accepts(recognizer, "negpositive"));
+    assert_true(accepts(recognizer, "neg") && accepts(recognizer, "negative") &&
+                accepts(recognizer, "\xC3\xA9"));
+    assert_false(accepts(recognizer, "nega") || accepts(recognizer, "") ||
+                 accepts(recognizer, "negpositive"));
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     assert_int_equal(grammar_compile_choice(&grammar, choices, 0, NULL, &error), STATUS_REJECT);
@@ -137,8 +162,8 @@ static void choices_are_taken_whole(void **state)
     assert_string_equal(error.text, "choice 0: not UTF-8");
 }
 
-static enum status compile_repeated(compile_function *compile, const char *before, const char *part, size_t n, const char *after,
-                                    struct error *error)
+static enum status compile_repeated(compile_function *compile, const char *before, const char *part, size_t n,
+                                    const char *after, struct error *error)
 {
     struct buffer source = {0};
     struct grammar *grammar;
@@ -155,21 +180,33 @@ static enum status compile_repeated(compile_function *compile, const char *befor
 static void hostile_sources_end_at_a_named_limit(void **state)
 {
     struct error error;
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= ", "(", 300, "", &error), STATUS_REJECT);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= ", "(", 300, "", &error),
+                     STATUS_REJECT);
     assert_string_equal(error.text, "grammar_depth: more than 200");
     assert_int_equal(compile_repeated(grammar_compile_lark, "start: ", "(", 300, "", &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_depth: more than 200");
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "", &error), STATUS_OK);
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| [a-z] root ", 150000, "", &error), STATUS_REJECT);
+    assert_int_equal(
+        compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "", &error),
+        STATUS_OK);
+    assert_int_equal(
+        compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| [a-z] root ", 150000, "", &error),
+        STATUS_REJECT);
     assert_string_equal(error.text, "grammar_source_bytes: more than 1048576");
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a a root ", 50000, "\na ::= \"a\"", &error), STATUS_OK);
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a{2}a{3}", 110000, "\na ::= \"a\"", &error), STATUS_REJECT);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a a root ", 50000,
+                                      "\na ::= \"a\"", &error),
+                     STATUS_OK);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a{2}a{3}", 110000,
+                                      "\na ::= \"a\"", &error),
+                     STATUS_REJECT);
     assert_string_equal(error.text, "grammar_rules: more than 500000");
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= ", "(\"ab\"{1,1000})?", 200, "", &error), STATUS_REJECT);
+    assert_int_equal(
+        compile_repeated(grammar_compile_gbnf, "root ::= ", "(\"ab\"{1,1000})?", 200, "", &error),
+        STATUS_REJECT);
 }
 
 // A text of `n` a's: whether matching it ends at a limit.
-static enum status match_repeated(const char *gbnf, enum grammar_limit limit, uint64_t value, size_t n, struct error *error)
+static enum status match_repeated(const char *gbnf, enum grammar_limit limit, uint64_t value, size_t n,
+                                  struct error *error)
 {
     struct grammar_limits limits = grammar_limits_default;
     struct grammar *grammar;
@@ -204,8 +241,10 @@ static void a_state_too_large_ends_its_text_alone(void **state)
 static void recursion_on_the_right_needs_no_more_for_long_texts(void **state)
 {
     struct error error;
-    assert_int_equal(match_repeated("root ::= \"a\" root | \"\"", GRAMMAR_LIMIT_STATE_ITEMS, 20, 5000, &error), STATUS_OK);
-    assert_int_equal(match_repeated("root ::= root \"a\" | \"\"", GRAMMAR_LIMIT_STATE_ITEMS, 20, 5000, &error), STATUS_OK);
+    assert_int_equal(
+        match_repeated("root ::= \"a\" root | \"\"", GRAMMAR_LIMIT_STATE_ITEMS, 20, 5000, &error), STATUS_OK);
+    assert_int_equal(
+        match_repeated("root ::= root \"a\" | \"\"", GRAMMAR_LIMIT_STATE_ITEMS, 20, 5000, &error), STATUS_OK);
 }
 
 int main(void)
