@@ -62,15 +62,18 @@ static bool bind_keywords(struct rendering *rendering, const struct function *fu
 static bool call_unbound(struct rendering *rendering, const struct function *function,
                          const struct object *first, const struct call *call, struct object *result)
 {
+    struct call whole = *call;
+    whole.variant = function->variant;
     if (!first)
-        return function->run(rendering, call, result);
+        return function->run(rendering, &whole, result);
     struct object *items = rendering_allocate_array(rendering, call->n_items + 1, sizeof *items);
     if (!items)
         return false;
     items[0] = *first;
     if (call->n_items)
         memcpy(items + 1, call->items, call->n_items * sizeof *items);
-    struct call whole = {items, call->n_items + 1, call->keywords, call->n_keywords};
+    whole.items = items;
+    whole.n_items++;
     return function->run(rendering, &whole, result);
 }
 
@@ -94,7 +97,7 @@ bool call_function(struct rendering *rendering, const struct function *function,
         if (bound[i].kind == OBJECT_MISSING)
             return rendering_fail(rendering, "%s() misses the argument '%s'", function->name,
                                   function->parameters[i]);
-    struct call whole = {bound, n_parameters, NULL, 0};
+    struct call whole = {bound, n_parameters, NULL, 0, function->variant};
     return function->run(rendering, &whole, result);
 }
 
@@ -177,12 +180,6 @@ bool call_macro(struct rendering *rendering, const struct macro *macro, const st
     if (ok)
         call_activation_release(rendering, &definition->procedure, activation);
     return ok;
-}
-
-bool call_is_callable(const struct object *object)
-{
-    return object->kind == OBJECT_FUNCTION || object->kind == OBJECT_MACRO || object->kind == OBJECT_LOOP ||
-           object->kind == OBJECT_UNDEFINED;
 }
 
 bool call_object(struct rendering *rendering, const struct object *callee, const struct call *call,

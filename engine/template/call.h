@@ -31,7 +31,6 @@ bool call_macro(struct rendering *rendering, const struct macro *macro, const st
 // Any callable; fails with Python's message for others.
 bool call_object(struct rendering *rendering, const struct object *callee, const struct call *call,
                  struct object *result);
-bool call_is_callable(const struct object *object);
 // A function, or a method bound to *self (NULL: none), as an object.
 bool call_bind(struct rendering *rendering, const struct function *function, const struct object *self,
                struct object *object);

@@ -1,5 +1,4 @@
 // Filters over whole sequences.
-#include "engine/template/attribute_path.h"
 #include "engine/template/call.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
@@ -18,7 +17,7 @@ static bool join(struct rendering *rendering, const struct call *call, struct ob
     size_t start = rendering->text.size;
     for (size_t i = 0; i < items.sequence->n_items; i++) {
         struct object value;
-        if (!attribute_path_get(rendering, &items.sequence->items[i], &call->items[2], NULL, &value))
+        if (!sort_attribute(rendering, &items.sequence->items[i], &call->items[2], NULL, &value))
             return false;
         if (i)
             rendering_add_text(rendering, separator.text);
@@ -51,17 +50,18 @@ static bool sort(struct rendering *rendering, const struct call *call, struct ob
     struct object items, *keys;
     size_t *order;
     return iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) &&
-           attribute_path_keys(rendering, items.sequence, &call->items[3], true, case_sensitive, &keys) &&
+           sort_keys(rendering, items.sequence, &call->items[3], true, case_sensitive, &keys) &&
            sort_order(rendering, keys, items.sequence->n_items, reverse, &order) &&
            pick(rendering, &items, order, result);
 }
 
-static bool extreme(struct rendering *rendering, const struct call *call, bool largest, struct object *result)
+static bool extreme(struct rendering *rendering, const struct call *call, struct object *result)
 {
+    bool largest = call->variant;
     struct object items, *keys;
     bool case_sensitive = argument_truth(&call->items[1], false);
     if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) ||
-        !attribute_path_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
+        !sort_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
         return false;
     size_t best = 0, n = items.sequence->n_items;
     if (n == 0) {
@@ -79,16 +79,6 @@ static bool extreme(struct rendering *rendering, const struct call *call, bool l
     return true;
 }
 
-static bool minimum(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return extreme(rendering, call, false, result);
-}
-
-static bool maximum(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return extreme(rendering, call, true, result);
-}
-
 static bool sum(struct rendering *rendering, const struct call *call, struct object *result)
 {
     struct object items, value,
@@ -98,7 +88,7 @@ static bool sum(struct rendering *rendering, const struct call *call, struct obj
     if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items))
         return false;
     for (size_t i = 0; i < items.sequence->n_items; i++)
-        if (!attribute_path_get(rendering, &items.sequence->items[i], &call->items[1], NULL, &value) ||
+        if (!sort_attribute(rendering, &items.sequence->items[i], &call->items[1], NULL, &value) ||
             !operator_arithmetic(rendering, OPERATOR_ADD, &total, &value, result))
             return false;
         else
@@ -126,7 +116,7 @@ static bool dictsort(struct rendering *rendering, const struct call *call, struc
     bool case_sensitive = argument_truth(&call->items[1], false),
          reverse = argument_truth(&call->items[3], false);
     return iterator_collect(rendering, &view, OBJECT_LIST, &items) &&
-           attribute_path_keys(rendering, items.sequence, &position, false, case_sensitive, &keys) &&
+           sort_keys(rendering, items.sequence, &position, false, case_sensitive, &keys) &&
            sort_order(rendering, keys, items.sequence->n_items, reverse, &order) &&
            pick(rendering, &items, order, result);
 }
@@ -238,7 +228,7 @@ static bool prepare_select(struct rendering *rendering, const struct call *call,
 static bool apply(struct rendering *rendering, const struct mapping *mapping, const struct object *item,
                   struct object *value)
 {
-    if (!attribute_path_get(rendering, item, &mapping->path, &mapping->missing, value))
+    if (!sort_attribute(rendering, item, &mapping->path, &mapping->missing, value))
         return false;
     struct object input = *value;
     return !mapping->function || call_function(rendering, mapping->function, &input, &mapping->rest, value);
@@ -269,43 +259,21 @@ static bool map_items(struct rendering *rendering, const struct object *value, c
            iterator_generator(rendering, result, result);
 }
 
-static bool choose(struct rendering *rendering, const struct call *call, bool attribute, enum choice choice,
-                   struct object *result)
+enum { OF_ATTRIBUTE = 4 }; // besides the choice
+
+static bool choose(struct rendering *rendering, const struct call *call, struct object *result)
 {
+    enum choice choice = (enum choice)(call->variant & ~OF_ATTRIBUTE);
     struct mapping mapping = {0};
     if (!call->n_items)
         return rendering_fail(rendering, "the filter misses its value");
     struct object value = call->items[0], empty = object_undefined_hint("");
     if (!object_truth(&value)) // jinja looks no further then
         return map_items(rendering, &empty, &mapping, choice, result);
-    bool ok = choice == CHOICE_MAPPED ? prepare_map(rendering, call, &mapping)
-                                      : prepare_select(rendering, call, attribute, &mapping);
+    bool ok = choice == CHOICE_MAPPED
+                  ? prepare_map(rendering, call, &mapping)
+                  : prepare_select(rendering, call, call->variant & OF_ATTRIBUTE, &mapping);
     return ok && map_items(rendering, &value, &mapping, choice, result);
-}
-
-static bool map(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return choose(rendering, call, false, CHOICE_MAPPED, result);
-}
-
-static bool select_items(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return choose(rendering, call, false, CHOICE_TRUE, result);
-}
-
-static bool reject(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return choose(rendering, call, false, CHOICE_FALSE, result);
-}
-
-static bool selectattr(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return choose(rendering, call, true, CHOICE_TRUE, result);
-}
-
-static bool rejectattr(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return choose(rendering, call, true, CHOICE_FALSE, result);
 }
 
 static bool unique(struct rendering *rendering, const struct call *call, struct object *result)
@@ -315,7 +283,7 @@ static bool unique(struct rendering *rendering, const struct call *call, struct 
     struct dict *seen = dict_create(rendering, 0);
     bool case_sensitive = argument_truth(&call->items[1], false);
     if (!seen || !iterator_collect(rendering, &call->items[0], OBJECT_LIST, &items) ||
-        !attribute_path_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
+        !sort_keys(rendering, items.sequence, &call->items[2], false, case_sensitive, &keys))
         return false;
     for (size_t i = 0; i < items.sequence->n_items; i++) {
         const struct object *found;
@@ -343,23 +311,23 @@ static bool items(struct rendering *rendering, const struct call *call, struct o
 }
 
 static const struct function functions[] = {
-    FUNCTION("join", join, 1, "value", "d", "attribute"),
-    FUNCTION("list", list, 1, "value"),
-    FUNCTION("sort", sort, 1, "value", "reverse", "case_sensitive", "attribute"),
-    FUNCTION("min", minimum, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("max", maximum, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("sum", sum, 1, "iterable", "attribute", "start"),
-    FUNCTION("dictsort", dictsort, 1, "value", "case_sensitive", "by", "reverse"),
-    FUNCTION("reverse", reverse, 1, "value"),
-    FUNCTION("first", first, 1, "seq"),
-    FUNCTION("last", last, 1, "seq"),
-    ANY_ARGUMENTS("map", map),
-    ANY_ARGUMENTS("select", select_items),
-    ANY_ARGUMENTS("reject", reject),
-    ANY_ARGUMENTS("selectattr", selectattr),
-    ANY_ARGUMENTS("rejectattr", rejectattr),
-    FUNCTION("unique", unique, 1, "value", "case_sensitive", "attribute"),
-    FUNCTION("items", items, 1, "value"),
+    FUNCTION("join", join, 0, 1, "value", "d", "attribute"),
+    FUNCTION("list", list, 0, 1, "value"),
+    FUNCTION("sort", sort, 0, 1, "value", "reverse", "case_sensitive", "attribute"),
+    FUNCTION("min", extreme, false, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("max", extreme, true, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("sum", sum, 0, 1, "iterable", "attribute", "start"),
+    FUNCTION("dictsort", dictsort, 0, 1, "value", "case_sensitive", "by", "reverse"),
+    FUNCTION("reverse", reverse, 0, 1, "value"),
+    FUNCTION("first", first, 0, 1, "seq"),
+    FUNCTION("last", last, 0, 1, "seq"),
+    ANY_ARGUMENTS("map", choose, CHOICE_MAPPED),
+    ANY_ARGUMENTS("select", choose, CHOICE_TRUE),
+    ANY_ARGUMENTS("reject", choose, CHOICE_FALSE),
+    ANY_ARGUMENTS("selectattr", choose, CHOICE_TRUE | OF_ATTRIBUTE),
+    ANY_ARGUMENTS("rejectattr", choose, CHOICE_FALSE | OF_ATTRIBUTE),
+    FUNCTION("unique", unique, 0, 1, "value", "case_sensitive", "attribute"),
+    FUNCTION("items", items, 0, 1, "value"),
 };
 
 const struct function_table filters_of_sequences = FUNCTION_TABLE(functions);

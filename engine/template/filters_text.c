@@ -2,7 +2,6 @@
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
-#include "engine/template/markup.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
@@ -10,32 +9,11 @@
 
 #include <string.h>
 
-static bool change_case(struct rendering *rendering, const struct call *call, enum text_case to,
-                        struct object *result)
+static bool change_case(struct rendering *rendering, const struct call *call, struct object *result)
 {
     struct object string;
     return represent_str(rendering, &call->items[0], &string) &&
-           text_change_case(rendering, string.text, to, result);
-}
-
-static bool upper(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return change_case(rendering, call, CASE_UPPER, result);
-}
-
-static bool lower(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return change_case(rendering, call, CASE_LOWER, result);
-}
-
-static bool capitalize(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return change_case(rendering, call, CASE_CAPITAL, result);
-}
-
-static bool title(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return change_case(rendering, call, CASE_TITLE_WORDS, result);
+           text_change_case(rendering, string.text, (enum text_case)call->variant, result);
 }
 
 static bool trim(struct rendering *rendering, const struct call *call, struct object *result)
@@ -164,7 +142,7 @@ static bool format(struct rendering *rendering, const struct call *call, struct 
 
 static bool escape(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    return markup_escape(rendering, &call->items[0], result);
+    return represent_escape(rendering, &call->items[0], result);
 }
 
 static bool safe(struct rendering *rendering, const struct call *call, struct object *result)
@@ -176,19 +154,19 @@ static bool safe(struct rendering *rendering, const struct call *call, struct ob
 }
 
 static const struct function functions[] = {
-    FUNCTION("upper", upper, 1, "s"),
-    FUNCTION("lower", lower, 1, "s"),
-    FUNCTION("capitalize", capitalize, 1, "s"),
-    FUNCTION("title", title, 1, "s"),
-    FUNCTION("trim", trim, 1, "value", "chars"),
-    FUNCTION("replace", replace, 3, "s", "old", "new", "count"),
-    FUNCTION("string", string, 1, "s"),
-    FUNCTION("indent", indent, 1, "s", "width", "first", "blank"),
-    FUNCTION("truncate", truncate_text, 1, "s", "length", "killwords", "end", "leeway"),
-    ANY_ARGUMENTS("format", format),
-    FUNCTION("e", escape, 1, "s"),
-    FUNCTION("escape", escape, 1, "s"),
-    FUNCTION("safe", safe, 1, "value"),
+    FUNCTION("upper", change_case, CASE_UPPER, 1, "s"),
+    FUNCTION("lower", change_case, CASE_LOWER, 1, "s"),
+    FUNCTION("capitalize", change_case, CASE_CAPITAL, 1, "s"),
+    FUNCTION("title", change_case, CASE_TITLE_WORDS, 1, "s"),
+    FUNCTION("trim", trim, 0, 1, "value", "chars"),
+    FUNCTION("replace", replace, 0, 3, "s", "old", "new", "count"),
+    FUNCTION("string", string, 0, 1, "s"),
+    FUNCTION("indent", indent, 0, 1, "s", "width", "first", "blank"),
+    FUNCTION("truncate", truncate_text, 0, 1, "s", "length", "killwords", "end", "leeway"),
+    ANY_ARGUMENTS("format", format, 0),
+    FUNCTION("e", escape, 0, 1, "s"),
+    FUNCTION("escape", escape, 0, 1, "s"),
+    FUNCTION("safe", safe, 0, 1, "value"),
 };
 
 const struct function_table filters_of_text = FUNCTION_TABLE(functions);

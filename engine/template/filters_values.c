@@ -95,35 +95,6 @@ static bool absolute(struct rendering *rendering, const struct call *call, struc
     return operator_positive(rendering, value, result);
 }
 
-// round() of Python: to even for integers at negative digits, by the exact decimal value for floats.
-static bool round_common(struct rendering *rendering, const struct object *value, int64_t precision,
-                         struct object *result)
-{
-    if (value->kind == OBJECT_FLOAT) {
-        *result = object_float(number_text_round(value->number, precision));
-        return true;
-    }
-    int64_t integer = object_to_integer(value), unit = 1;
-    *result = object_integer(integer);
-    for (int64_t i = precision; i < 0; i++) {
-        if (__builtin_mul_overflow(unit, 10, &unit)) {
-            *result = object_integer(0);
-            return true;
-        }
-    }
-    int64_t rest = integer % unit, down = integer - rest;
-    if (rest < 0) {
-        rest += unit;
-        if (__builtin_sub_overflow(down, unit, &down))
-            return rendering_fail_limit(rendering, "an integer beyond 64 bits");
-    }
-    bool up = rest > unit - rest || (rest && rest == unit - rest && (down / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(down, unit, &down))
-        return rendering_fail_limit(rendering, "an integer beyond 64 bits");
-    *result = object_integer(down);
-    return true;
-}
-
 static bool round_number(struct rendering *rendering, const struct call *call, struct object *result)
 {
     const struct object *value = &call->items[0];
@@ -139,8 +110,11 @@ static bool round_number(struct rendering *rendering, const struct call *call, s
         return rendering_fail(rendering, "method must be common, ceil or floor");
     if (!object_is_number(value))
         return rendering_fail(rendering, "type %s doesn't define __round__ method", object_type_name(value));
-    if (!up && !down)
-        return round_common(rendering, value, precision, result);
+    if (!up && !down) {
+        *result = value->kind == OBJECT_FLOAT ? object_float(number_text_round(value->number, precision))
+                                              : object_integer(object_to_integer(value));
+        return precision >= 0 || rendering_fail(rendering, "round: a negative precision is not supported");
+    }
     double factor = pow(10, (double)precision), scaled = object_to_double(value) * factor;
     if (!isfinite(scaled))
         return rendering_fail(rendering, "cannot round %s", isnan(scaled) ? "NaN" : "infinity");
@@ -183,15 +157,15 @@ static bool tojson(struct rendering *rendering, const struct call *call, struct 
 }
 
 static const struct function functions[] = {
-    FUNCTION("default", default_value, 1, "value", "default_value", "boolean"),
-    FUNCTION("d", default_value, 1, "value", "default_value", "boolean"),
-    METHOD("length", length, 1, "obj"),
-    METHOD("count", length, 1, "obj"),
-    FUNCTION("int", integer, 1, "value", "default", "base"),
-    FUNCTION("float", real_number, 1, "value", "default"),
-    METHOD("abs", absolute, 1, "x"),
-    FUNCTION("round", round_number, 1, "value", "precision", "method"),
-    FUNCTION("tojson", tojson, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
+    FUNCTION("default", default_value, 0, 1, "value", "default_value", "boolean"),
+    FUNCTION("d", default_value, 0, 1, "value", "default_value", "boolean"),
+    METHOD("length", length, 0, 1, "obj"),
+    METHOD("count", length, 0, 1, "obj"),
+    FUNCTION("int", integer, 0, 1, "value", "default", "base"),
+    FUNCTION("float", real_number, 0, 1, "value", "default"),
+    METHOD("abs", absolute, 0, 1, "x"),
+    FUNCTION("round", round_number, 0, 1, "value", "precision", "method"),
+    FUNCTION("tojson", tojson, 0, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
 };
 
 const struct function_table filters_of_values = FUNCTION_TABLE(functions);

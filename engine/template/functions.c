@@ -40,8 +40,6 @@ const struct function *functions_find_method(enum object_kind kind, struct text 
         return find_in(&methods_of_dicts, name);
     case OBJECT_LIST:
         return find_in(&methods_of_lists, name);
-    case OBJECT_TUPLE:
-        return find_in(&methods_of_tuples, name);
     case OBJECT_LOOP:
         return find_in(&methods_of_loops, name);
     default:
@@ -58,6 +56,8 @@ bool functions_is_refused(enum object_kind kind, struct text name)
         [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
                            "numerator real to_bytes ",
         [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",
+        [OBJECT_LIST] = " copy count index ",
+        [OBJECT_TUPLE] = " count index ",
         [OBJECT_RANGE] = " count index start step stop ",
         [OBJECT_VIEW] = " isdisjoint mapping ",
         [OBJECT_GENERATOR] = " close send throw ",

@@ -19,6 +19,7 @@ struct call {
     size_t n_items;
     const struct keyword_argument *keywords;
     size_t n_keywords;
+    unsigned variant; // of the function that is called
 };
 
 struct function {
@@ -26,16 +27,19 @@ struct function {
     bool (*run)(struct rendering *rendering, const struct call *call, struct object *result);
     unsigned n_required;                             // of the parameters
     const char *parameters[FUNCTION_PARAMETERS_MAX]; // a filter's input and a method's object come first
+    unsigned variant;                                // what tells functions with the same `run` apart
     bool positional_only;
     bool any_arguments; // not bound: the call comes as it was written
     bool unsafe;        // exists in Python, but the sandbox keeps it from templates
 };
 
 // A row of a table; further arguments: the names of the parameters.
-#define FUNCTION(name, run, n_required, ...) {name, run, n_required, {__VA_ARGS__}, false, false, false}
-#define METHOD(name, run, n_required, ...)   {name, run, n_required, {__VA_ARGS__}, true, false, false}
-#define ANY_ARGUMENTS(name, run)             {name, run, 0, {NULL}, false, true, false}
-#define UNSAFE(name)                         {name, NULL, 0, {NULL}, false, false, true}
+#define FUNCTION(name, run, variant, n_required, ...)                                                        \
+    {name, run, n_required, {__VA_ARGS__}, variant, false, false, false}
+#define METHOD(name, run, variant, n_required, ...)                                                          \
+    {name, run, n_required, {__VA_ARGS__}, variant, true, false, false}
+#define ANY_ARGUMENTS(name, run, variant) {name, run, 0, {NULL}, variant, false, true, false}
+#define UNSAFE(name)                      {name, NULL, 0, {NULL}, 0, false, false, true}
 
 struct function_table {
     const struct function *functions;
@@ -52,7 +56,6 @@ extern const struct function_table globals_table;
 extern const struct function_table methods_of_strings;
 extern const struct function_table methods_of_dicts; // methods.c
 extern const struct function_table methods_of_lists;
-extern const struct function_table methods_of_tuples;
 extern const struct function_table methods_of_loops;
 
 const struct function *functions_find_filter(struct text name); // NULL: none

@@ -42,7 +42,7 @@ static bool range(struct rendering *rendering, const struct call *call, struct o
     return true;
 }
 
-// What Python's dict() takes: a mapping or pairs, then keywords.
+// What Python's dict() takes: a mapping, then keywords.
 static bool make_dict(struct rendering *rendering, const struct call *call, struct dict **made)
 {
     struct dict *dict = *made = dict_create(rendering, call->n_keywords);
@@ -54,19 +54,7 @@ static bool make_dict(struct rendering *rendering, const struct call *call, stru
         if (!dict_merge(rendering, dict, call->items[0].dict))
             return false;
     } else if (call->n_items == 1) {
-        struct object pairs, pair;
-        if (!iterator_collect(rendering, &call->items[0], OBJECT_LIST, &pairs))
-            return false;
-        for (size_t i = 0; i < pairs.sequence->n_items; i++) {
-            if (!iterator_collect(rendering, &pairs.sequence->items[i], OBJECT_LIST, &pair))
-                return false;
-            if (pair.sequence->n_items != 2)
-                return rendering_fail(rendering,
-                                      "dictionary update sequence element #%zu has length %zu; 2 is required",
-                                      i, pair.sequence->n_items);
-            if (!dict_set(rendering, dict, &pair.sequence->items[0], &pair.sequence->items[1]))
-                return false;
-        }
+        return rendering_fail(rendering, "dict of pairs is not supported in chat templates");
     }
     for (size_t i = 0; i < call->n_keywords; i++)
         if (!dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value))
@@ -151,14 +139,14 @@ static bool unsupported(struct rendering *rendering, const struct call *call, st
 }
 
 static const struct function functions[] = {
-    METHOD("range", range, 1, "start", "stop", "step"),
-    ANY_ARGUMENTS("dict", dict),
-    ANY_ARGUMENTS("namespace", make_namespace),
-    ANY_ARGUMENTS("cycler", unsupported),
-    ANY_ARGUMENTS("joiner", unsupported),
-    ANY_ARGUMENTS("lipsum", unsupported),
-    FUNCTION("raise_exception", raise_exception, 1, "message"),
-    FUNCTION("strftime_now", strftime_now, 1, "format"),
+    METHOD("range", range, 0, 1, "start", "stop", "step"),
+    ANY_ARGUMENTS("dict", dict, 0),
+    ANY_ARGUMENTS("namespace", make_namespace, 0),
+    ANY_ARGUMENTS("cycler", unsupported, 0),
+    ANY_ARGUMENTS("joiner", unsupported, 0),
+    ANY_ARGUMENTS("lipsum", unsupported, 0),
+    FUNCTION("raise_exception", raise_exception, 0, 1, "message"),
+    FUNCTION("strftime_now", strftime_now, 0, 1, "format"),
 };
 
 const struct function_table globals_table = FUNCTION_TABLE(functions);

@@ -1,9 +1,251 @@
-// Methods of everything but strings. Those that would change a list or dict are there but unsafe: naming one
-// is fine, calling it is refused.
+// Methods of objects. Those of lists and dicts that would change a list or dict are there but unsafe: naming
+// one is fine, calling it is refused.
+#include "engine/template/character.h"
+#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
+#include "engine/template/format.h"
 #include "engine/template/functions.h"
+#include "engine/template/iterator.h"
 #include "engine/template/loop.h"
 #include "engine/template/rendering.h"
+#include "engine/template/text_operations.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool required_text(struct rendering *rendering, const struct object *argument, struct text *text)
+{
+    *text = argument->text;
+    return argument->kind == OBJECT_STRING ||
+           rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
+}
+
+static bool change_case(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return text_change_case(rendering, call->items[0].text, (enum text_case)call->variant, result);
+}
+
+enum class_test {
+    CLASS_ALPHA,
+    CLASS_ALNUM,
+    CLASS_DECIMAL,
+    CLASS_DIGIT,
+    CLASS_NUMERIC,
+    CLASS_UPPER,
+    CLASS_LOWER
+};
+
+// All characters are of a class; or some letter has that case and none has the other. Beyond ASCII the answer
+// needs tables of Unicode that are not here.
+static bool is_class(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    static const struct {
+        const char *name;
+        int (*holds)(int);
+        int (*other)(int); // letter case; NULL for the others
+    } tests[] = {{"isalpha", isalpha, NULL},   {"isalnum", isalnum, NULL},   {"isdecimal", isdigit, NULL},
+                 {"isdigit", isdigit, NULL},   {"isnumeric", isdigit, NULL}, {"isupper", isupper, islower},
+                 {"islower", islower, isupper}};
+    struct text text = call->items[0].text;
+    bool any = false, all = true, other = false;
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        if (byte >= 128)
+            return rendering_fail(rendering, "%s() of text beyond ASCII is not supported",
+                                  tests[call->variant].name);
+        bool holds = tests[call->variant].holds(byte);
+        any = any || holds;
+        all = all && holds;
+        other = other || (tests[call->variant].other && tests[call->variant].other(byte));
+    }
+    *result = object_bool(any && (tests[call->variant].other ? !other : all));
+    return rendering_spend_bytes(rendering, text.size * 8);
+}
+
+static bool is_space(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text;
+    *result = object_bool(text.size && text_strip(text, (struct text){0}, true, false).size == 0);
+    return rendering_spend_bytes(rendering, text.size * 8);
+}
+
+static bool is_ascii(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text;
+    *result = object_bool(codepoints_count(text) == text.size);
+    return rendering_spend_bytes(rendering, text.size);
+}
+
+static bool split(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text separator;
+    int64_t max_splits;
+    return argument_text(rendering, &call->items[1], (struct text){0}, &separator) &&
+           argument_integer(rendering, &call->items[2], -1, &max_splits) &&
+           text_split(rendering, call->items[0].text, separator, max_splits, call->variant, result);
+}
+
+static bool splitlines(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    return text_split_lines(rendering, call->items[0].text, argument_truth(&call->items[1], false), result);
+}
+
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+
+static bool strip(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text chars;
+    if (!argument_text(rendering, &call->items[1], (struct text){0}, &chars))
+        return false;
+    *result = object_string(
+        text_strip(call->items[0].text, chars, call->variant & STRIP_LEFT, call->variant & STRIP_RIGHT));
+    return text_spend_search(rendering, call->items[0].text, chars);
+}
+
+enum { AT_START, AT_END };
+
+static bool has_affix(struct text text, struct text affix, bool at_end)
+{
+    size_t offset = at_end ? text.size - affix.size : 0;
+    return affix.size <= text.size &&
+           (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
+}
+
+static bool starts_or_ends_with(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    const struct object *alternatives = &call->items[1];
+    bool found = false;
+    size_t n = 1;
+    if (alternatives->kind == OBJECT_TUPLE) {
+        n = alternatives->sequence->n_items;
+        alternatives = alternatives->sequence->items;
+    }
+    for (size_t i = 0; i < n && !found; i++) {
+        struct text affix;
+        if (!required_text(rendering, &alternatives[i], &affix))
+            return false;
+        found = has_affix(call->items[0].text, affix, call->variant == AT_END);
+    }
+    *result = object_bool(found);
+    return rendering_spend_bytes(rendering, call->items[0].text.size);
+}
+
+static bool remove_affix(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text text = call->items[0].text, affix;
+    bool at_end = call->variant == AT_END;
+    if (!required_text(rendering, &call->items[1], &affix))
+        return false;
+    size_t cut = has_affix(text, affix, at_end) ? affix.size : 0;
+    *result = object_string((struct text){text.data + (at_end ? 0 : cut), text.size - cut});
+    return true;
+}
+
+enum { SEARCH_LAST = 1, SEARCH_MUST = 2 };
+
+static bool search(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    bool last = call->variant & SEARCH_LAST, must = call->variant & SEARCH_MUST;
+    struct text text = call->items[0].text, wanted;
+    if (!required_text(rendering, &call->items[1], &wanted) || !rendering_spend_bytes(rendering, text.size) ||
+        (last && !text_spend_search(rendering, text, wanted)))
+        return false;
+    size_t found = text_find(text, wanted, last);
+    if (found == SIZE_MAX && must)
+        return rendering_fail(rendering, "substring not found");
+    *result =
+        object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count((struct text){text.data, found}));
+    return true;
+}
+
+static bool count(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text rest = call->items[0].text, wanted;
+    int64_t n = 0;
+    if (!required_text(rendering, &call->items[1], &wanted))
+        return false;
+    if (wanted.size == 0)
+        n = (int64_t)codepoints_count(rest) + 1;
+    for (size_t found; wanted.size && (found = text_find(rest, wanted, false)) != SIZE_MAX; n++) {
+        if (!rendering_spend(rendering, 1))
+            return false;
+        rest = (struct text){rest.data + found + wanted.size, rest.size - found - wanted.size};
+    }
+    *result = object_integer(n);
+    return rendering_spend_bytes(rendering, call->items[0].text.size);
+}
+
+static bool replace(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct text from, to;
+    int64_t n;
+    return required_text(rendering, &call->items[1], &from) &&
+           required_text(rendering, &call->items[2], &to) &&
+           argument_integer(rendering, &call->items[3], -1, &n) &&
+           text_replace(rendering, call->items[0].text, from, to, n, result);
+}
+
+static bool join(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object items;
+    if (!iterator_collect(rendering, &call->items[1], OBJECT_LIST, &items))
+        return false;
+    size_t start = rendering->text.size;
+    for (size_t i = 0; i < items.sequence->n_items; i++) {
+        const struct object *item = &items.sequence->items[i];
+        if (item->kind != OBJECT_STRING)
+            return rendering_fail(rendering, "sequence item %zu: expected str instance, %s found", i,
+                                  object_type_name(item));
+        if (i)
+            rendering_add_text(rendering, call->items[0].text);
+        rendering_add_text(rendering, item->text);
+        if (!rendering_check_text(rendering))
+            return false;
+    }
+    return rendering_take(rendering, start, result);
+}
+
+static bool format(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct call rest = {call->items + 1, call->n_items - 1, call->keywords, call->n_keywords};
+    return format_braces(rendering, call->items[0].text, &rest, result);
+}
+
+static const struct function string_functions[] = {
+    METHOD("upper", change_case, CASE_UPPER, 1, "self"),
+    METHOD("lower", change_case, CASE_LOWER, 1, "self"),
+    METHOD("title", change_case, CASE_TITLE, 1, "self"),
+    METHOD("capitalize", change_case, CASE_CAPITAL, 1, "self"),
+    METHOD("isalpha", is_class, CLASS_ALPHA, 1, "self"),
+    METHOD("isalnum", is_class, CLASS_ALNUM, 1, "self"),
+    METHOD("isdecimal", is_class, CLASS_DECIMAL, 1, "self"),
+    METHOD("isdigit", is_class, CLASS_DIGIT, 1, "self"),
+    METHOD("isnumeric", is_class, CLASS_NUMERIC, 1, "self"),
+    METHOD("isupper", is_class, CLASS_UPPER, 1, "self"),
+    METHOD("islower", is_class, CLASS_LOWER, 1, "self"),
+    METHOD("isspace", is_space, 0, 1, "self"),
+    METHOD("isascii", is_ascii, 0, 1, "self"),
+    FUNCTION("split", split, false, 1, "self", "sep", "maxsplit"),
+    FUNCTION("rsplit", split, true, 1, "self", "sep", "maxsplit"),
+    FUNCTION("splitlines", splitlines, 0, 1, "self", "keepends"),
+    METHOD("strip", strip, STRIP_LEFT | STRIP_RIGHT, 1, "self", "chars"),
+    METHOD("lstrip", strip, STRIP_LEFT, 1, "self", "chars"),
+    METHOD("rstrip", strip, STRIP_RIGHT, 1, "self", "chars"),
+    METHOD("startswith", starts_or_ends_with, AT_START, 2, "self", "prefix"),
+    METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
+    METHOD("removeprefix", remove_affix, AT_START, 2, "self", "prefix"),
+    METHOD("removesuffix", remove_affix, AT_END, 2, "self", "suffix"),
+    METHOD("find", search, 0, 2, "self", "sub"),
+    METHOD("rfind", search, SEARCH_LAST, 2, "self", "sub"),
+    METHOD("index", search, SEARCH_MUST, 2, "self", "sub"),
+    METHOD("rindex", search, SEARCH_LAST | SEARCH_MUST, 2, "self", "sub"),
+    METHOD("count", count, 0, 2, "self", "sub"),
+    METHOD("replace", replace, 0, 3, "self", "old", "new", "count"),
+    METHOD("join", join, 0, 2, "self", "iterable"),
+    ANY_ARGUMENTS("format", format, 0),
+};
+
+const struct function_table methods_of_strings = FUNCTION_TABLE(string_functions);
 
 static bool dict_get(struct rendering *rendering, const struct call *call, struct object *result)
 {
@@ -14,28 +256,12 @@ static bool dict_get(struct rendering *rendering, const struct call *call, struc
     return true;
 }
 
-static bool view(const struct call *call, enum view_kind kind, struct object *result)
+static bool dict_view(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    *result = (struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)kind, .dict = call->items[0].dict};
+    (void)rendering;
+    *result =
+        (struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)call->variant, .dict = call->items[0].dict};
     return true;
-}
-
-static bool dict_items(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)rendering;
-    return view(call, VIEW_ITEMS, result);
-}
-
-static bool dict_keys(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)rendering;
-    return view(call, VIEW_KEYS, result);
-}
-
-static bool dict_values(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    (void)rendering;
-    return view(call, VIEW_VALUES, result);
 }
 
 static bool dict_copy(struct rendering *rendering, const struct call *call, struct object *result)
@@ -48,11 +274,11 @@ static bool dict_copy(struct rendering *rendering, const struct call *call, stru
 }
 
 static const struct function dict_functions[] = {
-    METHOD("get", dict_get, 2, "self", "key", "default"),
-    METHOD("items", dict_items, 1, "self"),
-    METHOD("keys", dict_keys, 1, "self"),
-    METHOD("values", dict_values, 1, "self"),
-    METHOD("copy", dict_copy, 1, "self"),
+    METHOD("get", dict_get, 0, 2, "self", "key", "default"),
+    METHOD("items", dict_view, VIEW_ITEMS, 1, "self"),
+    METHOD("keys", dict_view, VIEW_KEYS, 1, "self"),
+    METHOD("values", dict_view, VIEW_VALUES, 1, "self"),
+    METHOD("copy", dict_copy, 0, 1, "self"),
     UNSAFE("clear"),
     UNSAFE("fromkeys"),
     UNSAFE("pop"),
@@ -63,64 +289,12 @@ static const struct function dict_functions[] = {
 
 const struct function_table methods_of_dicts = FUNCTION_TABLE(dict_functions);
 
-static bool count(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct sequence *items = call->items[0].sequence;
-    int64_t n = 0;
-    for (size_t i = 0; i < items->n_items; i++) {
-        bool equal;
-        if (!rendering_spend(rendering, 1) ||
-            !object_equal(rendering, &items->items[i], &call->items[1], &equal))
-            return false;
-        n += equal;
-    }
-    *result = object_integer(n);
-    return true;
-}
-
-static bool index_of(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    const struct sequence *items = call->items[0].sequence;
-    for (size_t i = 0; i < items->n_items; i++) {
-        bool equal;
-        if (!rendering_spend(rendering, 1) ||
-            !object_equal(rendering, &items->items[i], &call->items[1], &equal))
-            return false;
-        *result = object_integer((int64_t)i);
-        if (equal)
-            return true;
-    }
-    return rendering_fail(rendering, "value is not in list");
-}
-
-static bool list_copy(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return list_wrap(rendering, call->items[0].sequence->items, call->items[0].sequence->n_items, OBJECT_LIST,
-                     result);
-}
-
 static const struct function list_functions[] = {
-    METHOD("count", count, 2, "self", "value"),
-    METHOD("index", index_of, 2, "self", "value"),
-    METHOD("copy", list_copy, 1, "self"),
-    UNSAFE("append"),
-    UNSAFE("clear"),
-    UNSAFE("pop"),
-    UNSAFE("reverse"),
-    UNSAFE("insert"),
-    UNSAFE("sort"),
-    UNSAFE("extend"),
-    UNSAFE("remove"),
+    UNSAFE("append"), UNSAFE("clear"), UNSAFE("pop"),    UNSAFE("reverse"),
+    UNSAFE("insert"), UNSAFE("sort"),  UNSAFE("extend"), UNSAFE("remove"),
 };
 
 const struct function_table methods_of_lists = FUNCTION_TABLE(list_functions);
-
-static const struct function tuple_functions[] = {
-    METHOD("count", count, 2, "self", "value"),
-    METHOD("index", index_of, 2, "self", "value"),
-};
-
-const struct function_table methods_of_tuples = FUNCTION_TABLE(tuple_functions);
 
 static bool loop_cycle(struct rendering *rendering, const struct call *call, struct object *result)
 {
@@ -131,6 +305,6 @@ static bool loop_cycle(struct rendering *rendering, const struct call *call, str
     return true;
 }
 
-static const struct function loop_functions[] = {ANY_ARGUMENTS("cycle", loop_cycle)};
+static const struct function loop_functions[] = {ANY_ARGUMENTS("cycle", loop_cycle, 0)};
 
 const struct function_table methods_of_loops = FUNCTION_TABLE(loop_functions);

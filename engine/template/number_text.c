@@ -73,19 +73,10 @@ bool number_text_float(struct text text, double *number)
 
 double number_text_round(double number, int64_t precision)
 {
-    // 15 + 308 digits hold every double exactly enough: more change nothing, fewer than -308 leave nothing.
-    enum { DIGITS_MAX = 323, DIGITS_MIN = -308 };
-    if (!isfinite(number) || precision > DIGITS_MAX)
+    enum { DIGITS_MAX = 323 }; // 15 + 308 digits hold every double exactly enough: more change nothing
+    if (!isfinite(number) || precision > DIGITS_MAX || precision < 0)
         return number;
-    if (precision < DIGITS_MIN)
-        return copysign(0, number);
     char text[DIGITS_MAX + 320];
-    if (precision >= 0) {
-        snprintf(text, sizeof text, "%.*f", (int)precision, number); // rounds the exact value, ties to even
-        return strtod(text, NULL);
-    }
-    double unit = pow(10, (double)-precision), scaled = number / unit, whole = round(scaled);
-    if (fabs(scaled - whole) == 0.5)
-        whole = 2 * round(scaled / 2);
-    return whole * unit;
+    snprintf(text, sizeof text, "%.*f", (int)precision, number); // rounds the exact value, ties to even
+    return strtod(text, NULL);
 }

@@ -10,5 +10,5 @@ enum number_text_status { NUMBER_TEXT_NONE, NUMBER_TEXT_OK, NUMBER_TEXT_TOO_LARG
 // Blanks around, a sign, single underscores between digits.
 enum number_text_status number_text_integer(struct text text, int64_t *integer);
 bool number_text_float(struct text text, double *number);
-// To `precision` decimal digits, by the number's exact value; ties to even.
+// To `precision` decimal digits (0 or more), by the number's exact value; ties to even.
 double number_text_round(double number, int64_t precision);

@@ -175,15 +175,6 @@ static bool dicts_equal(struct rendering *rendering, struct dict *a, struct dict
     return true;
 }
 
-static bool ranges_equal(const struct range *a, const struct range *b)
-{
-    if (a->n_items != b->n_items)
-        return false;
-    if (a->n_items == 0)
-        return true;
-    return a->start == b->start && (a->n_items == 1 || a->step == b->step);
-}
-
 static bool containers_equal(struct rendering *rendering, const struct object *a, const struct object *b,
                              bool *equal)
 {
@@ -215,26 +206,16 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     case OBJECT_TUPLE:
     case OBJECT_DICT:
         return same_pointer(a, b) || containers_equal(rendering, a, b, equal);
-    case OBJECT_RANGE:
-        *equal = ranges_equal(a->range, b->range);
+    case OBJECT_UNDEFINED:
+    case OBJECT_NONE:
         return true;
-    case OBJECT_VIEW:
-        if (a->detail != b->detail || a->detail == VIEW_VALUES)
-            *equal = a->dict == b->dict && a->detail == b->detail;
-        else
-            return dicts_equal(rendering, a->dict, b->dict, equal);
-        return true;
-    case OBJECT_FUNCTION:
-        *equal = a->function->function == b->function->function;
-        return true;
-    case OBJECT_GENERATOR:
     case OBJECT_NAMESPACE:
-    case OBJECT_LOOP:
     case OBJECT_MACRO:
+    case OBJECT_LOOP:
         *equal = same_pointer(a, b);
         return true;
-    default: // none; any two undefined values
-        return true;
+    default:
+        return rendering_fail(rendering, "comparing '%s' objects is not supported", object_type_name(a));
     }
 }
 
@@ -293,23 +274,6 @@ static uint64_t hash_number(const struct object *object)
     return hash_bytes(&integer, sizeof integer, 2); // equal numbers hash alike
 }
 
-static bool hash_tuple(struct rendering *rendering, const struct sequence *sequence, uint64_t *hash)
-{
-    if (!rendering_enter(rendering))
-        return false;
-    uint64_t seed = sequence->n_items;
-    bool ok = true;
-    for (size_t i = 0; ok && i < sequence->n_items; i++) {
-        uint64_t item;
-        ok = rendering_spend(rendering, 1) && object_hash(rendering, &sequence->items[i], &item);
-        if (ok)
-            seed = hash_bytes(&item, sizeof item, seed);
-    }
-    *hash = seed;
-    rendering_leave(rendering);
-    return ok;
-}
-
 bool object_hash(struct rendering *rendering, const struct object *object, uint64_t *hash)
 {
     switch ((enum object_kind)object->kind) {
@@ -321,22 +285,17 @@ bool object_hash(struct rendering *rendering, const struct object *object, uint6
     case OBJECT_STRING:
         *hash = hash_bytes(object->text.data, object->text.size, 3);
         return rendering_spend_bytes(rendering, object->text.size);
-    case OBJECT_TUPLE:
-        return hash_tuple(rendering, object->sequence, hash);
+    case OBJECT_MISSING:
+    case OBJECT_UNDEFINED:
+    case OBJECT_NONE:
+        *hash = object->kind;
+        return true;
     case OBJECT_LIST:
     case OBJECT_DICT:
     case OBJECT_VIEW:
         return rendering_fail(rendering, "unhashable type: '%s'", object_type_name(object));
-    case OBJECT_MISSING:
-    case OBJECT_UNDEFINED:
-    case OBJECT_NONE:
-    case OBJECT_RANGE:
-    case OBJECT_FUNCTION: // equal ones need not be the same object
-        *hash = object->kind;
-        return true;
     default:
-        *hash = hash_bytes(&object->sequence, sizeof object->sequence, 4);
-        return true;
+        return rendering_fail(rendering, "a key of type '%s' is not supported", object_type_name(object));
     }
 }
 

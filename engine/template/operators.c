@@ -2,8 +2,8 @@
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/iterator.h"
-#include "engine/template/markup.h"
 #include "engine/template/rendering.h"
+#include "engine/template/represent.h"
 
 #include <math.h>
 #include <string.h>
@@ -209,7 +209,7 @@ static bool add_strings(struct rendering *rendering, const struct object *a, con
 {
     struct object left = *a, right = *b;
     bool markup = a->markup || b->markup; // then the other side is escaped
-    if (markup && (!markup_escape(rendering, a, &left) || !markup_escape(rendering, b, &right)))
+    if (markup && (!represent_escape(rendering, a, &left) || !represent_escape(rendering, b, &right)))
         return false;
     if (!rendering_concatenate(rendering, left.text, right.text, result))
         return false;

@@ -85,73 +85,40 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
     return parser_expect(parser, TOKEN_NAME) ? name : NULL;
 }
 
-// String literals side by side are one.
 static struct expression *parse_string(struct parser *parser)
 {
-    uint32_t line = parser->token.line;
-    struct text text = parser->token.text;
+    struct token token = parser->token;
     if (!parser_advance(parser))
         return NULL;
-    if (parser->token.kind != TOKEN_STRING)
-        return create_literal(parser, line, object_string(text));
-    struct buffer joined = {0};
-    buffer_add_text(&joined, text);
-    bool ok = true;
-    while (ok && parser->token.kind == TOKEN_STRING) {
-        buffer_add_text(&joined, parser->token.text);
-        ok = parser_advance(parser);
-    }
-    char *copy = parser_allocate(parser, joined.size + 1);
-    if (copy && joined.size)
-        memcpy(copy, joined.data, joined.size);
-    struct expression *literal = NULL;
-    if (ok && copy && !joined.failed)
-        literal = create_literal(parser, line, object_string((struct text){copy, joined.size}));
-    buffer_finish(&joined);
-    return literal;
+    if (parser->token.kind == TOKEN_STRING)
+        return parser_set_error(parser, token.line,
+                                "strings side by side are not supported: join them with ~"),
+               NULL;
+    return create_literal(parser, token.line, object_string(token.text));
 }
 
-static struct expression *parse_list(struct parser *parser)
+// A list, or a dict: key, value, key, value...
+static struct expression *parse_items(struct parser *parser, enum expression_kind kind,
+                                      enum token_kind closing)
 {
     uint32_t line = parser->token.line;
     struct expression_list list = {0};
     if (!parser_advance(parser))
         return NULL;
-    while (parser->token.kind != TOKEN_RIGHT_BRACKET) {
+    while (parser->token.kind != closing) {
         if (list.n_items && !parser_expect(parser, TOKEN_COMMA))
             return NULL;
-        if (parser->token.kind == TOKEN_RIGHT_BRACKET)
+        if (parser->token.kind == closing)
             break;
-        struct expression *item = expression_parse_whole(parser);
-        if (!item || !expression_list_add(parser, &list, item))
-            return NULL;
+        for (int part = 0; part < (kind == EXPRESSION_DICT ? 2 : 1); part++) {
+            if (part && !parser_expect(parser, TOKEN_COLON))
+                return NULL;
+            struct expression *item = expression_parse_whole(parser);
+            if (!item || !expression_list_add(parser, &list, item))
+                return NULL;
+        }
     }
-    if (!parser_expect(parser, TOKEN_RIGHT_BRACKET))
-        return NULL;
-    return expression_create_items(parser, EXPRESSION_LIST, line, &list);
-}
-
-static struct expression *parse_dict(struct parser *parser)
-{
-    uint32_t line = parser->token.line;
-    struct expression_list list = {0};
-    if (!parser_advance(parser))
-        return NULL;
-    while (parser->token.kind != TOKEN_RIGHT_BRACE) {
-        if (list.n_items && !parser_expect(parser, TOKEN_COMMA))
-            return NULL;
-        if (parser->token.kind == TOKEN_RIGHT_BRACE)
-            break;
-        struct expression *key = expression_parse_whole(parser);
-        if (!key || !parser_expect(parser, TOKEN_COLON) || !expression_list_add(parser, &list, key))
-            return NULL;
-        struct expression *value = expression_parse_whole(parser);
-        if (!value || !expression_list_add(parser, &list, value))
-            return NULL;
-    }
-    if (!parser_expect(parser, TOKEN_RIGHT_BRACE))
-        return NULL;
-    return expression_create_items(parser, EXPRESSION_DICT, line, &list);
+    return parser_advance(parser) ? expression_create_items(parser, kind, line, &list) : NULL;
 }
 
 static struct expression *parse_parenthesised(struct parser *parser)
@@ -186,9 +153,9 @@ struct expression *primary_parse(struct parser *parser, bool namespaces)
     case TOKEN_LEFT_PARENTHESIS:
         return parse_parenthesised(parser);
     case TOKEN_LEFT_BRACKET:
-        return parse_list(parser);
+        return parse_items(parser, EXPRESSION_LIST, TOKEN_RIGHT_BRACKET);
     case TOKEN_LEFT_BRACE:
-        return parse_dict(parser);
+        return parse_items(parser, EXPRESSION_DICT, TOKEN_RIGHT_BRACE);
     default:
         break;
     }
@@ -232,25 +199,10 @@ static struct expression *parse_subscripted(struct parser *parser)
 static struct expression *parse_index(struct parser *parser)
 {
     uint32_t line = parser->token.line;
-    struct expression_list list = {0};
-    if (!parser_advance(parser))
-        return NULL;
-    while (parser->token.kind != TOKEN_RIGHT_BRACKET) {
-        if (list.n_items && !parser_expect(parser, TOKEN_COMMA))
-            return NULL;
-        struct expression *part = parse_subscripted(parser);
-        if (!part || !expression_list_add(parser, &list, part))
-            return NULL;
-        if (part->kind == EXPRESSION_SLICE && list.n_items > 1)
-            return parser_set_error(parser, line, "a slice among several subscripts"), NULL;
-    }
-    if (!parser_advance(parser))
-        return NULL;
-    if (list.n_items == 1)
-        return list.items[0];
-    if (list.n_items && list.items[0]->kind == EXPRESSION_SLICE)
-        return parser_set_error(parser, line, "a slice among several subscripts"), NULL;
-    return expression_create_items(parser, EXPRESSION_TUPLE, line, &list);
+    struct expression *index = parser_advance(parser) ? parse_subscripted(parser) : NULL;
+    if (index && parser->token.kind == TOKEN_COMMA)
+        return parser_set_error(parser, line, "several subscripts are not supported"), NULL;
+    return index && parser_expect(parser, TOKEN_RIGHT_BRACKET) ? index : NULL;
 }
 
 static struct expression *create_subscript(struct parser *parser, uint32_t line, struct expression *owner,

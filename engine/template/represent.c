@@ -197,3 +197,48 @@ bool represent_str(struct rendering *rendering, const struct object *object, str
     size_t start = rendering->text.size;
     return represent_add_str(rendering, object) && rendering_take(rendering, start, string);
 }
+
+static void add_markup(struct rendering *rendering, struct text text)
+{
+    struct buffer *buffer = &rendering->text;
+    size_t start = buffer->size;
+    for (size_t i = 0; i < text.size; i++) {
+        switch (text.data[i]) {
+        case '&':
+            buffer_add_string(buffer, "&amp;");
+            break;
+        case '<':
+            buffer_add_string(buffer, "&lt;");
+            break;
+        case '>':
+            buffer_add_string(buffer, "&gt;");
+            break;
+        case '\'':
+            buffer_add_string(buffer, "&#39;");
+            break;
+        case '"':
+            buffer_add_string(buffer, "&#34;");
+            break;
+        default:
+            buffer_add_byte(buffer, text.data[i]);
+        }
+    }
+    rendering_note_source(rendering, start, text);
+}
+
+bool represent_escape(struct rendering *rendering, const struct object *object, struct object *string)
+{
+    struct object printed;
+    if (!represent_str(rendering, object, &printed))
+        return false;
+    *string = printed;
+    if (!printed.markup) {
+        size_t start = rendering->text.size;
+        add_markup(rendering, printed.text);
+        if (!rendering_spend_bytes(rendering, printed.text.size * 8) ||
+            !rendering_take(rendering, start, string))
+            return false;
+    }
+    string->markup = true;
+    return true;
+}

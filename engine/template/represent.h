@@ -13,3 +13,6 @@ void represent_add_float(struct buffer *buffer, double number);
 // or less.
 enum { REPRESENT_DIGITS_MAX = 17 };
 size_t represent_digits(double number, char digits[REPRESENT_DIGITS_MAX + 1], int *point);
+// HTML escaping, as markupsafe does it: a marked string; one that is marked already stays as it is. Others
+// than strings are printed first.
+bool represent_escape(struct rendering *rendering, const struct object *object, struct object *string);

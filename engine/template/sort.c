@@ -1,7 +1,98 @@
 #include "engine/template/sort.h"
+#include "engine/template/access.h"
+#include "engine/template/container.h"
 #include "engine/template/rendering.h"
+#include "engine/template/text_operations.h"
 
 #include <string.h>
+
+static struct object part_index(struct text part)
+{
+    int64_t index = 0;
+    for (size_t i = 0; i < part.size; i++) {
+        if (part.data[i] < '0' || part.data[i] > '9' || index > INT32_MAX)
+            return object_string(part);
+        index = index * 10 + (part.data[i] - '0');
+    }
+    return part.size ? object_integer(index) : object_string(part);
+}
+
+static bool get_part(struct rendering *rendering, const struct object *index, const struct object *missing,
+                     struct object *value)
+{
+    struct object owner = *value;
+    if (!rendering_spend(rendering, 1) || !access_item(rendering, &owner, index, value))
+        return false;
+    if (value->kind == OBJECT_UNDEFINED && missing && missing->kind != OBJECT_MISSING &&
+        missing->kind != OBJECT_NONE)
+        *value = *missing;
+    return true;
+}
+
+static struct text next_part(struct text *rest, bool *more)
+{
+    const char *found = rest->size ? memchr(rest->data, '.', rest->size) : NULL;
+    struct text part = {rest->data, found ? (size_t)(found - rest->data) : rest->size};
+    *more = found;
+    *rest = (struct text){rest->data + part.size + (found ? 1 : 0), rest->size - part.size - (found ? 1 : 0)};
+    return part;
+}
+
+bool sort_attribute(struct rendering *rendering, const struct object *item, const struct object *path,
+                    const struct object *missing, struct object *value)
+{
+    *value = *item;
+    if (path->kind == OBJECT_MISSING || path->kind == OBJECT_NONE)
+        return true;
+    if (path->kind != OBJECT_STRING)
+        return get_part(rendering, path, missing, value);
+    struct text rest = path->text;
+    bool more = true;
+    while (more) {
+        struct object index = part_index(next_part(&rest, &more));
+        if (!get_part(rendering, &index, missing, value))
+            return false;
+    }
+    return true;
+}
+
+static bool fold(struct rendering *rendering, bool case_sensitive, struct object *key)
+{
+    if (case_sensitive || key->kind != OBJECT_STRING)
+        return true;
+    return text_change_case(rendering, key->text, CASE_LOWER, key);
+}
+
+bool sort_key(struct rendering *rendering, const struct object *item, const struct object *path,
+              const struct object *missing, bool case_sensitive, struct object *key)
+{
+    return sort_attribute(rendering, item, path, missing, key) && fold(rendering, case_sensitive, key);
+}
+
+static bool wrap(struct rendering *rendering, struct object *key)
+{
+    struct list_builder list = {0};
+    return list_add(rendering, &list, key) && list_finish(rendering, &list, OBJECT_LIST, key);
+}
+
+bool sort_keys(struct rendering *rendering, const struct sequence *items, const struct object *path,
+               bool several, bool case_sensitive, struct object **keys)
+{
+    *keys = rendering_allocate_array(rendering, items->n_items + 1, sizeof **keys);
+    if (!*keys)
+        return false;
+    if (several && path->kind == OBJECT_STRING && memchr(path->text.data, ',', path->text.size))
+        return rendering_fail(rendering, "sort: several attributes are not supported");
+    for (size_t i = 0; i < items->n_items; i++) {
+        struct object *key = &(*keys)[i];
+        if (!sort_key(rendering, &items->items[i], path, NULL, case_sensitive, key))
+            return false;
+        // Equal keys need no order if they are items of lists.
+        if (several && !object_is_number(key) && key->kind != OBJECT_STRING && !wrap(rendering, key))
+            return false;
+    }
+    return true;
+}
 
 struct sort {
     struct rendering *rendering;

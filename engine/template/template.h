@@ -6,12 +6,13 @@
 //
 // Rendered text is what jinja2 gives, byte for byte. All else is refused by name: the tags autoescape, block,
 // call, extends, from, import, include, print, with; recursive loops and loop.changed; caller, varargs,
-// kwargs, *x and **x in calls; cycler, joiner, lipsum; ** and numbers other than decimal; the filters attr,
-// batch, center, filesizeformat, forceescape, groupby, pprint, random, slice, striptags, urlencode, urlize,
-// wordcount, wordwrap, xmlattr; the tests escaped, filter, lower, test, upper; the rarer string methods
-// (functions.c) and the start and end of searches; the rarer formats (format.h); printing anything but
-// numbers, strings, lists, tuples and dicts. Known limits: integers have 64 bits; time is UTC; see
-// character.h for letters.
+// kwargs, *x and **x in calls; cycler, joiner, lipsum; ** and numbers other than decimal; strings side by
+// side; several subscripts; tuples as keys; dict of pairs; the filters attr, batch, center, filesizeformat,
+// forceescape, groupby, pprint, random, slice, striptags, urlencode, urlize, wordcount, wordwrap, xmlattr;
+// int with a base, round to less than 0 digits, sort by several attributes; the tests escaped, filter, lower,
+// test, upper; the rarer methods and attributes (functions.c) and the start and end of searches; the rarer
+// formats (format.h); printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers
+// have 64 bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"

@@ -1,61 +1,44 @@
 // Tests: what may follow `is`.
-#include "engine/template/call.h"
-#include "engine/template/iterator.h"
+#include "engine/template/functions.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 
-#define TEST(name, condition)                                                                                \
-    static bool name(struct rendering *rendering, const struct call *call, struct object *result)            \
-    {                                                                                                        \
-        (void)rendering;                                                                                     \
-        const struct object *value = &call->items[0];                                                        \
-        *result = object_bool(condition);                                                                    \
-        return true;                                                                                         \
-    }
+enum {
+    CALLABLES = 1 << OBJECT_FUNCTION | 1 << OBJECT_MACRO | 1 << OBJECT_LOOP | 1 << OBJECT_UNDEFINED,
+    NUMBERS = 1 << OBJECT_BOOL | 1 << OBJECT_INTEGER | 1 << OBJECT_FLOAT,
+    SEQUENCES = 1 << OBJECT_STRING | 1 << OBJECT_LIST | 1 << OBJECT_TUPLE | 1 << OBJECT_DICT |
+        1 << OBJECT_RANGE | 1 << OBJECT_UNDEFINED,
+    ITERABLES = SEQUENCES | 1 << OBJECT_VIEW | 1 << OBJECT_GENERATOR | 1 << OBJECT_LOOP,
+    ALL_BUT_UNDEFINED = ~(1 << OBJECT_UNDEFINED),
+};
 
-TEST(is_defined, value->kind != OBJECT_UNDEFINED)
-TEST(is_undefined, value->kind == OBJECT_UNDEFINED)
-TEST(is_none, value->kind == OBJECT_NONE)
-TEST(is_boolean, value->kind == OBJECT_BOOL)
-TEST(is_true, value->kind == OBJECT_BOOL && value->boolean)
-TEST(is_false, value->kind == OBJECT_BOOL && !value->boolean)
-TEST(is_integer, value->kind == OBJECT_INTEGER)
-TEST(is_float, value->kind == OBJECT_FLOAT)
-TEST(is_number, object_is_number(value))
-TEST(is_string, value->kind == OBJECT_STRING)
-TEST(is_mapping, value->kind == OBJECT_DICT)
-TEST(is_iterable, iterator_possible(value))
-TEST(is_callable, call_is_callable(value))
-TEST(is_sequence, object_is_sequence(value) || value->kind == OBJECT_STRING || value->kind == OBJECT_DICT ||
-                      value->kind == OBJECT_RANGE || value->kind == OBJECT_UNDEFINED)
-
-static bool has_remainder(struct rendering *rendering, const struct object *value,
-                          const struct object *divisor, int64_t remainder, struct object *result)
+// The variant has a bit for each kind of object that passes.
+static bool has_kind(struct rendering *rendering, const struct call *call, struct object *result)
 {
-    struct object rest, expected = object_integer(remainder);
+    (void)rendering;
+    *result = object_bool(call->variant >> call->items[0].kind & 1);
+    return true;
+}
+
+static bool is_boolean_value(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    (void)rendering;
+    *result = object_bool(call->items[0].kind == OBJECT_BOOL && call->items[0].boolean == call->variant);
+    return true;
+}
+
+// odd, even: the remainder of a division by 2 is the variant; divisibleby: by a number.
+static bool has_remainder(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    struct object rest, divisor = call->items[1], expected = object_integer(call->variant);
     bool equal;
-    if (!operator_arithmetic(rendering, OPERATOR_MODULO, value, divisor, &rest) ||
+    if (divisor.kind == OBJECT_MISSING)
+        divisor = object_integer(2);
+    if (!operator_arithmetic(rendering, OPERATOR_MODULO, &call->items[0], &divisor, &rest) ||
         !object_equal(rendering, &rest, &expected, &equal))
         return false;
     *result = object_bool(equal);
     return true;
-}
-
-static bool is_odd(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object two = object_integer(2);
-    return has_remainder(rendering, &call->items[0], &two, 1, result);
-}
-
-static bool is_even(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct object two = object_integer(2);
-    return has_remainder(rendering, &call->items[0], &two, 0, result);
-}
-
-static bool is_divisible(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    return has_remainder(rendering, &call->items[0], &call->items[1], 0, result);
 }
 
 // The same object: for what has no identity here, the same kind and value.
@@ -71,59 +54,50 @@ static bool is_same(struct rendering *rendering, const struct call *call, struct
     return true;
 }
 
-#define COMPARISON(name, operator)                                                                           \
-    static bool name(struct rendering *rendering, const struct call *call, struct object *result)            \
-    {                                                                                                        \
-        bool holds;                                                                                          \
-        if (!operator_compare(rendering, operator, &call->items[0], &call->items[1], &holds))                \
-            return false;                                                                                    \
-        *result = object_bool(holds);                                                                        \
-        return true;                                                                                         \
-    }
-
-COMPARISON(is_equal, OPERATOR_EQUAL)
-COMPARISON(is_unequal, OPERATOR_NOT_EQUAL)
-COMPARISON(is_less, OPERATOR_LESS)
-COMPARISON(is_less_or_equal, OPERATOR_LESS_EQUAL)
-COMPARISON(is_greater, OPERATOR_GREATER)
-COMPARISON(is_greater_or_equal, OPERATOR_GREATER_EQUAL)
-COMPARISON(is_in, OPERATOR_IN)
+static bool compare(struct rendering *rendering, const struct call *call, struct object *result)
+{
+    bool holds;
+    if (!operator_compare(rendering, (enum operator)call->variant, &call->items[0], &call->items[1], &holds))
+        return false;
+    *result = object_bool(holds);
+    return true;
+}
 
 static const struct function functions[] = {
-    FUNCTION("defined", is_defined, 1, "value"),
-    FUNCTION("undefined", is_undefined, 1, "value"),
-    FUNCTION("none", is_none, 1, "value"),
-    FUNCTION("boolean", is_boolean, 1, "value"),
-    FUNCTION("true", is_true, 1, "value"),
-    FUNCTION("false", is_false, 1, "value"),
-    FUNCTION("integer", is_integer, 1, "value"),
-    FUNCTION("float", is_float, 1, "value"),
-    FUNCTION("number", is_number, 1, "value"),
-    FUNCTION("string", is_string, 1, "value"),
-    FUNCTION("mapping", is_mapping, 1, "value"),
-    FUNCTION("iterable", is_iterable, 1, "value"),
-    FUNCTION("sequence", is_sequence, 1, "value"),
-    FUNCTION("callable", is_callable, 1, "value"),
-    FUNCTION("odd", is_odd, 1, "value"),
-    FUNCTION("even", is_even, 1, "value"),
-    FUNCTION("divisibleby", is_divisible, 2, "value", "num"),
-    FUNCTION("sameas", is_same, 2, "value", "other"),
-    FUNCTION("in", is_in, 2, "value", "seq"),
-    METHOD("==", is_equal, 2, "a", "b"),
-    METHOD("eq", is_equal, 2, "a", "b"),
-    METHOD("equalto", is_equal, 2, "a", "b"),
-    METHOD("!=", is_unequal, 2, "a", "b"),
-    METHOD("ne", is_unequal, 2, "a", "b"),
-    METHOD("<", is_less, 2, "a", "b"),
-    METHOD("lt", is_less, 2, "a", "b"),
-    METHOD("lessthan", is_less, 2, "a", "b"),
-    METHOD("<=", is_less_or_equal, 2, "a", "b"),
-    METHOD("le", is_less_or_equal, 2, "a", "b"),
-    METHOD(">", is_greater, 2, "a", "b"),
-    METHOD("gt", is_greater, 2, "a", "b"),
-    METHOD("greaterthan", is_greater, 2, "a", "b"),
-    METHOD(">=", is_greater_or_equal, 2, "a", "b"),
-    METHOD("ge", is_greater_or_equal, 2, "a", "b"),
+    FUNCTION("defined", has_kind, (unsigned)ALL_BUT_UNDEFINED, 1, "value"),
+    FUNCTION("undefined", has_kind, 1 << OBJECT_UNDEFINED, 1, "value"),
+    FUNCTION("none", has_kind, 1 << OBJECT_NONE, 1, "value"),
+    FUNCTION("boolean", has_kind, 1 << OBJECT_BOOL, 1, "value"),
+    FUNCTION("true", is_boolean_value, true, 1, "value"),
+    FUNCTION("false", is_boolean_value, false, 1, "value"),
+    FUNCTION("integer", has_kind, 1 << OBJECT_INTEGER, 1, "value"),
+    FUNCTION("float", has_kind, 1 << OBJECT_FLOAT, 1, "value"),
+    FUNCTION("number", has_kind, NUMBERS, 1, "value"),
+    FUNCTION("string", has_kind, 1 << OBJECT_STRING, 1, "value"),
+    FUNCTION("mapping", has_kind, 1 << OBJECT_DICT, 1, "value"),
+    FUNCTION("iterable", has_kind, ITERABLES, 1, "value"),
+    FUNCTION("sequence", has_kind, SEQUENCES, 1, "value"),
+    FUNCTION("callable", has_kind, CALLABLES, 1, "value"),
+    FUNCTION("odd", has_remainder, 1, 1, "value"),
+    FUNCTION("even", has_remainder, 0, 1, "value"),
+    FUNCTION("divisibleby", has_remainder, 0, 2, "value", "num"),
+    FUNCTION("sameas", is_same, 0, 2, "value", "other"),
+    FUNCTION("in", compare, OPERATOR_IN, 2, "value", "seq"),
+    METHOD("==", compare, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("eq", compare, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("equalto", compare, OPERATOR_EQUAL, 2, "a", "b"),
+    METHOD("!=", compare, OPERATOR_NOT_EQUAL, 2, "a", "b"),
+    METHOD("ne", compare, OPERATOR_NOT_EQUAL, 2, "a", "b"),
+    METHOD("<", compare, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("lt", compare, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("lessthan", compare, OPERATOR_LESS, 2, "a", "b"),
+    METHOD("<=", compare, OPERATOR_LESS_EQUAL, 2, "a", "b"),
+    METHOD("le", compare, OPERATOR_LESS_EQUAL, 2, "a", "b"),
+    METHOD(">", compare, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD("gt", compare, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD("greaterthan", compare, OPERATOR_GREATER, 2, "a", "b"),
+    METHOD(">=", compare, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
+    METHOD("ge", compare, OPERATOR_GREATER_EQUAL, 2, "a", "b"),
 };
 
 const struct function_table tests_table = FUNCTION_TABLE(functions);

@@ -217,40 +217,18 @@ static bool next_word(struct text text, size_t position, size_t *start, size_t *
     return in_word;
 }
 
-static bool previous_word(struct text text, size_t position, size_t *start, size_t *stop)
-{
-    bool in_word = false;
-    while (position > 0) {
-        size_t behind = position;
-        bool space = character_is_space(codepoints_previous(text, &position));
-        if (!in_word && !space) {
-            *stop = behind;
-            in_word = true;
-        } else if (in_word && space) {
-            *start = behind;
-            return true;
-        }
-    }
-    *start = 0;
-    return in_word;
-}
-
-static bool split_words(struct rendering *rendering, struct text text, int64_t max_splits, bool from_right,
+static bool split_words(struct rendering *rendering, struct text text, int64_t max_splits,
                         struct list_builder *list)
 {
-    size_t start = 0, stop = 0, position = from_right ? text.size : 0;
-    while (from_right ? previous_word(text, position, &start, &stop)
-                      : next_word(text, position, &start, &stop)) {
+    size_t start = 0, stop = 0;
+    while (next_word(text, stop, &start, &stop)) {
         bool rest = max_splits-- == 0;
-        if (rest && from_right)
-            start = 0; // blanks at the far end stay
-        else if (rest)
+        if (rest)
             stop = text.size;
         if (!add_part(rendering, list, text, start, stop))
             return false;
         if (rest)
             break;
-        position = from_right ? start : stop;
     }
     return true;
 }
@@ -282,13 +260,15 @@ bool text_split(struct rendering *rendering, struct text text, struct text separ
     struct list_builder list = {0};
     if (separator.data && separator.size == 0)
         return rendering_fail(rendering, "empty separator");
+    if (!separator.data && from_right && max_splits >= 0)
+        return rendering_fail(rendering, "rsplit: a limit without a separator is not supported");
     if (!(from_right ? text_spend_search(rendering, text, separator)
                      : rendering_spend_bytes(rendering, text.size * 4)))
         return false;
     if (separator.data ? !split_at(rendering, text, separator, max_splits, from_right, &list)
-                       : !split_words(rendering, text, max_splits, from_right, &list))
+                       : !split_words(rendering, text, max_splits, &list))
         return false;
-    for (size_t i = 0; from_right && i < list.n_items / 2; i++) {
+    for (size_t i = 0; from_right && separator.data && i < list.n_items / 2; i++) {
         struct object swapped = list.items[i];
         list.items[i] = list.items[list.n_items - 1 - i];
         list.items[list.n_items - 1 - i] = swapped;
