@@ -2,6 +2,7 @@
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
+#include "engine/template/functions.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"

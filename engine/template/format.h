@@ -1,13 +1,9 @@
-// Python's two string formatters, for the conversions that prompts use: %s, %r, %d, %i, %f, %(key)s with the
-// flags - and 0, and
-// {}, {0}, {name} with [<>^][0][width][,][.precision][d f s %]. All others are refused by name. Sources:
-// docs.python.org/3/library/stdtypes.html, printf-style; docs.python.org/3/library/string.html, format
-// specification.
+// Python's % formatter, for the conversions that prompts use: %s, %r, %d, %i, %f, %(key)s with the flags -
+// and 0, a width and a precision. All others, and str.format, are refused by name. Source:
+// docs.python.org/3/library/stdtypes.html, printf-style.
 #pragma once
 
-#include "engine/template/functions.h"
+#include "engine/template/object.h"
 
 bool format_percent(struct rendering *rendering, struct text format, const struct object *arguments,
                     struct object *result);
-bool format_braces(struct rendering *rendering, struct text format, const struct call *call,
-                   struct object *result);

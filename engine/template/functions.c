@@ -50,9 +50,8 @@ const struct function *functions_find_method(enum object_kind kind, struct text 
 bool functions_is_refused(enum object_kind kind, struct text name)
 {
     static const char *const refused[] = {
-        [OBJECT_STRING] = " casefold center encode expandtabs format_map isidentifier isprintable istitle "
-                          "ljust maketrans partition"
-                          " rjust rpartition swapcase translate zfill ",
+        [OBJECT_STRING] = " casefold center encode expandtabs format format_map isidentifier isprintable"
+                          " istitle ljust maketrans partition rjust rpartition swapcase translate zfill ",
         [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
                            "numerator real to_bytes ",
         [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",

@@ -3,7 +3,6 @@
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
-#include "engine/template/format.h"
 #include "engine/template/functions.h"
 #include "engine/template/iterator.h"
 #include "engine/template/loop.h"
@@ -205,12 +204,6 @@ static bool join(struct rendering *rendering, const struct call *call, struct ob
     return rendering_take(rendering, start, result);
 }
 
-static bool format(struct rendering *rendering, const struct call *call, struct object *result)
-{
-    struct call rest = {call->items + 1, call->n_items - 1, call->keywords, call->n_keywords};
-    return format_braces(rendering, call->items[0].text, &rest, result);
-}
-
 static const struct function string_functions[] = {
     METHOD("upper", change_case, CASE_UPPER, 1, "self"),
     METHOD("lower", change_case, CASE_LOWER, 1, "self"),
@@ -242,7 +235,6 @@ static const struct function string_functions[] = {
     METHOD("count", count, 0, 2, "self", "sub"),
     METHOD("replace", replace, 0, 3, "self", "old", "new", "count"),
     METHOD("join", join, 0, 2, "self", "iterable"),
-    ANY_ARGUMENTS("format", format, 0),
 };
 
 const struct function_table methods_of_strings = FUNCTION_TABLE(string_functions);

@@ -10,9 +10,9 @@
 // side; several subscripts; tuples as keys; dict of pairs; the filters attr, batch, center, filesizeformat,
 // forceescape, groupby, pprint, random, slice, striptags, urlencode, urlize, wordcount, wordwrap, xmlattr;
 // int with a base, round to less than 0 digits, sort by several attributes; the tests escaped, filter, lower,
-// test, upper; the rarer methods and attributes (functions.c) and the start and end of searches; the rarer
-// formats (format.h); printing anything but numbers, strings, lists, tuples and dicts. Known limits: integers
-// have 64 bits; time is UTC; see character.h for letters.
+// test, upper; the rarer methods and attributes (functions.c) and the start and end of searches; str.format
+// and the rarer % formats (format.h); printing anything but numbers, strings, lists, tuples and dicts. Known
+// limits: integers have 64 bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"

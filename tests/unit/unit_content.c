@@ -88,7 +88,7 @@ static void content_is_known_through_every_operation(void **state)
         {"{{ m.strip().split(',')[1] }};{{ m.rsplit(',', 1)[1] }}", "{cd};{cd }"},
         {"{{ l | join('|') }}/{{ ', '.join(l) }}", "{x}|{y}/{x}, {y}"},
         {"{{ m.strip() | upper }} {{ (m.strip() ~ '<e>') | upper }}", "{AB,CD} {AB,CD<E>}"},
-        {"{{ '<%s|%d>' | format(m | trim, n) }}{{ '[{}]'.format(l[0]) }}", "<{ab,cd}|7>[{x}]"},
+        {"{{ '<%s|%d>' | format(m | trim, n) }}{{ '[%s]' % l[0] }}", "<{ab,cd}|7>[{x}]"},
         {"{{ l | tojson }}{{ 'a' | tojson }}", "[\"{x}\", \"{y}\"]\"a\""},
         {"{{ d | tojson }}", "{\"{role}\": \"user\", \"{content}\": \"{c}\"}"},
         {"{{ '<|' + d.role + '|>' + d.content + '<|' + r.role + '|>' }}", "<|user|>{c}<|{u|>}|>"},
@@ -98,7 +98,7 @@ static void content_is_known_through_every_operation(void **state)
         {"{% set ns = namespace(s='') %}{% for i in range(3) %}{% set ns.s = ns.s ~ '<a>' ~ l[0] %}{% endfor %}{{ ns.s }}",
          "<a>{x}<a>{x}<a>{x}"},
         {"{{ l }} {{ l[0] * 3 }} {{ '%3s' % l[0] }}", "['{x}', '{y}'] {xxx}   {x}"},
-        {"{{ l[0] | indent(2, true) }}{{ '{:2}'.format(l[0]) }}{{ 'lit' ~ none }}", "  {xx} litNone"},
+        {"{{ l[0] | indent(2, true) }}{{ '%-2s' % l[0] }}{{ 'lit' ~ none }}", "  {xx} litNone"},
         {"{% if m.startswith(' ab') %}<yes>{% endif %}{{ m | length }}", "<yes>7"},
         {"{{ l[0] | e }}{{ '<' | e }}{{ l | map('upper') | list | first }}", "{x}&lt;{X}"},
     };
