@@ -154,7 +154,7 @@ static uint64_t pages_least(const struct attempt *attempt)
     return pages > 0 ? pages : 1;
 }
 
-static bool try(struct limits_plan *plan, const struct attempt *attempt)
+static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt)
 {
     const struct limits_wanted *wanted = attempt->wanted;
     *plan = (struct limits_plan){.placement = attempt->placement};
@@ -184,68 +184,67 @@ static bool try(struct limits_plan *plan, const struct attempt *attempt)
 
 // ---- choice of the placement ----
 
-// Large steps first, then smaller ones, which leave more memory for pages.
-static bool try_sizes(struct limits_plan *plan, struct attempt attempt)
+enum { FOR_AUTO = 1 << PLACING_AUTO, FOR_DEVICE = 1 << PLACING_DEVICE, FOR_LAYERS = 1 << PLACING_LAYERS,
+       FOR_ATTENTION = 1 << PLACING_ATTENTION };
+enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-memory
+enum host_layers { HOST_LAYERS_NONE, HOST_LAYERS_GIVEN, HOST_LAYERS_FEWEST }; // fewest: the smallest number that fits, from 1
+
+// In this order: the first that fits is the plan.
+static const struct candidate {
+    unsigned placings; // values of --placement
+    unsigned needs;
+    enum host_layers host_layers;
+    bool host_attention;
+    bool large;              // large steps first, then smaller ones, which leave more memory for pages; else smaller ones only
+    int32_t positions_least; // 0: one page. Few pages on the device are better than none anywhere.
+} candidates[] = {
+    {FOR_LAYERS, 0, HOST_LAYERS_GIVEN, false, true, 0},
+    {FOR_ATTENTION, 0, HOST_LAYERS_GIVEN, true, true, 0},
+    {FOR_AUTO, NEEDS_HOST, HOST_LAYERS_NONE, false, true, POSITIONS_LEAST},
+    {FOR_AUTO, NEEDS_HOST | NEEDS_PAGE_BYTES, HOST_LAYERS_NONE, true, true, POSITIONS_LEAST},
+    {FOR_LAYERS, 0, HOST_LAYERS_NONE, false, true, POSITIONS_A_SEQUENCE},
+    {FOR_AUTO | FOR_LAYERS, NEEDS_HOST, HOST_LAYERS_FEWEST, false, false, POSITIONS_A_SEQUENCE},
+    {FOR_AUTO, NEEDS_HOST, HOST_LAYERS_NONE, true, true, POSITIONS_LEAST},
+    {FOR_ATTENTION, 0, HOST_LAYERS_NONE, true, true, 0},
+    {FOR_AUTO | FOR_ATTENTION, NEEDS_HOST, HOST_LAYERS_FEWEST, true, false, POSITIONS_A_SEQUENCE},
+    {FOR_AUTO | FOR_DEVICE, 0, HOST_LAYERS_NONE, false, true, 0},
+};
+
+static bool is_candidate(const struct candidate *candidate, const struct limits_wanted *wanted)
 {
-    const struct limits_wanted *wanted = attempt.wanted;
-    attempt.large = wanted->device;
-    if (try(plan, &attempt))
-        return true;
-    attempt.large = false;
-    return wanted->device && try(plan, &attempt);
+    bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers > 0;
+    return (candidate->placings & 1u << wanted->placing) && (candidate->host_layers == HOST_LAYERS_GIVEN) == given &&
+           (!(candidate->needs & NEEDS_HOST) || wanted->host) &&
+           (!(candidate->needs & NEEDS_PAGE_BYTES) || wanted->page_bytes);
 }
 
-// The smallest number of host layers that fits.
-static bool try_layers(struct limits_plan *plan, struct attempt attempt, int32_t n_host, int32_t n_host_most)
+static bool candidate_fits(struct limits_plan *plan, const struct candidate *candidate, struct attempt attempt)
 {
-    for (; n_host <= n_host_most; n_host++) {
-        attempt.placement.n_host_layers = n_host;
-        attempt.positions_least = POSITIONS_A_SEQUENCE;
-        if (takes_host(&attempt.placement) ? try(plan, &attempt) : try_sizes(plan, attempt))
-            return true;
+    int32_t n_layers = attempt.model->shape.n_layers, first = 0, last = 0;
+    if (candidate->host_layers == HOST_LAYERS_GIVEN)
+        first = last = n_layers - attempt.wanted->n_device_layers;
+    if (candidate->host_layers == HOST_LAYERS_FEWEST)
+        first = 1, last = n_layers - 1;
+    attempt.positions_least = candidate->positions_least;
+    bool large = candidate->large && attempt.wanted->device;
+    for (int32_t n_host = first; n_host <= last; n_host++) {
+        attempt.placement = (struct placement){n_host, candidate->host_attention};
+        for (int smaller = large ? 0 : 1; smaller < 2; smaller++) {
+            attempt.large = !smaller;
+            if (attempt_fits(plan, &attempt))
+                return true;
+        }
     }
     return false;
 }
 
-static bool try_attention(struct limits_plan *plan, struct attempt attempt)
+// False: none fits, and *plan is the last one.
+static bool choose(struct limits_plan *plan, const struct attempt *attempt)
 {
-    attempt.placement = (struct placement){.host_attention = true};
-    return try_sizes(plan, attempt) || try_layers(plan, attempt, 1, attempt.model->shape.n_layers - 1);
-}
-
-static bool try_all(struct limits_plan *plan, struct attempt attempt)
-{
-    attempt.positions_least = POSITIONS_LEAST;
-    if (try_sizes(plan, attempt))
-        return true;
-    if (!attempt.wanted->host)
-        return false;
-    struct attempt attention = attempt;
-    attention.placement.host_attention = true;
-    return (attempt.wanted->page_bytes && try_sizes(plan, attention)) ||
-           try_layers(plan, attempt, 1, attempt.model->shape.n_layers - 1) || try_attention(plan, attempt);
-}
-
-static bool try_wanted(struct limits_plan *plan, struct attempt attempt)
-{
-    const struct limits_wanted *wanted = attempt.wanted;
-    int32_t n_layers = attempt.model->shape.n_layers;
-    switch (wanted->placing) {
-    case PLACING_AUTO:
-        // Few pages on the device are better than none anywhere.
-        return (wanted->host && try_all(plan, attempt)) || try_sizes(plan, attempt);
-    case PLACING_DEVICE:
-        return try_sizes(plan, attempt);
-    case PLACING_LAYERS:
-    case PLACING_ATTENTION:
-        break;
-    }
-    bool attention = wanted->placing == PLACING_ATTENTION;
-    if (wanted->n_device_layers) {
-        attempt.placement = (struct placement){n_layers - wanted->n_device_layers, attention};
-        return try_sizes(plan, attempt);
-    }
-    return attention ? try_attention(plan, attempt) : try_layers(plan, attempt, 0, n_layers - 1);
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+        if (is_candidate(&candidates[i], attempt->wanted) && candidate_fits(plan, &candidates[i], *attempt))
+            return true;
+    return false;
 }
 
 // ---- options that would fit, for the error text ----
@@ -272,20 +271,23 @@ static void advise(const struct attempt *refused, char *text, size_t size)
     char more[128], number[32];
     text[0] = '\0';
     attempt.wanted = &wanted;
-    attempt.placement = (struct placement){0};
+    wanted.n_device_layers = 0;
     wanted.page_bytes = 0;
-    if (try_sizes(&plan, attempt)) {
+    wanted.placing = PLACING_DEVICE;
+    if (choose(&plan, &attempt)) {
         size_text(plan.page_bytes, false, number);
         snprintf(more, sizeof more, "--kv-memory %s", number);
         add(text, size, more);
     }
     wanted.page_bytes = refused->wanted->page_bytes;
-    if (refused->wanted->host && try_layers(&plan, attempt, 1, attempt.model->shape.n_layers - 1)) {
+    wanted.placing = PLACING_LAYERS;
+    if (wanted.host && choose(&plan, &attempt)) {
         snprintf(more, sizeof more, "--placement layers:%d (of %d layers)",
                  attempt.model->shape.n_layers - plan.placement.n_host_layers, attempt.model->shape.n_layers);
         add(text, size, more);
     }
-    if (refused->wanted->host && try_attention(&plan, attempt))
+    wanted.placing = PLACING_ATTENTION;
+    if (wanted.host && choose(&plan, &attempt))
         add(text, size, "--placement attention-cpu");
     if (!text[0])
         add(text, size, refused->wanted->host ? "--backend cpu, or a smaller --max-batch" : "a smaller --kv-memory or --max-batch");
@@ -335,7 +337,7 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
                          wanted->n_device_layers, model->shape.n_layers);
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
-    return try_wanted(plan, attempt) ? STATUS_OK : refuse(&attempt, plan, error);
+    return choose(plan, &attempt) ? STATUS_OK : refuse(&attempt, plan, error);
 }
 
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size)
