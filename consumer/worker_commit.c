@@ -1,0 +1,148 @@
+// Finished jobs are committed in groups, then recorded; released jobs are given back.
+#include "consumer/worker_state.h"
+
+#include "consumer/fault.h"
+#include "consumer/log.h"
+#include "schemas/clock.h"
+
+#include <assert.h>
+#include <string.h>
+
+// A group that exceeds its time is retried in halves. A job that failed by itself waits behind the others.
+static void commit_less(struct worker *worker, size_t n)
+{
+    worker->commits.jobs_max = n > 1 ? n / 2 : 1;
+    if (n == 1)
+        job_list_append(&worker->finished, job_list_take(&worker->finished));
+}
+
+// Jobs whose results were refused wait behind the others.
+static void put_refused_last(struct worker *worker)
+{
+    struct job_list refused = {0}, others = {0};
+    for (struct job *job; (job = job_list_take(&worker->finished));)
+        job_list_append(job->source.refusals > 0 ? &refused : &others, job);
+    worker_append_list(&others, &refused);
+    worker->finished = others;
+}
+
+static bool is_refusal(enum status status, const struct error *error)
+{
+    return status == STATUS_RETRY && error->code == ERROR_RESULT_REFUSED;
+}
+
+// The next commit's: the first that are finished, and a job whose result was refused by itself.
+static size_t choose_group(struct worker *worker)
+{
+    size_t n = 0;
+    for (struct job *job = worker->finished.first; job && n < worker->commits.jobs_max; job = job->next) {
+        if (n > 0 && job->source.refusals > 0)
+            break;
+        worker->commits.group[n++] = job;
+        if (job->source.refusals > 0)
+            break;
+    }
+    return n;
+}
+
+size_t worker_commit_jobs_max(const struct worker *worker)
+{
+    int32_t n = worker->config->n_jobs_max;
+    return n < WORKER_COMMIT_JOBS ? (size_t)n : WORKER_COMMIT_JOBS;
+}
+
+static void commit_more(struct worker *worker)
+{
+    size_t most = worker_commit_jobs_max(worker);
+    worker->commits.jobs_max = worker->commits.jobs_max < most / 2 ? worker->commits.jobs_max * 2 : most;
+}
+
+// After the commit. Returns how many jobs were published: the group's first ones from now on; the others are freed.
+static size_t settle_group(struct worker *worker, size_t n)
+{
+    const bool *is_published = worker->commits.is_published;
+    size_t n_committed = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct job *job = job_list_take(&worker->finished);
+        assert(job == worker->commits.group[i]);
+        gate_remove(&worker->gate, job);
+        worker->records.n_suspects -= job->source.crashes > 0;
+        metrics_job_left(worker->config->metrics, job, is_published[i]);
+        worker->records.n_dead_published += is_published[i] && job->source.record.data;
+        worker->figures.totals->n_done += is_published[i] && job->result.status == RESULT_DONE;
+        worker->figures.totals->n_failed += is_published[i] && job->result.status != RESULT_DONE;
+        worker->figures.totals->n_cancelled += is_published[i] && job->result.status == RESULT_CANCELLED;
+        if (is_published[i])
+            worker->commits.group[n_committed++] = job;
+        else
+            job_reserve_give(&worker->reserve, job);
+        worker->n_in_flight--;
+    }
+    return n_committed;
+}
+
+// Publishes what is finished. The jobs stay in `finished` until the commit stands.
+enum status worker_commit(struct worker *worker, struct error *error)
+{
+    const struct worker_config *config = worker->config;
+    size_t n = choose_group(worker);
+    memset(worker->commits.is_published, 0, n * sizeof *worker->commits.is_published);
+    if (config->check_model && config->check_model(config->check_model_context, error) != STATUS_OK)
+        return error->status;
+    int64_t began_us = clock_us();
+    enum status status =
+        config->transport->impl->commit(config->transport, worker->commits.group, n, worker->commits.is_published, error);
+    if (is_refusal(status, error))
+        put_refused_last(worker);
+    else if (status == STATUS_RETRY)
+        commit_less(worker, n);
+    worker->commits.is_isolating = is_refusal(status, error) && n > 1;
+    if (status != STATUS_OK)
+        return status;
+    commit_more(worker);
+    metrics_commit(config->metrics, clock_us() - began_us);
+    size_t n_committed = settle_group(worker, n);
+    ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
+    worker->has_room_again = true;
+    worker->commits.finished_since_ms = clock_ms();
+    fault_point(FAULT_PUBLISHED);
+    struct error projection;
+    if (worker_figures_record(worker, worker->commits.group, n_committed, &projection) != STATUS_OK)
+        log_write(LOG_WARNING, "%s; the results are committed, their figures are not", projection.text);
+    for (size_t i = 0; i < n_committed; i++)
+        job_reserve_give(&worker->reserve, worker->commits.group[i]);
+    return STATUS_OK;
+}
+
+bool worker_commit_is_due(const struct worker *worker)
+{
+    size_t n = worker->finished.n_jobs;
+    if (n == 0 || clock_ms() < worker->commits.retry.at_ms)
+        return false;
+    // The other half keeps the engine busy meanwhile.
+    size_t half = (size_t)worker->ahead.limit / 2;
+    return n >= WORKER_COMMIT_JOBS || n >= half || worker->engine.ended || (size_t)worker->n_in_flight == n ||
+           (worker->gate.n_engine == 0 && worker->gate.alone.n_jobs) || worker->gate.alone_engine ||
+           clock_ms() - worker->commits.finished_since_ms >= WORKER_COMMIT_LINGER_MS;
+}
+
+enum status worker_give_back(struct worker *worker, struct error *error)
+{
+    const struct transport_impl *impl = worker->config->transport->impl;
+    while (worker->released.n_jobs) {
+        size_t n = 0;
+        for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max; job = job->next)
+            worker->commits.group[n++] = job;
+        enum status status = impl->release(worker->config->transport, worker->commits.group, n, error);
+        if (status != STATUS_OK)
+            return status;
+        for (size_t i = 0; i < n; i++) {
+            struct job *job = job_list_take(&worker->released);
+            worker->records.n_suspects -= job->source.crashes > 0;
+            metrics_job_left(worker->config->metrics, job, false);
+            job_reserve_give(&worker->reserve, job);
+        }
+        worker->n_in_flight -= (int32_t)n;
+    }
+    return STATUS_OK;
+}

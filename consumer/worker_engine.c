@@ -1,0 +1,80 @@
+// The worker's side of the engine thread: jobs through the gate and orders in, rounds out.
+#include "consumer/worker_state.h"
+
+#include "schemas/clock.h"
+
+void worker_append_list(struct job_list *to, struct job_list *from)
+{
+    for (struct job *job; (job = job_list_take(from));)
+        job_list_append(to, job);
+}
+
+void worker_add_finished(struct worker *worker, struct job_list *list)
+{
+    if (worker->finished.n_jobs == 0)
+        worker->commits.finished_since_ms = clock_ms();
+    trial_add(&worker->trial, list, &worker->finished, clock_ms());
+}
+
+void worker_send_order(struct worker *worker, struct order *order)
+{
+    // The engine thread takes orders between steps; when 256 are waiting it is busy, and waiting for it is right.
+    if (!order || !queue_push(engine_thread_inbox(worker->engine.thread), order)) {
+        worker->out_of_memory = worker->out_of_memory || !order;
+        order_destroy(order);
+    }
+}
+
+// Lets one group through the gate, once its start is durable. *any: there was one.
+static enum status let_through(struct worker *worker, bool *any, struct error *error)
+{
+    struct transport *transport = worker->config->transport;
+    enum start how;
+    size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->commits.group, (size_t)worker->config->n_jobs_max, &how);
+    *any = n > 0;
+    if (n == 0)
+        return STATUS_OK;
+    enum status status =
+        transport->impl->start ? transport->impl->start(transport, worker->commits.group, n, how, error) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    struct order *order = order_create(ORDER_JOBS);
+    if (!order)
+        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "handing jobs over: out of memory");
+    gate_pass(&worker->gate, n, how, &order->jobs);
+    if (queue_push(engine_thread_inbox(worker->engine.thread), order))
+        return STATUS_OK;
+    for (struct job *job; (job = job_list_take(&order->jobs));) { // the engine has ended
+        gate_left(&worker->gate, job);
+        job_list_append(&worker->released, job);
+    }
+    order_destroy(order);
+    return STATUS_OK;
+}
+
+enum status worker_hand_over(struct worker *worker, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (worker->stop.mode >= LEAVING || worker->engine.ended)
+        gate_empty(&worker->gate, &worker->released);
+    for (bool any = true; any && status == STATUS_OK;)
+        status = let_through(worker, &any, error);
+    return status;
+}
+
+void worker_take_rounds(struct worker *worker)
+{
+    struct queue *outbox = engine_thread_outbox(worker->engine.thread);
+    for (struct round *round; (round = queue_try_pop(outbox)); round_destroy(round)) {
+        worker_figures_take(worker, round);
+        for (const struct job *job = round->finished.first; job; job = job->next)
+            gate_left(&worker->gate, job);
+        for (const struct job *job = round->released.first; job; job = job->next)
+            gate_left(&worker->gate, job);
+        worker_add_finished(worker, &round->finished);
+        worker_append_list(&worker->released, &round->released);
+        if (round->error.status != STATUS_OK)
+            worker->engine.error = round->error;
+    }
+    worker->engine.ended = queue_is_finished(outbox);
+}

@@ -1,0 +1,104 @@
+// What the worker tells of its work: to the metrics page, the store, the log and the progress line.
+#include "consumer/worker_state.h"
+
+#include "consumer/check_log.h"
+#include "consumer/http.h"
+#include "consumer/log.h"
+#include "schemas/clock.h"
+
+#include <string.h>
+
+enum { PARTITIONS_MAX = 256, PROGRESS_INTERVAL_MS = 200, FOLD_INTERVAL_MS = 10000 };
+
+void worker_figures_take(struct worker *worker, const struct round *round)
+{
+    if (round->prefixes) {
+        worker->config->metrics->prefixes = worker->figures.prefixes = *round->prefixes;
+        worker->figures.has_prefixes = true;
+    }
+    check_log(&round->findings.check);
+    trace_write(worker->config->trace, &round->findings.trace);
+    if (round->figures.n_rows == 0)
+        return;
+    metrics_step(worker->config->metrics, &round->figures);
+    worker->figures.totals->generated_tokens += round->figures.n_generated;
+    worker->figures.totals->prefill_tokens += round->figures.prefill_tokens;
+    // A store that is away for long costs the oldest figures, never a job.
+    if (worker->figures.n_steps == WORKER_STEPS_KEPT_MAX)
+        memmove(worker->figures.steps, worker->figures.steps + 1, --worker->figures.n_steps * sizeof *worker->figures.steps);
+    worker->figures.steps[worker->figures.n_steps++] = round->figures;
+}
+
+static struct store *find_store(const struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    return config->find_store ? config->find_store(config->store_context) : config->store;
+}
+
+enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs, struct error *error)
+{
+    const struct worker_config *config = worker->config;
+    struct store *store = find_store(worker);
+    if (!store)
+        return STATUS_OK;
+    struct partition_figures figures[PARTITIONS_MAX];
+    struct partition_row rows[PARTITIONS_MAX];
+    size_t n = config->transport->impl->figures(config->transport, figures, PARTITIONS_MAX);
+    n = n < PARTITIONS_MAX ? n : PARTITIONS_MAX;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition, figures[i].position,
+                                         figures[i].committed,     figures[i].end,       figures[i].n_in_flight,
+                                         figures[i].n_map_covered, .deleted = figures[i].n_deleted};
+    struct store_record news = {.jobs = (const struct job *const *)jobs,
+                                .n_jobs = config->jobs_need_recording ? n_jobs : 0,
+                                .steps = worker->figures.steps,
+                                .n_steps = worker->figures.n_steps,
+                                .prefixes = worker->figures.has_prefixes ? &worker->figures.prefixes : NULL,
+                                .partitions = rows,
+                                .n_partitions = n};
+    worker->figures.recorded_ms = clock_ms();
+    enum status status = store_record(store, &news, error);
+    // While another process holds the store the group is served: one wait, then short ones until the store is free again.
+    if (config->jobs_need_recording)
+        store_set_patience(store, status == STATUS_OK ? STORE_TURN_MS : STORE_TURN_MS / 10);
+    if (status == STATUS_OK) {
+        worker->figures.n_steps = 0;
+        worker->figures.has_prefixes = false;
+        worker->figures.retry = (struct retry){0};
+    }
+    return status;
+}
+
+// A slice at a time: a worker that finds much that is old goes on with its jobs between.
+void worker_figures_fold(struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    if (config->retain_s == 0 || clock_ms() < worker->figures.fold_at_ms)
+        return;
+    struct store *store = find_store(worker);
+    if (!store)
+        return;
+    bool more = false;
+    struct error error;
+    if (store_fold(store, clock_wall_us() - (int64_t)config->retain_s * 1000000, &more, &error) != STATUS_OK)
+        log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
+    worker->figures.fold_at_ms = clock_ms() + (more ? WORKER_RECORD_INTERVAL_MS : FOLD_INTERVAL_MS);
+}
+
+void worker_figures_show(struct worker *worker, bool last)
+{
+    worker->figures.totals->n_in_flight = worker->n_in_flight;
+    if (!worker->config->progress || (!last && clock_ms() - worker->figures.progress_ms < PROGRESS_INTERVAL_MS))
+        return;
+    worker->figures.progress_ms = clock_ms();
+    worker->config->progress(worker->config->progress_context, worker->figures.totals);
+}
+
+// When something came, and now and then, for connections that are silent too long.
+void worker_figures_serve(struct worker *worker)
+{
+    if (!worker->config->http || clock_ms() - worker->figures.served_ms < WORKER_BEAT_MS)
+        return;
+    http_serve(worker->config->http);
+    worker->figures.served_ms = clock_ms();
+}

@@ -1,0 +1,83 @@
+// How a worker ends: by signals, when it is idle, or after an error.
+#include "consumer/worker_state.h"
+
+#include "consumer/log.h"
+#include "consumer/stop.h"
+#include "schemas/clock.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+
+// SIGHUP is for the log's file; on a terminal without one it says that the terminal went away.
+void worker_stop_on_signals(struct worker *worker)
+{
+    for (int signal; (signal = stop_fd_read(worker->config->stop_fd)) != 0;) {
+        if (signal == SIGHUP && log_has_file())
+            log_reopen();
+        if (signal == SIGHUP && (log_has_file() || !worker->config->on_terminal))
+            continue;
+        bool second = worker->stop.mode >= LEAVING;
+        log_write(LOG_INFO, second ? "stopping now: running jobs are given back"
+                                   : "stopping: waiting jobs are given back, running ones are finished");
+        worker->stop.mode = second ? ABORTING : LEAVING;
+        worker->stop.leaving_since_ms = clock_ms();
+        worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
+    }
+    if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > WORKER_GRACE_MS) {
+        log_write(LOG_INFO, "running jobs take longer than %d s: they are given back", WORKER_GRACE_MS / 1000);
+        worker->stop.mode = ABORTING;
+        worker_send_order(worker, order_create(ORDER_ABORT));
+    }
+}
+
+void worker_stop_when_idle(struct worker *worker)
+{
+    const struct worker_config *config = worker->config;
+    if (worker->stop.mode != RUNNING || config->exit_when_idle_s < 0)
+        return;
+    if (worker->n_in_flight || !config->transport->impl->is_drained(config->transport)) {
+        worker->stop.idle_since_ms = 0;
+        return;
+    }
+    if (!worker->stop.idle_since_ms)
+        worker->stop.idle_since_ms = clock_ms();
+    if (clock_ms() - worker->stop.idle_since_ms < (int64_t)config->exit_when_idle_s * 1000)
+        return;
+    worker->stop.mode = DRAINING;
+    queue_close(engine_thread_inbox(worker->engine.thread));
+}
+
+// From now on the worker is neither healthy nor ready, and says why. It is logged before anything is closed, which may take
+// long or hang.
+void worker_stop_failed(struct worker *worker, const struct error *error)
+{
+    log_write(LOG_WARNING, "closing: %s", error->text);
+    struct metrics *metrics = worker->config->metrics;
+    memcpy(metrics->trouble, error->text, sizeof metrics->trouble);
+    metrics->running = false;
+    metrics->failed = true;
+}
+
+// After a fatal error: stop the engine, give back what can be given back.
+void worker_stop_engine(struct worker *worker)
+{
+    struct error error;
+    if (!worker->engine.ended)
+        worker_send_order(worker, worker->stop.abort);
+    else
+        order_destroy(worker->stop.abort);
+    worker->stop.abort = NULL;
+    while (!worker->engine.ended) {
+        struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine.thread)), POLLIN, 0};
+        poll(&fd, 1, WORKER_BEAT_MS);
+        worker_take_rounds(worker);
+        worker_figures_serve(worker); // its health is bad, which may be what somebody waits for
+    }
+    gate_empty(&worker->gate, &worker->released);
+    worker_append_list(&worker->released, &worker->finished);
+    worker_append_list(&worker->released, &worker->trial.held);
+    if (worker_give_back(worker, &error) != STATUS_OK)
+        for (struct job *job; (job = job_list_take(&worker->released));)
+            job_reserve_give(&worker->reserve, job);
+}
