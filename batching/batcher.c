@@ -373,7 +373,7 @@ static void expire(struct batcher *b, int64_t now_s)
     }
 }
 
-// Computes the scheduled step; with an asynchronous engine, submits it and waits for the one before. `done`
+// Computes the scheduled step; with an asynchronous engine, submits it and collects the one before. `done`
 // is set to the step that has results, or NULL.
 static enum status compute(struct batcher *b, const struct scheduled_step **done, struct error *error)
 {
@@ -389,7 +389,7 @@ static enum status compute(struct batcher *b, const struct scheduled_step **done
     }
     b->under_way = engine->submit ? next : NULL;
     if (status == STATUS_OK && before)
-        status = engine->wait(engine->context, &before->step, b->results, error);
+        status = engine->collect(engine->context, &before->step, b->results, error);
     if (status != STATUS_OK)
         b->under_way = NULL;
     return status;

@@ -5,7 +5,7 @@
 // page is free, the youngest sequence is preempted: its pages are freed and it is computed again later, to
 // the same bytes.
 //
-// With an asynchronous engine (`submit` and `wait`) a round schedules and submits step i + 1 while step i
+// With an asynchronous engine (`submit` and `collect`) a round schedules and submits step i + 1 while step i
 // runs, then takes step i's results. The newest token of a decoding sequence is unknown at that time; the
 // step refers to it as an output of the step before. A stop token is therefore seen one step late, and the
 // extra token computed for its sequence is discarded. A page may be reassigned while a submitted step still
@@ -35,11 +35,11 @@ struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // `step` in two calls, for an asynchronous device; both NULL otherwise. `submit` reads everything the
-    // step points to. The step and its arrays must not change until `wait` returns; memory that samples and
-    // sequences point to may. At most two steps are submitted and not yet waited for, and they are waited for
-    // in order. The last one may never be waited for. After an error no step is submitted.
+    // step points to. The step and its arrays must not change until `collect` returns; memory that samples and
+    // sequences point to may. At most two steps are submitted and not yet collected, and they are collected in
+    // order. The last one may never be collected. After an error no step is submitted.
     enum status (*submit)(void *context, struct step *step, struct error *error);
-    enum status (*wait)(void *context, struct step *step, struct sample_result *results, struct error *error);
+    enum status (*collect)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // What was observed of the steps since the last call (engine/session.h). NULL: nothing is.
     void (*take_findings)(void *context, struct step_findings *findings);
 };

@@ -33,7 +33,7 @@ struct batcher {
     double answer_tokens;             // moving average length of finished answers; 0: none finished yet
     struct scheduled_step steps[2];
     struct scheduled_step *building;    // one of `steps`
-    struct scheduled_step *under_way;   // the other one, submitted and not waited for; NULL: none
+    struct scheduled_step *under_way;   // the other one, submitted and not collected; NULL: none
     struct sample_result *results;    // [n_sequences_max]
 };
 

@@ -10,7 +10,7 @@ static enum status submit(void *context, struct step *step, struct error *error)
     return session_submit(context, step, error);
 }
 
-static enum status wait(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status collect(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
     return session_collect(context, step, results, error);
 }
@@ -25,7 +25,7 @@ struct engine session_engine_bind(struct session *session, bool ahead)
     struct engine engine = {.context = session, .step = step, .take_findings = take_findings};
     if (ahead && session_computes_ahead(session)) {
         engine.submit = submit;
-        engine.wait = wait;
+        engine.collect = collect;
     }
     return engine;
 }

@@ -172,7 +172,7 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     return STATUS_OK;
 }
 
-static enum status fake_wait(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status fake_collect(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
     struct fake_model *model = context;
     struct fake_step *oldest = &model->under_way[0];
@@ -203,7 +203,7 @@ struct engine fake_model_engine(struct fake_model *model)
 
 struct engine fake_model_engine_ahead(struct fake_model *model)
 {
-    return (struct engine){.context = model, .step = fake_step, .submit = fake_submit, .wait = fake_wait};
+    return (struct engine){.context = model, .step = fake_step, .submit = fake_submit, .collect = fake_collect};
 }
 
 int64_t fake_model_rows_ahead(const struct fake_model *model)

@@ -86,7 +86,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
     struct engine engine = {.context = machine, .step = compute_step};
     if (!placement) {
         engine.submit = submit_step;
-        engine.wait = collect_step;
+        engine.collect = collect_step;
     }
     struct batcher_config config = {.engine = engine,
                                     .pool = machine->pool,

@@ -149,9 +149,9 @@ static enum status step_with_alternatives(void *context, struct step *step, stru
     return status;
 }
 
-static enum status wait_with_alternatives(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status collect_with_alternatives(void *context, struct step *step, struct sample_result *results, struct error *error)
 {
-    enum status status = inner.wait(context, step, results, error);
+    enum status status = inner.collect(context, step, results, error);
     add_alternatives(step, results);
     return status;
 }
@@ -172,7 +172,7 @@ static void a_result_too_large_to_be_read_back_is_an_error(void **state)
                                         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
                                         .limits = limits};
         config.engine.step = step_with_alternatives;
-        config.engine.wait = ahead ? wait_with_alternatives : NULL;
+        config.engine.collect = ahead ? collect_with_alternatives : NULL;
         batcher_destroy(bench.batcher);
         assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
         struct job *job = long_job(20, 3, over ? MOST + 1 : MOST - 2, "job");
