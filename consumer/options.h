@@ -47,7 +47,7 @@ struct settings {
     int64_t crash_limit, dead_share, model_failures;
     bool force_new, retry_failed;
     // input and output
-    char *json_schema, *regex, *choice, *cases; // what sheaf grammar compiles
+    char *json_schema, *regex, *choice, *grammar, *cases; // what sheaf grammar compiles
     bool spaces;
     char *output, *errors, *tokens, *bos, *eos, *now, *batch, *type;
     int64_t prompt, generate, repeat;

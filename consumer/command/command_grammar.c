@@ -62,6 +62,14 @@ static enum status compile_choice(struct constraint *constraint, const char *lis
     return status;
 }
 
+// GBNF defines with "::=", Lark with ":".
+static enum status compile_source(struct constraint *constraint, struct text source, struct error *error)
+{
+    if (source.size && memmem(source.data, source.size, "::=", 3))
+        return grammar_compile_gbnf(&constraint->grammar, source, NULL, error);
+    return grammar_compile_lark(&constraint->grammar, source, NULL, error);
+}
+
 static enum status compile_named(struct constraint *constraint, const struct settings *settings,
                                  struct error *error)
 {
@@ -70,8 +78,11 @@ static enum status compile_named(struct constraint *constraint, const struct set
         return grammar_compile_regex(&constraint->grammar, text_from_string(settings->regex), NULL, error);
     if (settings->choice)
         return compile_choice(constraint, settings->choice, error);
-    enum status status = file_read(settings->json_schema, GRAMMAR_FILE_BYTES_MAX, &content, error);
-    if (status == STATUS_OK)
+    const char *path = settings->grammar ? settings->grammar : settings->json_schema;
+    enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
+    if (status == STATUS_OK && settings->grammar)
+        status = compile_source(constraint, (struct text){content.data, content.size}, error);
+    else if (status == STATUS_OK)
         status =
             compile_schema(constraint, (struct text){content.data, content.size}, settings->spaces, error);
     buffer_finish(&content);
@@ -279,10 +290,12 @@ static enum status check_cases(const struct grammar_vocabulary_of *of, FILE *inp
 
 static enum status check_settings(const struct settings *settings, struct error *error)
 {
-    int n = !!settings->json_schema + !!settings->regex + !!settings->choice + !!settings->cases;
+    int n = !!settings->json_schema + !!settings->regex + !!settings->choice + !!settings->grammar +
+            !!settings->cases;
     if (n != 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "expected one of --json-schema, --regex, --choice and --cases, got %d", n);
+                         "expected one of --json-schema, --regex, --choice, --grammar and --cases, got %d",
+                         n);
     if (settings->cases && settings->n_positionals > 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: --cases holds its own texts",
                          settings->positionals[1]);

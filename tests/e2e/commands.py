@@ -357,7 +357,10 @@ def grammar_says_which_texts_a_constraint_accepts(test):
     told = test.run("grammar", "tiny.gguf", "--json-schema", "schema.json", "--json", stdin=texts).out.splitlines()
     assert [json.loads(line).get("valid") for line in told] == [None, True, False], told
     assert json.loads(told[2])["byte"] == len('{"label":"t') and json.loads(told[1])["tokens"] > 0, told
-    for options, expected in ((["--choice", "the,winter"], [True, False, False]), (["--regex", "[a-h]+e?|the"], [True, False, False])):
+    test.write("g.gbnf", ['root ::= "the" | word', 'word ::= "wi" [a-z]+'])
+    test.write("g.lark", ['start: "the" | WORD', "WORD: /wi[a-z]+/"])
+    for options, expected in ((["--choice", "the,winter"], [True, False, False]), (["--regex", "[a-h]+e?|the"], [True, False, False]),
+                              (["--grammar", "g.gbnf"], [True, True, False]), (["--grammar", "g.lark"], [True, True, False])):
         told = test.run("grammar", "tiny.gguf", *options, "--json", stdin="the\nwint\nthen.\n").out.splitlines()
         assert [json.loads(line)["valid"] for line in told[1:]] == expected, (options, told)
 
