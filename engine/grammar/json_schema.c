@@ -12,7 +12,7 @@ static struct shape has_shape(struct schema_compiler *compiler, const struct jso
     object.names = compiler_allocate(compiler, 1, sizeof *object.names);
     if (!object.names)
         return (struct shape){0};
-    object.names[0] = (struct object_name){key, has ? FORMULA_TRUE : FORMULA_FALSE, has, false};
+    object.names[0] = (struct object_name){key, has ? FORMULA_TRUE : FORMULA_FALSE, has, false, NULL};
     object.n_names = 1;
     struct shape objects = shape_of_objects(compiler, object), others = shape_any_but_objects(compiler);
     return has ? objects : shape_unite(compiler, &objects, &others);

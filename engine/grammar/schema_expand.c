@@ -84,7 +84,7 @@ static void add_properties(struct schema_compiler *compiler, const struct json_n
         struct object_name *found = name_of(object, property->key);
         if (!found)
             found = &object->names[object->n_names++];
-        *found = (struct object_name){property->key, value, false, true};
+        *found = (struct object_name){property->key, value, false, true, properties};
     }
     for (const struct json_node *key = required ? required->first : NULL; key; key = key->next) {
         struct object_name *name = key->kind == JSON_STRING ? name_of(object, key->text) : NULL;
@@ -93,8 +93,8 @@ static void add_properties(struct schema_compiler *compiler, const struct json_n
         else if (name)
             name->required = true;
         else
-            object->names[object->n_names++] =
-                (struct object_name){key->text, object_value(compiler, &unnamed, key->text), true, false};
+            object->names[object->n_names++] = (struct object_name){
+                key->text, object_value(compiler, &unnamed, key->text), true, false, NULL};
     }
 }
 

@@ -23,7 +23,7 @@ static struct object_shape with_name(struct schema_compiler *compiler, struct te
     struct object_shape object = object_any();
     object.names = compiler_allocate(compiler, 1, sizeof *object.names);
     if (object.names)
-        object.names[object.n_names++] = (struct object_name){key, value, required, false};
+        object.names[object.n_names++] = (struct object_name){key, value, required, false, NULL};
     return object;
 }
 

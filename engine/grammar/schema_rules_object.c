@@ -1,15 +1,21 @@
 // Objects as rules. The states of an automaton are nonterminals, each for what may follow:
 //
-//   at      which of the ordered names may be next; behind the last of them: other members, in any order
-//   mask    which of the loose names, and of the needs, there were
-//   count   members so far, where min or max depends on it
-//   first   whether there was none yet, and so no comma
+//   at      which of the ordered names may be next, of each chain; where all are over: other members, in any
+//   order mask    which of the loose names, and of the needs, there were count   members so far, where min or
+//   max depends on it first   whether there was none yet, and so no comma
 #include "engine/grammar/schema_rules.h"
 
 struct object_state {
     uint32_t at, mask, count;
     bool first;
 };
+
+// Names in a fixed order; its digit of `at` counts those that are over.
+struct object_chain {
+    uint32_t from, n, stride;
+};
+
+enum { CHAINS_MAX = 4, CHAIN_STATES_MAX = 128 };
 
 struct object_rules {
     struct schema_rules *rules;
@@ -19,6 +25,8 @@ struct object_rules {
     uint32_t depth;
     struct object_name *ordered, *loose;
     uint32_t n_ordered, n_loose, n_required;
+    struct object_chain chains[CHAINS_MAX];
+    uint32_t n_chains, n_at;      // the last `at`: all chains are over
     struct object_class *classes; // without the names
     uint32_t n_classes;
     uint32_t min, max; // 0 and COUNT_UNBOUNDED where nothing is counted
@@ -56,32 +64,78 @@ static bool collect_classes(struct object_rules *build)
     return compiler_work(build->compiler, object->n_names);
 }
 
+// Names of one `properties` stand together, in the order in which those are found first.
+static void add_ordered(struct object_rules *build, const struct object_name *name)
+{
+    uint32_t at = build->n_ordered;
+    for (uint32_t i = 0; i < build->n_ordered; i++)
+        if (build->ordered[i].source == name->source)
+            at = i + 1;
+    for (uint32_t i = build->n_ordered; i > at; i--)
+        build->ordered[i] = build->ordered[i - 1];
+    build->ordered[at] = *name;
+    build->n_ordered++;
+}
+
+static void add_loose(struct object_rules *build, const struct object_name *name)
+{
+    build->required_mask |= name->required ? 1u << build->n_loose : 0;
+    build->loose[build->n_loose++] = *name;
+}
+
+// Names that no `properties` declares are loose, unless they are many: then they come last, in their order.
 static bool collect_names(struct object_rules *build)
 {
     const struct object_shape *object = build->object;
-    uint32_t max = build->compiler->options->any_order ? SCHEMA_LOOSE_MAX + 2 : SCHEMA_LOOSE_MAX,
-             n_present = 0;
-    bool all_loose = build->compiler->options->any_order && object->n_names <= max;
+    bool any_order = build->compiler->options->any_order;
+    uint32_t max = any_order ? SCHEMA_LOOSE_MAX + 2 : SCHEMA_LOOSE_MAX, n_present = 0, n_undeclared = 0;
     build->ordered = compiler_allocate(build->compiler, object->n_names, sizeof *build->ordered);
     build->loose = compiler_allocate(build->compiler, object->n_names, sizeof *build->loose);
     if (!build->ordered || !build->loose)
         return false;
     for (uint32_t i = 0; i < object->n_names; i++) {
+        n_present += object->names[i].value != FORMULA_FALSE;
+        n_undeclared += object->names[i].value != FORMULA_FALSE && !object->names[i].declared;
+    }
+    for (uint32_t i = 0; i < object->n_names; i++) {
         const struct object_name *name = &object->names[i];
         if (name->value == FORMULA_FALSE)
             continue;
-        n_present++;
         build->n_required += name->required;
-        if ((name->declared && !all_loose) || build->n_loose == max) {
-            build->ordered[build->n_ordered++] = *name;
-        } else {
-            build->required_mask |= name->required ? 1u << build->n_loose : 0;
-            build->loose[build->n_loose++] = *name;
-        }
+        if (any_order && n_present <= max ? true : !name->declared && n_undeclared <= max)
+            add_loose(build, name);
+        else
+            add_ordered(build, name);
     }
     build->min = object->min > build->n_required ? object->min : 0;
     build->max = build->n_classes || n_present > object->max ? object->max : COUNT_UNBOUNDED;
     return true;
+}
+
+// Runs of names of one `properties`, which may be in any order among one another where their product is
+// small.
+static void plan_chains(struct object_rules *build)
+{
+    uint64_t product = 1;
+    build->n_chains = 0;
+    for (uint32_t i = 0; i < build->n_ordered && product <= CHAIN_STATES_MAX; i++) {
+        if (i > 0 && build->ordered[i].source == build->ordered[i - 1].source)
+            continue;
+        uint32_t end = i + 1;
+        while (end < build->n_ordered && build->ordered[end].source == build->ordered[i].source)
+            end++;
+        if (build->n_chains == CHAINS_MAX)
+            product = CHAIN_STATES_MAX + 1;
+        else
+            build->chains[build->n_chains++] = (struct object_chain){i, end - i, (uint32_t)product};
+        product *= end - i + 1;
+    }
+    if (product > CHAIN_STATES_MAX || build->n_chains < 2) {
+        build->chains[0] = (struct object_chain){0, build->n_ordered, 1};
+        build->n_chains = 1;
+        product = (uint64_t)build->n_ordered + 1;
+    }
+    build->n_at = (uint32_t)product;
 }
 
 // Two members of one class of keys may have the same key, and are then one to most readers: no count of them
@@ -179,20 +233,55 @@ static uint32_t repeat_others(struct object_rules *build)
     return schema_rules_pair(build->rules, others, build->marks->close_object);
 }
 
+// Of one chain: the next name, or the one behind it where it may be left out.
+static void follow_one(struct object_rules *build, struct symbol_list *list, struct object_state state,
+                       bool full)
+{
+    const struct object_name *name = &build->ordered[state.at];
+    struct object_state next = state;
+    next.at++;
+    if (!full)
+        add_member(build, list, expression_literal(build->compiler->pool, name->key), name->value, state,
+                   next);
+    if (!name->required)
+        symbol_list_add(build->rules, list, state_symbol(build, next));
+}
+
+// Of several: any name before which only such are left out in its chain as may be; or none of them any more.
+static void follow_chains(struct object_rules *build, struct symbol_list *list, struct object_state state,
+                          bool full)
+{
+    bool over = true;
+    for (uint32_t i = 0; i < build->n_chains; i++) {
+        const struct object_chain *chain = &build->chains[i];
+        uint32_t at = state.at / chain->stride % (chain->n + 1);
+        bool optional = true;
+        for (uint32_t j = at; j < chain->n && optional; j++) {
+            const struct object_name *name = &build->ordered[chain->from + j];
+            struct object_state next = state;
+            next.at += (j + 1 - at) * chain->stride;
+            if (!full)
+                add_member(build, list, expression_literal(build->compiler->pool, name->key), name->value,
+                           state, next);
+            optional = !name->required;
+        }
+        over = over && optional;
+    }
+    struct object_state last = state;
+    last.at = build->n_at - 1;
+    if (over)
+        symbol_list_add(build->rules, list, state_symbol(build, last));
+}
+
 static void define(struct object_rules *build, struct object_state state)
 {
     struct symbol_list list = {0};
     uint32_t symbol = build->symbols[state_index(build, state)];
     bool full = build->max != COUNT_UNBOUNDED && state.count >= build->max;
-    if (state.at < build->n_ordered) {
-        const struct object_name *name = &build->ordered[state.at];
-        struct object_state next = state;
-        next.at++;
-        if (!full)
-            add_member(build, &list, expression_literal(build->compiler->pool, name->key), name->value, state,
-                       next);
-        if (!name->required)
-            symbol_list_add(build->rules, &list, state_symbol(build, next));
+    if (state.at < build->n_at - 1 && build->n_chains > 1) {
+        follow_chains(build, &list, state, full);
+    } else if (state.at < build->n_at - 1) {
+        follow_one(build, &list, state, full);
     } else if (build->n_masks == 1 && build->n_counts == 1 && !state.first) {
         symbol_list_add(build->rules, &list,
                         build->n_classes ? repeat_others(build) : build->marks->close_object);
@@ -216,11 +305,12 @@ static bool plan_states(struct object_rules *build)
                         "too much of it is negated");
         return false;
     }
+    plan_chains(build);
     uint32_t highest = build->max != COUNT_UNBOUNDED ? build->max : build->min;
     build->required_mask |= ((1u << object->n_needs) - 1) << build->n_loose;
     build->n_masks = 1u << (build->n_loose + object->n_needs);
     build->n_counts = highest < SCHEMA_STATES_MAX ? highest + 1 : SCHEMA_STATES_MAX;
-    uint64_t n = 2 * (uint64_t)(build->n_ordered + 1) * build->n_masks * build->n_counts;
+    uint64_t n = 2 * (uint64_t)build->n_at * build->n_masks * build->n_counts;
     if (highest >= SCHEMA_STATES_MAX || n > 2 * SCHEMA_STATES_MAX) {
         compiler_limit(build->compiler, "schema_states", SCHEMA_STATES_MAX);
         return false;

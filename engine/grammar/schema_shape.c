@@ -63,7 +63,10 @@ static struct object_name merge_name(struct schema_compiler *compiler, const str
     struct object_name merged = *name;
     merged.value = formula_and(compiler, name->value, object_value(compiler, other, name->key));
     merged.required |= found && found->required;
-    merged.declared |= found && found->declared;
+    if (found && found->declared && !merged.declared) {
+        merged.declared = true;
+        merged.source = found->source;
+    }
     return merged;
 }
 

@@ -63,6 +63,7 @@ struct object_name {
     uint32_t value; // formula; FORMULA_FALSE: must be absent
     bool required;
     bool declared; // in `properties`, and so with a place in the order
+    const struct json_node *source; // those `properties`: names of different ones may be in any order
 };
 
 // Members whose keys match `keys` and are not named.

@@ -27,7 +27,7 @@ static struct shape object_of_values(struct schema_compiler *compiler, const str
     object.names = compiler_allocate(compiler, value->n_children, sizeof *object.names);
     for (const struct json_node *member = value->first; member && object.names; member = member->next)
         object.names[object.n_names++] =
-            (struct object_name){member->key, formula_value(compiler, member), true, true};
+            (struct object_name){member->key, formula_value(compiler, member), true, false, NULL};
     object.rest = FORMULA_FALSE;
     return shape_of_objects(compiler, object);
 }
@@ -85,9 +85,9 @@ static void add_other_objects(struct schema_compiler *compiler, const struct jso
             return;
         other.names = without.names + 1;
         without.n_names = other.n_names = 1;
-        *without.names = (struct object_name){member->key, FORMULA_FALSE, false, false};
+        *without.names = (struct object_name){member->key, FORMULA_FALSE, false, false, NULL};
         *other.names = (struct object_name){
-            member->key, formula_not(compiler, formula_value(compiler, member)), true, false};
+            member->key, formula_not(compiler, formula_value(compiler, member)), true, false, NULL};
         add(compiler, result, shape_of_objects(compiler, without));
         add(compiler, result, shape_of_objects(compiler, other));
         keys = expression_either(compiler->pool, keys, expression_literal(compiler->pool, member->key));

@@ -1,0 +1,284 @@
+// Texts that the grammars of schemas accept and refuse; the official test suite, where it is there.
+#include "consumer/command/grammar_text.h"
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/json_schema.h"
+#include "tests/shared_data.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static enum status compile(struct text schema, const struct json_schema_options *options,
+                           struct grammar **grammar, struct recognizer **recognizer, struct error *error)
+{
+    struct rules *rules = rules_create(NULL);
+    struct schema_refusal refusal;
+    uint32_t start;
+    *grammar = NULL;
+    *recognizer = NULL;
+    enum status status = json_schema_compile(schema, options, rules, &start, &refusal, error);
+    if (status != STATUS_OK) {
+        rules_destroy(rules);
+        return status;
+    }
+    status = grammar_create(grammar, rules, start, error);
+    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, error) : status;
+}
+
+static bool accepts(struct recognizer *recognizer, struct text text)
+{
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted = 0;
+    bool may_end = false;
+    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, text, &n_accepted, &error), STATUS_OK);
+    if (n_accepted == text.size)
+        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+    matcher_finish(&matcher);
+    return may_end;
+}
+
+struct text_case {
+    const char *schema;
+    const char *accepted[6], *refused[6]; // NULL ends
+};
+
+static const struct text_case cases[] = {
+    {"true", {"1e5", "\"\\u00e9\"", "{}", "{\"a\":[null,-0.5]}"}, {"{ }", "[1, 2]", "01", "nul"}},
+    {"{\"const\": 1}", {"1", "1.0"}, {"2", "1.01", "\"1\""}},
+    {"{\"enum\": [\"a\", null, {\"b\": [1]}]}",
+     {"\"a\"", "\"\\u0061\"", "null", "{\"b\":[1.0]}"},
+     {"\"b\"", "{}", "{\"b\":[1,1]}"}},
+    {"{\"type\": \"integer\", \"minimum\": -2, \"exclusiveMaximum\": 10}",
+     {"-2", "0", "9", "9.0"},
+     {"-3", "10", "1.5", "-2.5"}},
+    {"{\"type\": \"string\", \"minLength\": 2, \"pattern\": \"^a\"}",
+     {"\"ab\"", "\"a\\n\""},
+     {"\"a\"", "\"ba\"", "ab"}},
+    {"{\"format\": \"date\"}", {"\"2024-02-29\"", "1"}, {"\"2023-02-29\"", "\"2023-13-01\"", "\"x\""}},
+    {"{\"properties\": {\"a\": {\"type\": \"null\"}, \"b\": {\"type\": \"boolean\"}}, \"required\": [\"b\"]}",
+     {"{\"a\":null,\"b\":true}", "{\"b\":true}", "{\"b\":true,\"c\":1}", "3"},
+     {"{\"b\":true,\"a\":null}", "{}", "{\"a\":null}", "{\"b\":1}"}},
+    {"{\"type\": \"object\", \"required\": [\"x\", \"y\"], \"additionalProperties\": {\"type\": "
+     "\"integer\"}}",
+     {"{\"x\":1,\"y\":2}", "{\"y\":2,\"z\":0,\"x\":1}"},
+     {"{\"x\":1}", "{\"x\":1,\"y\":null}"}},
+    {"{\"patternProperties\": {\"^n\": {\"type\": \"integer\"}}, \"additionalProperties\": false, "
+     "\"maxProperties\": 2}",
+     {"{}", "{\"n1\":1,\"n2\":2}", "[1]"},
+     {"{\"n1\":null}", "{\"m\":1}", "{\"n1\":1,\"n2\":2,\"n3\":3}"}},
+    {"{\"allOf\": [{\"properties\": {\"a\": {\"minimum\": 1}}}, {\"properties\": {\"b\": {\"minimum\": "
+     "1}}}], \"required\": [\"a\", \"b\"]}",
+     {"{\"a\":1,\"b\":1}", "{\"b\":1,\"a\":1}"},
+     {"{\"a\":0,\"b\":1}", "{\"b\":0,\"a\":1}", "{\"a\":1}"}},
+    {"{\"oneOf\": [{\"minimum\": 2}, {\"type\": \"integer\"}]}", {"1", "2.5", "-7"}, {"2", "1.5", "3.0"}},
+    {"{\"not\": {\"required\": [\"a\"], \"properties\": {\"a\": {\"const\": 1}}}}",
+     {"{}", "{\"a\":2}"},
+     {"{\"a\":1}", "1"}},
+    {"{\"if\": {\"properties\": {\"t\": {\"const\": 1}}, \"required\": [\"t\"]}, \"then\": {\"required\": "
+     "[\"u\"]},"
+     " \"else\": {\"required\": [\"v\"]}, \"type\": \"object\"}",
+     {"{\"t\":1,\"u\":0}", "{\"t\":2,\"v\":0}", "{\"v\":0}"},
+     {"{\"t\":1,\"v\":0}", "{\"u\":0}", "{\"t\":1}"}},
+    {"{\"dependentRequired\": {\"a\": [\"b\"]}}",
+     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":1}", "2"},
+     {"{\"a\":1}"}},
+    {"{\"type\": \"array\", \"prefixItems\": [{\"type\": \"null\"}], \"items\": {\"type\": \"boolean\"}, "
+     "\"maxItems\": 3}",
+     {"[]", "[null]", "[null,true,false]"},
+     {"[true]", "[null,null]", "[null,true,true,true]"}},
+    {"{\"type\": \"array\", \"items\": {\"type\": \"integer\"}, \"contains\": {\"minimum\": 5}, "
+     "\"maxContains\": 2}",
+     {"[5]", "[1,7,2]", "[9,9,1]"},
+     {"[]", "[1,2]", "[5,6,7]"}},
+    {"{\"items\": {\"enum\": [1, \"a\", null]}, \"uniqueItems\": true}",
+     {"[]", "[1,\"a\"]", "[null,1,\"a\"]"},
+     {"[1,1.0]", "[\"a\",1,\"a\"]"}},
+    {"{\"$defs\": {\"n\": {\"type\": [\"array\", \"null\"], \"items\": {\"$ref\": \"#/$defs/n\"}}}, "
+     "\"$ref\": \"#/$defs/n\"}",
+     {"null", "[[],[null,[[]]]]"},
+     {"[1]", "[[]"}},
+    {"{\"$schema\": \"http://json-schema.org/draft-04/schema#\", \"type\": \"integer\", \"minimum\": 3, "
+     "\"exclusiveMinimum\": true}",
+     {"4"},
+     {"3", "4.0"}},
+};
+
+static void texts_are_accepted_where_their_values_are(void **state)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *grammar;
+        struct recognizer *recognizer;
+        struct error error = {0};
+        if (compile(text_from_string(cases[i].schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+            fail_msg("%s: %s", cases[i].schema, error.text);
+        for (size_t j = 0; j < 6 && cases[i].accepted[j]; j++)
+            if (!accepts(recognizer, text_from_string(cases[i].accepted[j])))
+                fail_msg("%s refuses %s", cases[i].schema, cases[i].accepted[j]);
+        for (size_t j = 0; j < 6 && cases[i].refused[j]; j++)
+            if (accepts(recognizer, text_from_string(cases[i].refused[j])))
+                fail_msg("%s accepts %s", cases[i].schema, cases[i].refused[j]);
+        recognizer_destroy(recognizer);
+        grammar_destroy(grammar);
+    }
+}
+
+static void white_space_is_what_the_options_say(void **state)
+{
+    static const char *const texts[] = {"{\"a\":[1,{}]}", "{\"a\": [1, {}]}",
+                                        "{\n  \"a\": [\n    1,\n    {}\n  ]\n}"};
+    static const struct json_schema_options options[] = {{.spacing = JSON_SPACING_COMPACT},
+                                                         {.spacing = JSON_SPACING_SPACED},
+                                                         {.spacing = JSON_SPACING_INDENTED, .indent = 2}};
+    for (size_t i = 0; i < 3; i++) {
+        struct grammar *grammar;
+        struct recognizer *recognizer;
+        struct error error = {0};
+        assert_int_equal(compile(TEXT("{\"type\": \"object\"}"), &options[i], &grammar, &recognizer, &error),
+                         STATUS_OK);
+        for (size_t j = 0; j < 3; j++)
+            assert_int_equal(accepts(recognizer, text_from_string(texts[j])), i == j);
+        recognizer_destroy(recognizer);
+        grammar_destroy(grammar);
+    }
+}
+
+static void keys_come_in_any_order_on_request(void **state)
+{
+    struct json_schema_options options = {.any_order = true};
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct error error = {0};
+    struct text schema = TEXT("{\"properties\": {\"a\": {}, \"b\": {}, \"c\": {}}, \"required\": [\"a\"], "
+                              "\"additionalProperties\": false}");
+    assert_int_equal(compile(schema, &options, &grammar, &recognizer, &error), STATUS_OK);
+    assert_true(accepts(recognizer, TEXT("{\"c\":1,\"a\":2,\"b\":3}")));
+    assert_true(accepts(recognizer, TEXT("{\"b\":1,\"a\":2}")));
+    assert_false(accepts(recognizer, TEXT("{\"c\":1,\"b\":2}")));
+    assert_false(accepts(recognizer, TEXT("{\"a\":1,\"a\":2}")));
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+}
+
+static void a_schema_without_values_is_an_error(void **state)
+{
+    static const char *const schemas[] = {
+        "false", "{\"not\": {}}", "{\"minimum\": 2, \"maximum\": 1, \"type\": \"number\"}",
+        "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": false}}",
+        "{\"type\": \"array\", \"items\": {\"$ref\": \"#\"}, \"minItems\": 1}"};
+    for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
+        struct grammar *grammar;
+        struct recognizer *recognizer;
+        struct error error = {0};
+        assert_int_equal(compile(text_from_string(schemas[i]), NULL, &grammar, &recognizer, &error),
+                         STATUS_REJECT);
+        assert_true(error.text[0] != 0);
+        recognizer_destroy(recognizer);
+        grammar_destroy(grammar);
+    }
+}
+
+struct figures {
+    size_t n_right, n_refused;
+};
+
+static void judge_group(const struct json_node *group, const char *uri, struct figures *figures)
+{
+    const struct json_node *given = json_member_named(group, "schema"),
+                           *tests = json_member_named(group, "tests");
+    struct buffer schema = {0};
+    struct grammar *grammar;
+    struct recognizer *recognizer;
+    struct error error = {0};
+    grammar_text_write(given, false, &schema);
+    struct text text = {schema.data, schema.size};
+    struct buffer dated = {0};
+    if (given->kind == JSON_OBJECT && !json_member_named(given, "$schema")) {
+        buffer_add_format(&dated, "{\"$schema\":\"%s\"%s", uri, given->n_children ? "," : "");
+        buffer_add(&dated, schema.data + 1, schema.size - 1);
+        text = (struct text){dated.data, dated.size};
+    }
+    enum status status = compile(text, NULL, &grammar, &recognizer, &error);
+    for (const struct json_node *test = tests->first; test; test = test->next) {
+        struct buffer instance = {0};
+        bool valid = json_member_named(test, "valid")->kind == JSON_TRUE;
+        grammar_text_write(json_member_named(test, "data"), false, &instance);
+        figures->n_refused += status != STATUS_OK;
+        figures->n_right += status == STATUS_OK;
+        if (status == STATUS_OK && accepts(recognizer, (struct text){instance.data, instance.size}) != valid)
+            fail_msg("%.*s: %.*s is judged wrongly", (int)text.size, text.data, (int)instance.size,
+                     instance.data);
+        buffer_finish(&instance);
+    }
+    recognizer_destroy(recognizer);
+    grammar_destroy(grammar);
+    buffer_finish(&schema);
+    buffer_finish(&dated);
+}
+
+static void judge_file(const char *path, const char *uri, struct figures *figures)
+{
+    static char bytes[1 << 20];
+    struct arena arena = {0};
+    struct json_document document;
+    struct error error = {0};
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    if (json_document_read((struct text){bytes, size}, &grammar_limits_default, &arena, &document, &error) !=
+        STATUS_OK)
+        fail_msg("%s: %s", path, error.text);
+    for (const struct json_node *group = document.root->first; group; group = group->next)
+        judge_group(group, uri, figures);
+    arena_finish(&arena);
+}
+
+static void the_official_suite_is_judged_right_or_refused(void **state)
+{
+    static const char *const drafts[][2] = {{"draft4", "http://json-schema.org/draft-04/schema#"},
+                                            {"draft6", "http://json-schema.org/draft-06/schema#"},
+                                            {"draft7", "http://json-schema.org/draft-07/schema#"},
+                                            {"draft2019-09", "https://json-schema.org/draft/2019-09/schema"}};
+    for (size_t i = 0; i < 4; i++) {
+        char folder[512], path[1024];
+        struct figures figures = {0};
+        bool found = shared_path(folder, sizeof folder, "structured/json-schema-test-suite/tests");
+        snprintf(path, sizeof path, "%s/%s", folder, drafts[i][0]);
+        DIR *entries = found ? opendir(path) : NULL;
+        if (!entries) {
+            print_message("skipped: there is no %s\n", path);
+            skip();
+        }
+        for (struct dirent *entry; (entry = readdir(entries));) {
+            size_t length = strlen(entry->d_name);
+            if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
+                continue;
+            snprintf(path, sizeof path, "%s/%s/%s", folder, drafts[i][0], entry->d_name);
+            judge_file(path, drafts[i][1], &figures);
+        }
+        closedir(entries);
+        print_message("%s: %zu right, %zu refused\n", drafts[i][0], figures.n_right, figures.n_refused);
+        assert_true(figures.n_right > 2 * figures.n_refused);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_accepted_where_their_values_are),
+        cmocka_unit_test(white_space_is_what_the_options_say),
+        cmocka_unit_test(keys_come_in_any_order_on_request),
+        cmocka_unit_test(a_schema_without_values_is_an_error),
+        cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
