@@ -1,6 +1,7 @@
-// Any bytes as what a group committed: eight bytes of offset, then the metadata. What is accepted must be
-// exactly what encoding the map gives back, and the map must then work.
+// Any bytes as what a group committed: eight bytes of offset, then the metadata. What is accepted as a map, up to a ".", must be
+// exactly what encoding the map gives back, and the map must then work. The suspects behind it are read or refused.
 #include "consumer/kafka/offset_map.h"
+#include "consumer/kafka/suspects.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -29,6 +30,21 @@ static void work_through(struct offset_map *map)
     require(map->watermark == first + OFFSET_MAP_WINDOW && map->n_finished == 0 && map->n_running == 0);
 }
 
+static struct text map_of(struct text metadata)
+{
+    const char *dot = metadata.size ? memchr(metadata.data, '.', metadata.size) : NULL;
+    return dot ? (struct text){metadata.data, (size_t)(dot - metadata.data)} : metadata;
+}
+
+static void read_suspects(int64_t offset, struct text metadata)
+{
+    struct suspects suspects = {0};
+    struct error error;
+    enum status status = suspects_take_over(&suspects, offset, metadata, 1, &error);
+    require(status == STATUS_OK || status == STATUS_REFUSE);
+    require(suspects.n_items >= 0 && suspects.n_items <= SUSPECTS_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int64_t offset;
@@ -47,9 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     offset_map_encode(&map, &again);
     require(map.watermark == offset);
     if (metadata.size > 0)
-        require(text_equal(metadata, (struct text){again.data, again.size}));
+        require(text_equal(map_of(metadata), (struct text){again.data, again.size}));
     buffer_finish(&again);
     if (offset < INT64_MAX - 2 * OFFSET_MAP_WINDOW)
         work_through(&map);
+    read_suspects(offset, metadata);
     return 0;
 }
