@@ -75,9 +75,9 @@ bool limits_is_hybrid(const struct limits_plan *plan)
 static uint64_t scratch(struct backend *backend, const struct model *model, const struct batch_limits *batch,
                         int64_t n_positions)
 {
-    if (!backend || !backend->impl->scratch_bytes)
+    if (!backend)
         return 0;
-    return backend->impl->scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max, n_positions);
+    return backend->device.scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max, n_positions);
 }
 
 static void count_weights(const struct attempt *attempt, struct side sides[SIDES])

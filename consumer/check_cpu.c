@@ -20,7 +20,7 @@ enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wante
         return status;
     }
     log_write(LOG_INFO, "check-cpu: every %lld steps on %s too, in %.1f MB of its memory (%d pages)", (long long)wanted->every,
-              check->host->impl->name, (double)bytes / 1e6, limits.n_pages);
+              check->host->device.name, (double)bytes / 1e6, limits.n_pages);
     return STATUS_OK;
 }
 
@@ -28,6 +28,6 @@ void check_cpu_close(struct check_cpu *check)
 {
     check_destroy(check->check);
     if (check->host)
-        check->host->impl->destroy(check->host);
+        check->host->device.destroy(check->host);
     *check = (struct check_cpu){0};
 }

@@ -223,7 +223,7 @@ static enum status place(struct runtime *runtime, struct error *error)
     const struct limits_plan *plan = &runtime->plan;
     if (!limits_is_hybrid(plan)) {
         if (runtime->host)
-            runtime->host->impl->destroy(runtime->host);
+            runtime->host->device.destroy(runtime->host);
         runtime->host = NULL;
         return STATUS_OK;
     }
@@ -259,7 +259,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
         wanted->host = runtime->host;
         wanted->host_memory_available = runtime->host_memory_available;
     }
-    status = limits_derive(&runtime->plan, runtime->model, backend->impl->memory_available(backend), wanted, error);
+    status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted, error);
     return status == STATUS_OK ? place(runtime, error) : status;
 }
 
@@ -276,7 +276,7 @@ enum status runtime_kv_type(const struct runtime *runtime, const struct settings
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"", settings->kv_type);
     if (*type == KV_Q8_0 && !runtime->on_gpu)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
-                         runtime->backend->impl->name);
+                         runtime->backend->device.name);
     return STATUS_OK;
 }
 
@@ -301,7 +301,7 @@ static void say_plan(const struct runtime *runtime)
     const struct limits_plan *plan = &runtime->plan;
     log_write(LOG_INFO, "%.*s (%s, %.1f M parameters) on %s, %d thread%s", (int)runtime->model_name.size,
               runtime->model_name.data, model_family_name(runtime->model),
-              (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->impl->name,
+              (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->device.name,
               pool_n_threads(runtime->pool), pool_n_threads(runtime->pool) == 1 ? "" : "s");
     log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs", plan->batch.n_sequences_max,
               plan->batch.n_rows_max, plan->batch.n_jobs_max);
@@ -344,7 +344,7 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
 // The plan was made of what was free then; another program may have taken some of it since.
 static enum status say_lacking(const struct runtime *runtime, struct error *error)
 {
-    uint64_t left = runtime->backend->impl->memory_available(runtime->backend);
+    uint64_t left = runtime->backend->device.memory_available(runtime->backend);
     return error_prefix(error, "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
                         (unsigned long long)(left >> 20));
 }
@@ -431,9 +431,9 @@ void runtime_close(struct runtime *runtime)
     forward_destroy(runtime->forward);
     test_engine_destroy(runtime->test_engine);
     if (runtime->backend)
-        runtime->backend->impl->destroy(runtime->backend);
+        runtime->backend->device.destroy(runtime->backend);
     if (runtime->host)
-        runtime->host->impl->destroy(runtime->host);
+        runtime->host->device.destroy(runtime->host);
     pool_destroy(runtime->pool);
     if (runtime->tool_template != runtime->chat_template)
         template_destroy(runtime->tool_template);

@@ -20,7 +20,7 @@ static enum status start_worker(const struct service *service, const struct sett
     const struct batch_limits *batch = &runtime->plan.batch;
     struct worker_description description = {.transport = settings->brokers ? "kafka" : "store",
                                              .model = model,
-                                             .backend = runtime->backend->impl->name,
+                                             .backend = runtime->backend->device.name,
                                              .arithmetic = runtime->arithmetic,
                                              .dataset = service->dataset,
                                              .n_sequences_max = batch->n_sequences_max,
@@ -64,7 +64,7 @@ static void attach_exporter(struct exporter *exporter, struct transport *transpo
     snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
     struct metrics_view view = {.version = SHEAF_VERSION,
                                 .model = exporter->model,
-                                .backend = runtime->backend->impl->name,
+                                .backend = runtime->backend->device.name,
                                 .transport = transport->impl->name,
                                 .group = kafka->config.group,
                                 .store = service->late ? service->late->store : service->store};

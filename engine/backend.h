@@ -162,13 +162,14 @@ struct step_times {
 
 enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // embedding and its norm; output and its norm
 
-struct backend_impl {
+// Weights, matrices and pages in the device's memory. "Optional": NULL in an implementation's table, and filled in by
+// backend_init.
+struct backend_device {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
 
     // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
-    // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. NULL: the backend does
-    // not need it.
+    // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
@@ -184,24 +185,25 @@ struct backend_impl {
     // Writes the same arrays to the pages. NULL: not implemented.
     void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, const float *keys,
                      const float *values);
-    // Called once after all weights, matrices and pages were created: allocates the scratch of a step. NULL:
-    // nothing to do.
+    // Called once after all weights, matrices and pages were created: allocates the scratch of a step. Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*memory_available)(struct backend *backend); // bytes left for weights, matrices and pages
     // Bytes of memory_available that a weight uses. NULL: its size in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
     // Bytes of one page in all layers. NULL: as forward_page_bytes.
     uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);
-    // Bytes of scratch for steps of n_rows_max tokens and pages for n_positions. NULL: negligible.
+    // Bytes of scratch for steps of n_rows_max tokens and pages for n_positions. Optional: 0.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max, int64_t n_positions);
-    // Pinned host memory, for fast reads and writes of matrices. NULL: any memory is as fast.
+    // Pinned host memory, for fast reads and writes of matrices. Optional, both: malloc and free.
     void *(*host_allocate)(struct backend *backend, size_t size_bytes);
     void (*host_free)(struct backend *backend, void *memory);
     // From now on `end` writes each step's times here, measured on the device; NULL: stop.
     void (*trace)(struct backend *backend, struct step_times *times);
+};
 
-    // A step.
+// A step.
+struct backend_operations {
     void (*begin)(struct backend *backend, const struct step *step);
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
@@ -265,7 +267,7 @@ struct backend_impl {
     // Copies the first n_rows rows to the host; `rows` is complete when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
     // In a step that `stops`: waits for the operations enqueued so far; reads and writes are complete. An
-    // error ends the step. NULL: the backend is synchronous.
+    // error ends the step. Optional: of a synchronous backend, nothing.
     enum status (*wait)(struct backend *backend, struct error *error);
     // `end` in two calls, for an asynchronous device; both NULL otherwise. `submit` does not wait: the next
     // step may begin and refer to this step's outputs as its tokens. `collect` waits for the oldest of at
@@ -279,5 +281,9 @@ struct backend_impl {
 
 // Implementations begin with this struct.
 struct backend {
-    const struct backend_impl *impl;
+    struct backend_device device;
+    struct backend_operations operations;
 };
+
+// Copies the tables and fills in what is optional.
+void backend_init(struct backend *backend, const struct backend_device *device, const struct backend_operations *operations);

@@ -73,8 +73,8 @@ enum status check_create(struct check **out, const struct model *model, struct b
                          struct backend *host, const struct forward_limits *limits, struct error *error)
 {
     *out = NULL;
-    if (!backend->impl->kv_read || !host->impl->kv_write)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read", backend->impl->name);
+    if (!backend->device.kv_read || !host->device.kv_write)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read", backend->device.name);
     struct check *check = calloc(1, sizeof *check);
     if (!check)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
@@ -168,11 +168,11 @@ static enum status copy_pages(struct check *check, struct error *error)
     for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {
             int32_t n = n_held - first < PAGES_AT_ONCE ? n_held - first : PAGES_AT_ONCE;
-            enum status status = check->backend->impl->kv_read(check->backend, layer, check->held + first, n, check->keys,
+            enum status status = check->backend->device.kv_read(check->backend, layer, check->held + first, n, check->keys,
                                                                check->values, error);
             if (status != STATUS_OK)
                 return status;
-            check->host->impl->kv_write(check->host, layer, check->to + first, n, check->keys, check->values);
+            check->host->device.kv_write(check->host, layer, check->to + first, n, check->keys, check->values);
         }
     return STATUS_OK;
 }

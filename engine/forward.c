@@ -13,7 +13,7 @@ static void normalise(struct pass *pass, struct matrix *out, const struct matrix
                                          .bias = bias,
                                          .epsilon = pass->shape->norm_epsilon,
                                          .n_groups = 1};
-    pass->impl->norm(pass->backend, out, in, pass->n_rows, &parameters);
+    pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
 }
 
 static void normalise_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
@@ -36,7 +36,7 @@ static void normalise_heads(struct pass *pass, struct matrix *x, int32_t layer, 
                                          .epsilon = pass->shape->norm_epsilon,
                                          .n_groups = full ? 1 : n_heads,
                                          .own_weights = tensor->dims[1] > 1};
-    pass->impl->norm(pass->backend, x, x, pass->n_rows, &parameters);
+    pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
 // y = x * the slot's weight + its bias.
@@ -47,37 +47,37 @@ static struct product slot_product(struct matrix *y, const struct forward_layer 
 
 static void multiply(struct pass *pass, struct product product, const struct matrix *x)
 {
-    pass->impl->products(pass->backend, &product, 1, x, pass->n_rows);
+    pass->operations->products(pass->backend, &product, 1, x, pass->n_rows);
 }
 
 // gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
 static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x, bool experts)
 {
-    const struct backend_impl *impl = pass->impl;
+    const struct backend_operations *operations = pass->operations;
     enum activation_kind activation = pass->forward->model->family->activation;
-    if (impl->gated_products) {
-        impl->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
+    if (operations->gated_products) {
+        operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
     }
     struct product products[] = {gate, up};
     if (experts)
-        impl->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
+        operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
-        impl->products(pass->backend, products, 2, x, pass->n_rows);
+        operations->products(pass->backend, products, 2, x, pass->n_rows);
     int32_t n_rows = experts ? pass->n_rows * pass->shape->n_experts_used : pass->n_rows;
-    impl->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
+    operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
 }
 
 static void enter(struct pass *pass, enum step_phase phase)
 {
-    pass->impl->phase(pass->backend, phase);
+    pass->operations->phase(pass->backend, phase);
 }
 
 static void embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     enter(pass, PHASE_EMBED);
-    pass->impl->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
+    pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
                       forward->position_embd);
     if (forward->embd_norm)
         normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
@@ -91,7 +91,7 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
     const struct model_shape *shape = pass->shape;
     struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q), slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
-    pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
+    pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     enter(pass, PHASE_ATTENTION);
     normalise_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->n_heads);
     normalise_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->n_kv_heads);
@@ -107,9 +107,9 @@ static void rotate(struct pass *pass, int32_t index)
         return;
     int own = shape->queries_own_table ? 1 : 0;
     int table = tensors->windowed && shape->n_rope_tables == 2 && !own ? 1 : 0;
-    pass->impl->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim, shape->n_rope_dims,
+    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim, shape->n_rope_dims,
                      shape->rope_style, own ? own : table);
-    pass->impl->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim, shape->n_rope_dims,
+    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim, shape->n_rope_dims,
                      shape->rope_style, table);
 }
 
@@ -124,7 +124,7 @@ static void attend(struct pass *pass, int32_t index)
                                               .window = tensors->windowed ? shape->sliding_window : 0,
                                               .alibi_bias_max = shape->alibi_bias_max,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
-    pass->impl->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
+    pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
 
 // In the last layer, after attention, only the output rows are computed.
@@ -133,10 +133,10 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
     const struct forward_matrices *m = &pass->forward->matrices;
     if (pass->step->n_outputs == pass->n_rows)
         return;
-    pass->impl->gather(pass->backend, m->out_heads, pass->heads);
-    pass->impl->gather(pass->backend, m->out_x, pass->x);
+    pass->operations->gather(pass->backend, m->out_heads, pass->heads);
+    pass->operations->gather(pass->backend, m->out_x, pass->x);
     if (normed_wanted)
-        pass->impl->gather(pass->backend, m->out_normed, pass->normed);
+        pass->operations->gather(pass->backend, m->out_normed, pass->normed);
     pass->heads = m->out_heads;
     pass->x = m->out_x;
     pass->normed = m->out_normed;
@@ -154,7 +154,7 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply(pass, up, input);
-        pass->impl->activate(pass->backend, hidden, hidden, NULL, pass->n_rows, pass->forward->model->family->activation);
+        pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows, pass->forward->model->family->activation);
     }
     multiply(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
@@ -169,7 +169,7 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     multiply(pass, slot_product(m->shared, layer, SLOT_SHARED_DOWN), m->shared_gate);
     if (layer->weights[SLOT_SHARED_ROUTER]) {
         multiply(pass, slot_product(m->shared_router, layer, SLOT_SHARED_ROUTER), input);
-        pass->impl->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
+        pass->operations->gate_rows(pass->backend, m->shared, m->shared_router, pass->n_rows);
     }
 }
 
@@ -186,15 +186,15 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->n_expert_groups,
                                           .n_groups_used = shape->n_expert_groups_used};
-    pass->impl->route(pass->backend, m->router, pass->n_rows, &parameters);
+    pass->operations->route(pass->backend, m->router, pass->n_rows, &parameters);
     multiply_gated(pass, slot_product(m->pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->pair_up, layer, SLOT_UP_EXPERTS), input, true);
     struct product down = slot_product(m->pair_down, layer, SLOT_DOWN_EXPERTS);
-    pass->impl->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
-    pass->impl->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
+    pass->operations->expert_products(pass->backend, &down, 1, m->pair_gate, pass->n_rows, true);
+    pass->operations->expert_sum(pass->backend, m->branch, m->pair_down, pass->n_rows);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
-        pass->impl->add(pass->backend, m->branch, m->shared, pass->n_rows, 1.0f);
+        pass->operations->add(pass->backend, m->branch, m->shared, pass->n_rows, 1.0f);
     }
 }
 
@@ -204,7 +204,7 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
     struct matrix *branch = pass->forward->matrices.branch;
     if (layer->weights[post_norm])
         normalise_slot(pass, branch, branch, layer, post_norm);
-    pass->impl->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
+    pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->residual_scale);
 }
 
 static void run_layer(struct pass *pass, int32_t index)
@@ -222,7 +222,7 @@ static void run_layer(struct pass *pass, int32_t index)
     else
         project(pass, index, seen);
     rotate(pass, index);
-    pass->impl->kv_store(pass->backend, index, m->k, m->v);
+    pass->operations->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)
         return; // no outputs: only the keys and values are needed
@@ -255,7 +255,7 @@ static void compute_logits(struct pass *pass)
     struct product product = {forward->matrices.logits, forward->output, forward->output_bias};
     multiply(pass, product, pass->normed);
     if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
-        pass->impl->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
+        pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
                           shape->logit_softcap);
 }
 
@@ -315,7 +315,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
     fill_rope(forward, step);
     step->stops = logits != NULL;
     struct pass pass = {.forward = forward,
-                        .impl = forward->backend->impl,
+                        .operations = &forward->backend->operations,
                         .backend = forward->backend,
                         .step = step,
                         .shape = &forward->model->shape,
@@ -323,7 +323,7 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
                         .x = forward->matrices.x,
                         .normed = forward->matrices.normed,
                         .heads = forward->matrices.heads};
-    pass.impl->begin(pass.backend, step);
+    pass.operations->begin(pass.backend, step);
     embed(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
         run_layer(&pass, i);
@@ -331,9 +331,9 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
         compute_logits(&pass);
         enter(&pass, PHASE_SAMPLING);
         if (logits) // before the sampler modifies them
-            pass.impl->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
+            pass.operations->read(pass.backend, forward->matrices.logits, step->n_outputs, logits);
         if (step->samples)
-            pass.impl->sample(pass.backend, forward->matrices.logits);
+            pass.operations->sample(pass.backend, forward->matrices.logits);
     }
 }
 
@@ -341,22 +341,22 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
                          float *logits, struct error *error)
 {
     run_step(forward, step, logits);
-    return forward->backend->impl->end(forward->backend, step->samples ? results : NULL, error);
+    return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
 }
 
 bool forward_computes_ahead(const struct forward *forward)
 {
-    return forward->backend->impl->submit != NULL;
+    return forward->backend->operations.submit != NULL;
 }
 
 enum status forward_submit(struct forward *forward, struct step *step, struct error *error)
 {
     assert(step->samples);
     run_step(forward, step, NULL);
-    return forward->backend->impl->submit(forward->backend, error);
+    return forward->backend->operations.submit(forward->backend, error);
 }
 
 enum status forward_collect(struct forward *forward, struct sample_result *results, struct error *error)
 {
-    return forward->backend->impl->collect(forward->backend, results, error);
+    return forward->backend->operations.collect(forward->backend, results, error);
 }

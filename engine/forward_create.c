@@ -25,7 +25,7 @@ static enum status load_weight(struct loading *loading, const struct tensor *ten
     enum status status = gguf_load(forward->model->gguf, tensor, loading->error);
     if (status != STATUS_OK)
         return status;
-    status = forward->backend->impl->weight_create(forward->backend, tensor, role, weight, loading->error);
+    status = forward->backend->device.weight_create(forward->backend, tensor, role, weight, loading->error);
     if (status != STATUS_OK)
         return error_prefix(loading->error, "tensor %.*s", (int)tensor->name.size, tensor->name.data);
     if (role == WEIGHT_PRODUCT)
@@ -69,8 +69,7 @@ static const struct tensor *tensor_at(const void *base, size_t offset)
 
 static void enter_layer(struct forward *forward, int32_t layer)
 {
-    if (forward->backend->impl->layer)
-        forward->backend->impl->layer(forward->backend, layer);
+    forward->backend->device.layer(forward->backend, layer);
 }
 
 static struct weight **global_weight(struct forward *forward, int i)
@@ -94,8 +93,8 @@ static uint64_t weight_bytes(const struct tensor *tensor, struct backend *backen
 {
     if (!tensor->data)
         return 0;
-    if (backend->impl->weight_bytes)
-        return backend->impl->weight_bytes(backend, tensor, role);
+    if (backend->device.weight_bytes)
+        return backend->device.weight_bytes(backend, tensor, role);
     return tensor_held_bytes(tensor);
 }
 
@@ -129,7 +128,7 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
 
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
 {
-    if (!backend->impl->weight_bytes)
+    if (!backend->device.weight_bytes)
         return model_held_bytes(model);
     uint64_t sum = forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
@@ -233,7 +232,7 @@ static enum status create_matrices(struct forward *forward, struct error *error)
         if (plans[i].n_rows > INT32_MAX)
             return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                              "%lld rows of one matrix are too many", (long long)plans[i].n_rows);
-        enum status status = forward->backend->impl->matrix_create(
+        enum status status = forward->backend->device.matrix_create(
             forward->backend, (int32_t)plans[i].n_rows, (int32_t)plans[i].n_cols,
             matrix_at(forward, plans[i].matrix), error);
         if (status != STATUS_OK)
@@ -277,8 +276,8 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
 {
     const struct model_shape *shape = &model->shape;
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
-    if (backend && backend->impl->page_bytes)
-        return backend->impl->page_bytes(backend, &kv);
+    if (backend && backend->device.page_bytes)
+        return backend->device.page_bytes(backend, &kv);
     // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: in 16 bits, in pairs and
     // with scales.
     uint64_t items = (uint64_t)(shape->key_dim + shape->value_dim), bytes = items * sizeof(float);
@@ -296,17 +295,17 @@ static enum status create_parts(struct loading *loading)
     struct kv_shape kv =
         kv_shape_of(shape, forward->limits.page_positions, forward->limits.n_pages, forward->limits.kv_type);
     enum status status = STATUS_OK;
-    if (shape->latent_dim && !forward->backend->impl->head_products)
+    if (shape->latent_dim && !forward->backend->operations.head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
-                         model_family_name(forward->model), forward->backend->impl->name);
+                         model_family_name(forward->model), forward->backend->device.name);
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK)
-        status = forward->backend->impl->kv_create(forward->backend, &kv, loading->error);
-    if (status == STATUS_OK && forward->backend->impl->ready)
-        status = forward->backend->impl->ready(forward->backend, loading->error);
+        status = forward->backend->device.kv_create(forward->backend, &kv, loading->error);
+    if (status == STATUS_OK)
+        status = forward->backend->device.ready(forward->backend, loading->error);
     return status;
 }
 
@@ -341,7 +340,7 @@ enum status forward_create(struct forward **forward, const struct model *model, 
 static void destroy_weight(struct backend *backend, struct weight *weight)
 {
     if (weight)
-        backend->impl->weight_destroy(backend, weight);
+        backend->device.weight_destroy(backend, weight);
 }
 
 static void destroy_weights(struct forward *forward)
@@ -364,7 +363,7 @@ void forward_destroy(struct forward *forward)
     for (size_t i = 0; i < MATRICES; i++) {
         struct matrix *matrix = *matrix_at(forward, i * sizeof(struct matrix *));
         if (matrix)
-            forward->backend->impl->matrix_destroy(forward->backend, matrix);
+            forward->backend->device.matrix_destroy(forward->backend, matrix);
     }
     free(forward->rope[0]);
     free(forward->rope[1]);

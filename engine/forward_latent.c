@@ -76,10 +76,10 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
     int64_t values[3] = {shape->latent_dim, shape->latent_value_dim, shape->n_heads};
     struct tensor key_part = part_of(whole, key_type_of(whole), keys, NULL);
     struct tensor value_part = part_of(whole, whole->type, values, NULL);
-    if (!backend->impl->weight_bytes)
+    if (!backend->device.weight_bytes)
         return tensor_held_bytes(&key_part) + tensor_held_bytes(&value_part);
-    return backend->impl->weight_bytes(backend, &key_part, WEIGHT_PRODUCT) +
-           backend->impl->weight_bytes(backend, &value_part, WEIGHT_PRODUCT);
+    return backend->device.weight_bytes(backend, &key_part, WEIGHT_PRODUCT) +
+           backend->device.weight_bytes(backend, &value_part, WEIGHT_PRODUCT);
 }
 
 static enum status create_part(struct forward *forward, const struct tensor *whole, enum tensor_type type,
@@ -88,7 +88,7 @@ static enum status create_part(struct forward *forward, const struct tensor *who
 {
     struct tensor part = part_of(whole, type, dims, data);
     enum status status =
-        forward->backend->impl->weight_create(forward->backend, &part, WEIGHT_PRODUCT, weight, error);
+        forward->backend->device.weight_create(forward->backend, &part, WEIGHT_PRODUCT, weight, error);
     return status == STATUS_OK ? status
                                : error_prefix(error, "tensor %.*s", (int)whole->name.size, whole->name.data);
 }
@@ -137,7 +137,7 @@ static void normalise(const struct pass *pass, struct matrix *x, const struct we
 {
     struct norm_parameters parameters = {
         .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = 1};
-    pass->impl->norm(pass->backend, x, x, pass->n_rows, &parameters);
+    pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
@@ -151,20 +151,20 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
         {m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
         {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
         {compressed ? m->query_latent : m->head_queries, compressed ? weights[SLOT_ATTN_Q_A] : weights[SLOT_ATTN_Q], NULL}};
-    pass->impl->products(pass->backend, products, 3, input, pass->n_rows);
+    pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
         struct product queries = {m->head_queries, weights[SLOT_ATTN_Q_B], NULL};
         normalise(pass, m->query_latent, weights[SLOT_ATTN_Q_A_NORM]);
-        pass->impl->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
+        pass->operations->products(pass->backend, &queries, 1, m->query_latent, pass->n_rows);
     }
     normalise(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
-    pass->impl->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
-    pass->impl->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim, pass->n_rows);
-    pass->impl->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
+    pass->operations->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
+    pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim, pass->n_rows);
+    pass->operations->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
                              pass->n_rows);
-    pass->impl->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries, plain,
+    pass->operations->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries, plain,
                               pass->n_rows);
 }
 
@@ -172,7 +172,7 @@ struct matrix *latent_values(const struct pass *pass, const struct forward_layer
 {
     const struct model_shape *shape = pass->shape;
     struct matrix *values = pass->forward->matrices.head_values;
-    pass->impl->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
+    pass->operations->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
                               layer->weights[SLOT_ATTN_V_B], pass->heads, (struct head_columns){0, shape->latent_dim},
                               pass->n_rows);
     return values;

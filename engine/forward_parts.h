@@ -45,7 +45,7 @@ struct forward {
 // Context of one layer in a step. `n_rows` is reduced to the output rows within the last layer.
 struct pass {
     const struct forward *forward;
-    const struct backend_impl *impl;
+    const struct backend_operations *operations;
     struct backend *backend;
     const struct step *step;
     const struct model_shape *shape;

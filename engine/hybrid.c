@@ -21,7 +21,6 @@ struct weight {
 
 struct hybrid_backend {
     struct backend base;
-    struct backend_impl impl;
     struct backend *sides[SIDES];
     struct placement placement;
     char name[64];
@@ -76,7 +75,7 @@ static void wrote(struct matrix *matrix, int side, int32_t n_rows)
 static void wait_for_device(struct hybrid_backend *hybrid)
 {
     struct backend *device = hybrid->sides[DEVICE];
-    if (!hybrid->failed && device->impl->wait && device->impl->wait(device, &hybrid->error) != STATUS_OK)
+    if (!hybrid->failed && device->operations.wait(device, &hybrid->error) != STATUS_OK)
         hybrid->failed = true;
     hybrid->n_staged = 0;
 }
@@ -120,12 +119,12 @@ static bool transfer(struct hybrid_backend *hybrid, int side, const struct matri
         return false;
     for (int i = 0; i < n_transfers; i++) {
         rows[i] = staging_take(hybrid, items_of(transfers[i]));
-        from->impl->read(from, transfers[i]->at[1 - side], transfers[i]->n_rows, rows[i]);
+        from->operations.read(from, transfers[i]->at[1 - side], transfers[i]->n_rows, rows[i]);
     }
     if (n_transfers && side == HOST)
         wait_for_device(hybrid);
     for (int i = 0; i < n_transfers && !hybrid->failed; i++) {
-        to->impl->write(to, transfers[i]->at[side], transfers[i]->n_rows, rows[i]);
+        to->operations.write(to, transfers[i]->at[side], transfers[i]->n_rows, rows[i]);
         transfers[i]->valid[side] = true;
     }
     return !hybrid->failed;
@@ -148,7 +147,7 @@ static void weight_destroy(struct backend *base, struct weight *weight)
     struct hybrid_backend *hybrid = hybrid_of(base);
     for (int side = 0; weight && side < SIDES; side++)
         if (weight->at[side])
-            hybrid->sides[side]->impl->weight_destroy(hybrid->sides[side], weight->at[side]);
+            hybrid->sides[side]->device.weight_destroy(hybrid->sides[side], weight->at[side]);
     free(weight);
 }
 
@@ -172,7 +171,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
         struct backend *backend = hybrid->sides[side];
         if (!belongs(hybrid, weight, side, role))
             continue;
-        enum status status = backend->impl->weight_create(backend, tensor, role, &weight->at[side], error);
+        enum status status = backend->device.weight_create(backend, tensor, role, &weight->at[side], error);
         if (status != STATUS_OK) {
             weight_destroy(base, weight);
             return status;
@@ -195,7 +194,7 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
     struct hybrid_backend *hybrid = hybrid_of(base);
     for (int side = 0; matrix && side < SIDES; side++)
         if (matrix->at[side])
-            hybrid->sides[side]->impl->matrix_destroy(hybrid->sides[side], matrix->at[side]);
+            hybrid->sides[side]->device.matrix_destroy(hybrid->sides[side], matrix->at[side]);
     free(matrix);
 }
 
@@ -212,7 +211,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_cols = n_cols;
     for (int side = 0; side < SIDES; side++) {
         struct backend *backend = hybrid->sides[side];
-        enum status status = backend->impl->matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
+        enum status status = backend->device.matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
         if (status != STATUS_OK) {
             matrix_destroy(base, matrix);
             return status;
@@ -237,7 +236,7 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
         struct kv_shape own = *shape;
         own.n_layers = n_layers[side];
         if (own.n_layers > 0)
-            status = hybrid->sides[side]->impl->kv_create(hybrid->sides[side], &own, error);
+            status = hybrid->sides[side]->device.kv_create(hybrid->sides[side], &own, error);
     }
     return status;
 }
@@ -247,22 +246,19 @@ static enum status kv_read(struct backend *base, int32_t index, const int32_t *p
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *backend = hybrid->sides[attention_side(hybrid, index)];
-    return backend->impl->kv_read(backend, side_layer(hybrid, index), pages, n_pages, keys, values, error);
+    return backend->device.kv_read(backend, side_layer(hybrid, index), pages, n_pages, keys, values, error);
 }
 
 static uint64_t memory_available(struct backend *base)
 {
     struct backend *device = hybrid_of(base)->sides[DEVICE];
-    return device->impl->memory_available(device);
+    return device->device.memory_available(device);
 }
 
 static void staging_finish(struct hybrid_backend *hybrid)
 {
     struct backend *device = hybrid->sides[DEVICE];
-    if (device->impl->host_free)
-        device->impl->host_free(device, hybrid->staging);
-    else
-        free(hybrid->staging);
+    device->device.host_free(device, hybrid->staging);
     hybrid->staging = NULL;
     hybrid->n_staging = 0;
 }
@@ -274,8 +270,7 @@ static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *
     if (n <= hybrid->n_staging)
         return STATUS_OK;
     staging_finish(hybrid);
-    hybrid->staging = device->impl->host_allocate ? device->impl->host_allocate(device, n * sizeof(float))
-                                                  : malloc(n * sizeof(float));
+    hybrid->staging = device->device.host_allocate(device, n * sizeof(float));
     if (!hybrid->staging)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
@@ -288,8 +283,7 @@ static enum status ready(struct backend *base, struct error *error)
     struct hybrid_backend *hybrid = hybrid_of(base);
     enum status status = staging_reserve(hybrid, error);
     for (int side = 0; side < SIDES && status == STATUS_OK; side++)
-        if (hybrid->sides[side]->impl->ready)
-            status = hybrid->sides[side]->impl->ready(hybrid->sides[side], error);
+        status = hybrid->sides[side]->device.ready(hybrid->sides[side], error);
     return status;
 }
 
@@ -298,14 +292,14 @@ static enum status ready(struct backend *base, struct error *error)
 static void trace(struct backend *base, struct step_times *times)
 {
     struct backend *device = hybrid_of(base)->sides[DEVICE];
-    device->impl->trace(device, times);
+    device->device.trace(device, times);
 }
 
 // The device is idle while the host computes, so its events measure the host's time too.
 static void phase(struct backend *base, enum step_phase next)
 {
     struct backend *device = hybrid_of(base)->sides[DEVICE];
-    device->impl->phase(device, next);
+    device->operations.phase(device, next);
 }
 
 static void begin(struct backend *base, const struct step *step)
@@ -316,7 +310,7 @@ static void begin(struct backend *base, const struct step *step)
     hybrid->step = *step;
     hybrid->step.stops = true;
     for (int side = 0; side < SIDES; side++)
-        hybrid->sides[side]->impl->begin(hybrid->sides[side], &hybrid->step);
+        hybrid->sides[side]->operations.begin(hybrid->sides[side], &hybrid->step);
 }
 
 static void embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
@@ -326,7 +320,7 @@ static void embed(struct backend *base, struct matrix *out, const struct weight 
     struct backend *backend = hybrid->sides[table->side];
     if (hybrid->failed)
         return;
-    backend->impl->embed(backend, out->at[table->side], part(table, table->side), scale,
+    backend->operations.embed(backend, out->at[table->side], part(table, table->side), scale,
                          part(positions_table, table->side));
     wrote(out, table->side, hybrid->step.n_rows);
 }
@@ -342,7 +336,7 @@ static void norm(struct backend *base, struct matrix *out, const struct matrix *
     struct norm_parameters own = *parameters;
     own.weight = part(parameters->weight, side);
     own.bias = part(parameters->bias, side);
-    backend->impl->norm(backend, out->at[side], in->at[side], n_rows, &own);
+    backend->operations.norm(backend, out->at[side], in->at[side], n_rows, &own);
     wrote(out, side, n_rows);
 }
 
@@ -367,7 +361,7 @@ static void products(struct backend *base, const struct product *products, int n
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->impl->products(backend, own, n, x->at[side], n_rows);
+    backend->operations.products(backend, own, n, x->at[side], n_rows);
     for (int i = 0; i < n; i++)
         wrote(products[i].y, side, n_rows);
 }
@@ -380,7 +374,7 @@ static void rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
+    backend->operations.rope(backend, x->at[side], n_rows, n_heads, head_dim, n_rope_dims, style, table);
     wrote(x, side, n_rows);
 }
 
@@ -390,7 +384,7 @@ static void kv_store(struct backend *base, int32_t index, const struct matrix *k
     int side = attention_side(hybrid, index);
     struct backend *backend = hybrid->sides[side];
     if (transfer(hybrid, side, (const struct matrix *const[]){k, v}, 2))
-        backend->impl->kv_store(backend, side_layer(hybrid, index), k->at[side], v->at[side]);
+        backend->operations.kv_store(backend, side_layer(hybrid, index), k->at[side], v->at[side]);
 }
 
 static void attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -404,7 +398,7 @@ static void attend(struct backend *base, struct matrix *out, const struct matrix
     struct attention_parameters own = *parameters;
     own.layer = side_layer(hybrid, parameters->layer);
     own.sinks = part(parameters->sinks, side);
-    backend->impl->attend(backend, out->at[side], q->at[side], &own);
+    backend->operations.attend(backend, out->at[side], q->at[side], &own);
     wrote(out, side, hybrid->step.n_rows);
 }
 
@@ -416,7 +410,7 @@ static void activate(struct backend *base, struct matrix *out, const struct matr
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed || (up && !transfer_one(hybrid, side, up)))
         return;
-    backend->impl->activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows, kind);
+    backend->operations.activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows, kind);
     wrote(out, side, n_rows);
 }
 
@@ -428,7 +422,7 @@ static void add(struct backend *base, struct matrix *x, const struct matrix *y, 
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->impl->add(backend, x->at[side], y->at[side], n_rows, scale);
+    backend->operations.add(backend, x->at[side], y->at[side], n_rows, scale);
     wrote(x, side, n_rows);
 }
 
@@ -439,7 +433,7 @@ static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, f
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->scale(backend, x->at[side], n_rows, scale, cap);
+    backend->operations.scale(backend, x->at[side], n_rows, scale, cap);
     wrote(x, side, n_rows);
 }
 
@@ -450,7 +444,7 @@ static void gather(struct backend *base, struct matrix *out, const struct matrix
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->gather(backend, out->at[side], in->at[side]);
+    backend->operations.gather(backend, out->at[side], in->at[side]);
     wrote(out, side, hybrid->step.n_outputs);
 }
 
@@ -467,7 +461,7 @@ static void route(struct backend *base, const struct matrix *logits, int32_t n_r
     struct route_parameters own = *parameters;
     own.pick_bias = part(parameters->pick_bias, side);
     hybrid->n_pairs = n_rows * parameters->n_used;
-    backend->impl->route(backend, logits->at[side], n_rows, &own);
+    backend->operations.route(backend, logits->at[side], n_rows, &own);
 }
 
 static void expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -480,7 +474,7 @@ static void expert_products(struct backend *base, const struct product *products
     assert(hybrid->failed || side == hybrid->route_side);
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->impl->expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
+    backend->operations.expert_products(backend, own, n, x->at[side], n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
         wrote(products[i].y, side, hybrid->n_pairs);
 }
@@ -492,7 +486,7 @@ static void expert_sum(struct backend *base, struct matrix *out, const struct ma
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->expert_sum(backend, out->at[side], y->at[side], n_rows);
+    backend->operations.expert_sum(backend, out->at[side], y->at[side], n_rows);
     wrote(out, side, n_rows);
 }
 
@@ -503,7 +497,7 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, gate))
         return;
-    backend->impl->gate_rows(backend, x->at[side], gate->at[side], n_rows);
+    backend->operations.gate_rows(backend, x->at[side], gate->at[side], n_rows);
     wrote(x, side, n_rows);
 }
 
@@ -517,7 +511,7 @@ static void head_products(struct backend *base, struct matrix *y, struct head_co
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->impl->head_products(backend, y->at[side], to, part(weight, side), x->at[side], from, n_rows);
+    backend->operations.head_products(backend, y->at[side], to, part(weight, side), x->at[side], from, n_rows);
     wrote(y, side, n_rows);
 }
 
@@ -529,7 +523,7 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
+    backend->operations.copy_columns(backend, out->at[side], to, in->at[side], from, n_heads, n, n_rows);
     wrote(out, side, n_rows);
 }
 
@@ -542,7 +536,7 @@ static void sample(struct backend *base, struct matrix *logits)
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed)
         return;
-    backend->impl->sample(backend, logits->at[side]);
+    backend->operations.sample(backend, logits->at[side]);
     wrote(logits, side, hybrid->step.n_outputs);
 }
 
@@ -550,7 +544,7 @@ static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_ro
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *host = hybrid->sides[HOST];
-    host->impl->write(host, matrix->at[HOST], n_rows, rows);
+    host->operations.write(host, matrix->at[HOST], n_rows, rows);
     wrote(matrix, HOST, n_rows);
 }
 
@@ -560,7 +554,7 @@ static void read_rows(struct backend *base, const struct matrix *matrix, int32_t
     int side = rows_side(matrix);
     struct backend *backend = hybrid->sides[side];
     if (!hybrid->failed)
-        backend->impl->read(backend, matrix->at[side], n_rows, rows);
+        backend->operations.read(backend, matrix->at[side], n_rows, rows);
 }
 
 static enum status wait_here(struct backend *base, struct error *error)
@@ -579,7 +573,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     enum status status = hybrid->failed ? hybrid->error.status : STATUS_OK;
     for (int side = 0; side < SIDES; side++) {
         struct error own = {0};
-        enum status ended = hybrid->sides[side]->impl->end(hybrid->sides[side],
+        enum status ended = hybrid->sides[side]->operations.end(hybrid->sides[side],
                                                            side == hybrid->sample_side ? results : NULL, &own);
         if (status == STATUS_OK && ended != STATUS_OK)
             hybrid->error = own;
@@ -599,44 +593,45 @@ static void destroy(struct backend *base)
     struct hybrid_backend *hybrid = hybrid_of(base);
     staging_finish(hybrid);
     for (int side = 0; side < SIDES; side++)
-        hybrid->sides[side]->impl->destroy(hybrid->sides[side]);
+        hybrid->sides[side]->device.destroy(hybrid->sides[side]);
     free(hybrid);
 }
 
-static const struct backend_impl impl_placed = {.destroy = destroy,
-                                                .layer = layer,
-                                                .weight_create = weight_create,
-                                                .weight_destroy = weight_destroy,
-                                                .matrix_create = matrix_create,
-                                                .matrix_destroy = matrix_destroy,
-                                                .kv_create = kv_create,
-                                                .kv_read = kv_read,
-                                                .ready = ready,
-                                                .memory_available = memory_available,
-                                                .trace = trace,
-                                                .begin = begin,
-                                                .phase = phase,
-                                                .embed = embed,
-                                                .norm = norm,
-                                                .products = products,
-                                                .rope = rope,
-                                                .kv_store = kv_store,
-                                                .attend = attend,
-                                                .activate = activate,
-                                                .add = add,
-                                                .scale = scale_rows,
-                                                .gather = gather,
-                                                .route = route,
-                                                .expert_products = expert_products,
-                                                .expert_sum = expert_sum,
-                                                .gate_rows = gate_rows,
-                                                .head_products = head_products,
-                                                .copy_columns = copy_columns,
-                                                .sample = sample,
-                                                .write = write_rows,
-                                                .read = read_rows,
-                                                .wait = wait_here,
-                                                .end = end};
+static const struct backend_device device_hybrid = {.destroy = destroy,
+                                                    .layer = layer,
+                                                    .weight_create = weight_create,
+                                                    .weight_destroy = weight_destroy,
+                                                    .matrix_create = matrix_create,
+                                                    .matrix_destroy = matrix_destroy,
+                                                    .kv_create = kv_create,
+                                                    .kv_read = kv_read,
+                                                    .ready = ready,
+                                                    .memory_available = memory_available,
+                                                    .trace = trace};
+
+static const struct backend_operations operations_hybrid = {.begin = begin,
+                                                            .phase = phase,
+                                                            .embed = embed,
+                                                            .norm = norm,
+                                                            .products = products,
+                                                            .rope = rope,
+                                                            .kv_store = kv_store,
+                                                            .attend = attend,
+                                                            .activate = activate,
+                                                            .add = add,
+                                                            .scale = scale_rows,
+                                                            .gather = gather,
+                                                            .route = route,
+                                                            .expert_products = expert_products,
+                                                            .expert_sum = expert_sum,
+                                                            .gate_rows = gate_rows,
+                                                            .head_products = head_products,
+                                                            .copy_columns = copy_columns,
+                                                            .sample = sample,
+                                                            .write = write_rows,
+                                                            .read = read_rows,
+                                                            .wait = wait_here,
+                                                            .end = end};
 
 enum status hybrid_backend_create(struct backend **out, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error)
@@ -645,17 +640,16 @@ enum status hybrid_backend_create(struct backend **out, struct backend *device, 
     struct hybrid_backend *hybrid = calloc(1, sizeof *hybrid);
     if (!hybrid)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a hybrid backend");
-    snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->impl->name, host->impl->name);
-    hybrid->impl = impl_placed;
-    hybrid->impl.name = hybrid->name;
-    if (!device->impl->head_products || !host->impl->head_products)
-        hybrid->impl.head_products = NULL;
-    if (!device->impl->kv_read || !host->impl->kv_read)
-        hybrid->impl.kv_read = NULL;
+    snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->device.name, host->device.name);
+    backend_init(&hybrid->base, &device_hybrid, &operations_hybrid);
+    hybrid->base.device.name = hybrid->name;
+    if (!device->operations.head_products || !host->operations.head_products)
+        hybrid->base.operations.head_products = NULL;
+    if (!device->device.kv_read || !host->device.kv_read)
+        hybrid->base.device.kv_read = NULL;
     hybrid->sides[DEVICE] = device;
     hybrid->sides[HOST] = host;
     hybrid->placement = *placement;
-    hybrid->base.impl = &hybrid->impl;
     *out = &hybrid->base;
     return STATUS_OK;
 }

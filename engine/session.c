@@ -12,14 +12,14 @@ void session_init(struct session *session, const struct session_options *options
     *session = (struct session){.options = *options};
     session->opened_us = session->ended_us = now_us();
     if (options->timed)
-        options->timed->impl->trace(options->timed, &session->times);
+        options->timed->device.trace(options->timed, &session->times);
 }
 
 void session_finish(struct session *session)
 {
     struct backend *timed = session->options.timed;
     if (timed)
-        timed->impl->trace(timed, NULL);
+        timed->device.trace(timed, NULL);
     *session = (struct session){0};
 }
 

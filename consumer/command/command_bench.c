@@ -316,7 +316,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
     if (status == STATUS_OK) {
-        log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->impl->name,
+        log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->device.name,
                   pool_n_threads(runtime.pool), clock_s() - start);
         status = measure_all(&bench, settings, batches, n, error);
     }

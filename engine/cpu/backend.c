@@ -344,25 +344,44 @@ static void destroy(struct backend *base)
     free(backend);
 }
 
-// One table a level: only the name differs.
-#define CPU_IMPL(label)                                                                                      \
-    {                                                                                                        \
-        .name = label, .destroy = destroy, .weight_create = weight_create, .weight_destroy = weight_destroy, \
-        .matrix_create = matrix_create, .matrix_destroy = matrix_destroy, .kv_create = kv_create,            \
-        .kv_read = kv_read, .kv_write = kv_write,                                                            \
-        .memory_available = memory_available, .trace = trace, .begin = begin, .phase = phase,                \
-        .embed = cpu_embed, .norm = cpu_norm, .products = cpu_products, .rope = cpu_rope,                    \
-        .kv_store = cpu_kv_store, .attend = cpu_attend, .activate = cpu_activate, .add = cpu_add,            \
-        .scale = cpu_scale, .gather = cpu_gather, .route = cpu_route,                                        \
-        .expert_products = cpu_expert_products, .expert_sum = cpu_expert_sum, .gate_rows = cpu_gate_rows,    \
-        .head_products = cpu_head_products, .copy_columns = cpu_copy_columns,                                \
-        .sample = cpu_sample, .write = cpu_write, .read = cpu_read, .end = end                               \
-    }
+static const struct backend_device device_cpu = {.destroy = destroy,
+                                                 .weight_create = weight_create,
+                                                 .weight_destroy = weight_destroy,
+                                                 .matrix_create = matrix_create,
+                                                 .matrix_destroy = matrix_destroy,
+                                                 .kv_create = kv_create,
+                                                 .kv_read = kv_read,
+                                                 .kv_write = kv_write,
+                                                 .memory_available = memory_available,
+                                                 .trace = trace};
 
-static const struct backend_impl impls[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = CPU_IMPL("cpu/plain"),
-    [CPU_AVX2] = CPU_IMPL("cpu/avx2"),
-    [CPU_AVX512] = CPU_IMPL("cpu/avx512"),
+static const struct backend_operations operations_cpu = {.begin = begin,
+                                                         .phase = phase,
+                                                         .embed = cpu_embed,
+                                                         .norm = cpu_norm,
+                                                         .products = cpu_products,
+                                                         .rope = cpu_rope,
+                                                         .kv_store = cpu_kv_store,
+                                                         .attend = cpu_attend,
+                                                         .activate = cpu_activate,
+                                                         .add = cpu_add,
+                                                         .scale = cpu_scale,
+                                                         .gather = cpu_gather,
+                                                         .route = cpu_route,
+                                                         .expert_products = cpu_expert_products,
+                                                         .expert_sum = cpu_expert_sum,
+                                                         .gate_rows = cpu_gate_rows,
+                                                         .head_products = cpu_head_products,
+                                                         .copy_columns = cpu_copy_columns,
+                                                         .sample = cpu_sample,
+                                                         .write = cpu_write,
+                                                         .read = cpu_read,
+                                                         .end = end};
+
+static const char *const names[CPU_LEVEL_COUNT] = {
+    [CPU_PLAIN] = "cpu/plain",
+    [CPU_AVX2] = "cpu/avx2",
+    [CPU_AVX512] = "cpu/avx512",
 };
 
 enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu_level level_max,
@@ -379,7 +398,8 @@ enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu
     backend->samplers = samplers;
     backend->pool = pool;
     cpu_kernels_init(&backend->kernels, level_max);
-    backend->base.impl = &impls[backend->kernels.level];
+    backend_init(&backend->base, &device_cpu, &operations_cpu);
+    backend->base.device.name = names[backend->kernels.level];
     *out = &backend->base;
     return STATUS_OK;
 }

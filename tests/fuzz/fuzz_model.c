@@ -44,7 +44,7 @@ static void compute(const struct model *model)
     // Weights of any bits give logits of any bits: what is tested is that nothing else happens.
     if (evaluate_tokens(model, backend, evaluate_kv_type(model), ids, n_ids, logits, &error) != STATUS_OK)
         abort();
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     pool_destroy(pool);
 }
 

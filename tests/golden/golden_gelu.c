@@ -46,7 +46,7 @@ static void evaluate(struct model *model, const int32_t *ids, float *logits)
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
     if (evaluate_tokens(model, backend, KV_F32, ids, N_IDS, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     pool_destroy(pool);
 }
 

@@ -120,7 +120,7 @@ static void compute(const struct model *model, const struct subject *subject, co
         logits += n;
     }
     forward_destroy(forward);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     pool_destroy(pool);
 }
 

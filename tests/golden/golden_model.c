@@ -35,7 +35,7 @@ static void evaluate(const char *path, const int32_t *ids, enum kv_type kv_type,
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
     if (evaluate_tokens(model, backend, kv_type, ids, N_IDS, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     pool_destroy(pool);
     model_close(model);
 }

@@ -95,7 +95,7 @@ static float *evaluate(struct oracle_case *oracle)
     enum kv_type kv_type = evaluate_kv_type(model);
     if (evaluate_tokens(model, backend, kv_type, oracle->ids, oracle->n_ids, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     pool_destroy(pool);
     model_close(model);
     return logits;

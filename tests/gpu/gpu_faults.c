@@ -104,7 +104,7 @@ static void machine_close(struct machine *machine)
     engine_thread_join(machine->thread);
     batcher_destroy(machine->batcher);
     forward_destroy(machine->forward);
-    machine->backend->impl->destroy(machine->backend);
+    machine->backend->device.destroy(machine->backend);
     pool_destroy(machine->pool);
 }
 
@@ -312,7 +312,7 @@ static int find_device(bool *emulated)
         return 77;
     }
     gpu_backend_describe(backend, device, sizeof device);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     *emulated = strncmp(device, "emulated", 8) == 0;
     return 0;
 }

@@ -99,7 +99,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
 static void machine_close(struct machine *machine)
 {
     forward_destroy(machine->forward);
-    machine->backend->impl->destroy(machine->backend);
+    machine->backend->device.destroy(machine->backend);
     pool_destroy(machine->pool);
 }
 
@@ -323,7 +323,7 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 1);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
     struct step_times times = {0};
-    machine.backend->impl->trace(machine.backend, &times);
+    machine.backend->device.trace(machine.backend, &times);
     generate(&machine, 3, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 2);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
@@ -335,7 +335,7 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
     assert_memory_equal(again, eager, sizeof eager);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
-    machine.backend->impl->trace(machine.backend, NULL);
+    machine.backend->device.trace(machine.backend, NULL);
     generate(&machine, SEQUENCES_MAX, true, again);
     assert_memory_equal(again, eager, sizeof eager);
     machine_close(&machine);
@@ -433,7 +433,7 @@ static void only_emulated(void)
     char device[128];
     assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
     gpu_backend_describe(backend, device, sizeof device);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     if (strncmp(device, "emulated", 8) != 0)
         skip();
 }
@@ -602,7 +602,7 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
                          STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
         assert_non_null(strstr(error.text, "no device memory"));
-        machine.backend->impl->destroy(machine.backend);
+        machine.backend->device.destroy(machine.backend);
     }
     int n_refused = 0;
     for (uint64_t bytes = 160000;; bytes += 40000, n_refused++) {
@@ -616,7 +616,7 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
         else
             assert_true(status == STATUS_REFUSE && error.code == ERROR_OUT_OF_MEMORY);
         forward_destroy(machine.forward);
-        machine.backend->impl->destroy(machine.backend);
+        machine.backend->device.destroy(machine.backend);
         if (status == STATUS_OK)
             break;
     }
@@ -633,7 +633,7 @@ static int device_missing(void)
         print_message("skipped: %s\n", error.text);
         return 77;
     }
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     return 0;
 }
 

@@ -79,7 +79,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
             must(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
         } else {
             machine->backend = device;
-            host->impl->destroy(host);
+            host->device.destroy(host);
         }
     }
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
@@ -94,7 +94,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
 static void machine_close(struct machine *machine)
 {
     forward_destroy(machine->forward);
-    machine->backend->impl->destroy(machine->backend);
+    machine->backend->device.destroy(machine->backend);
     pool_destroy(machine->pool);
 }
 
@@ -233,7 +233,7 @@ static bool is_emulated(void)
     char device[128];
     assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
     gpu_backend_describe(backend, device, sizeof device);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     return strncmp(device, "emulated", 8) == 0;
 }
 
@@ -278,7 +278,7 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     struct step_times times = {0};
     machine_open(&machine, model, &subject->placement, 0);
     must(generate(&machine, expected, NULL, NULL, &error), &error);
-    machine.backend->impl->trace(machine.backend, &times);
+    machine.backend->device.trace(machine.backend, &times);
     must(generate(&machine, drawn, NULL, NULL, &error), &error);
     assert_memory_equal(drawn, expected, sizeof expected);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
@@ -318,7 +318,7 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         // Of bytes only the newest position's own are not what the CPU has: as of other quantised numbers.
         assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 5e-4 : 1e-6));
         check_destroy(check);
-        host->impl->destroy(host);
+        host->device.destroy(host);
         machine_close(&machine);
     }
     model_close(model);
@@ -379,7 +379,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                                        .host = host,
                                        .host_memory_available = 1 << 30};
         bool placed = false;
-        if (limits_derive(&plan, model, device->impl->memory_available(device), &wanted, &error) == STATUS_OK) {
+        if (limits_derive(&plan, model, device->device.memory_available(device), &wanted, &error) == STATUS_OK) {
             placed = limits_is_hybrid(&plan);
             machine.backend = device;
             if (placed)
@@ -394,10 +394,10 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
             assert_non_null(strstr(error.text, "would fit: "));
         }
         if (placed) {
-            machine.backend->impl->destroy(machine.backend);
+            machine.backend->device.destroy(machine.backend);
         } else {
-            device->impl->destroy(device);
-            host->impl->destroy(host);
+            device->device.destroy(device);
+            host->device.destroy(host);
         }
         pool_destroy(machine.pool);
     }
@@ -416,7 +416,7 @@ static int device_missing(void)
         print_message("skipped: %s\n", error.text);
         return 77;
     }
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     return 0;
 }
 

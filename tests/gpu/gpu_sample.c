@@ -38,7 +38,7 @@ static struct backend *backend_open(int32_t n_vocab, struct matrix **logits)
     struct backend *backend;
     if (gpu_backend_create(&backend, &(struct gpu_options){.eager = true}, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    if (backend->impl->matrix_create(backend, N_OUTPUTS, n_vocab, logits, &error) != STATUS_OK)
+    if (backend->device.matrix_create(backend, N_OUTPUTS, n_vocab, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     return backend;
 }
@@ -61,10 +61,10 @@ static void draw_on_device(struct backend *base, struct matrix *matrix, const fl
                         .n_outputs = n_outputs,
                         .output_rows = outputs,
                         .samples = requests};
-    base->impl->begin(base, &step);
-    base->impl->write(base, matrix, n_outputs, logits);
-    base->impl->sample(base, matrix);
-    if (base->impl->end(base, results, &error) != STATUS_OK)
+    base->operations.begin(base, &step);
+    base->operations.write(base, matrix, n_outputs, logits);
+    base->operations.sample(base, matrix);
+    if (base->operations.end(base, results, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
 
@@ -106,8 +106,8 @@ static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs, con
     draw_on_device(backend, matrix, logits, n_outputs, requests, got);
     draw_on_cpu(logits, n_vocab, n_outputs, requests, expected);
     assert_same_results(got, expected, n_outputs);
-    backend->impl->matrix_destroy(backend, matrix);
-    backend->impl->destroy(backend);
+    backend->device.matrix_destroy(backend, matrix);
+    backend->device.destroy(backend);
 }
 
 // --- Settings and logits ---
@@ -285,8 +285,8 @@ static void a_row_draws_the_same_alone(void **state)
         draw_on_device(backend, matrix, logits + i * N_VOCAB, 1, &requests[i], &alone[i]);
     for (int32_t i = 0; i < N_OUTPUTS; i += 7)
         assert_same_results(&alone[i], &together[i], 1);
-    backend->impl->matrix_destroy(backend, matrix);
-    backend->impl->destroy(backend);
+    backend->device.matrix_destroy(backend, matrix);
+    backend->device.destroy(backend);
 }
 
 // 77: skipped.
@@ -298,7 +298,7 @@ static int device_missing(void)
         print_message("skipped: %s\n", error.text);
         return 77;
     }
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     return 0;
 }
 

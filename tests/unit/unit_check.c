@@ -59,8 +59,8 @@ static void machine_close(struct machine *machine)
 {
     check_destroy(machine->check);
     forward_destroy(machine->forward);
-    machine->host->impl->destroy(machine->host);
-    machine->backend->impl->destroy(machine->backend);
+    machine->host->device.destroy(machine->host);
+    machine->backend->device.destroy(machine->backend);
     pool_destroy(machine->pool);
 }
 

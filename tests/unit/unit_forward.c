@@ -67,7 +67,7 @@ static void bench_load(struct bench *bench)
 static void bench_finish(struct bench *bench)
 {
     forward_destroy(bench->forward);
-    bench->backend->impl->destroy(bench->backend);
+    bench->backend->device.destroy(bench->backend);
     pool_destroy(bench->pool);
     model_close(bench->model);
     remove_directory(bench->directory);

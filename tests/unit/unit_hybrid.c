@@ -52,7 +52,7 @@ static void machine_open(struct machine *machine, const struct model *model, con
 static void machine_close(struct machine *machine)
 {
     forward_destroy(machine->forward);
-    machine->backend->impl->destroy(machine->backend);
+    machine->backend->device.destroy(machine->backend);
     pool_destroy(machine->pool);
 }
 

@@ -15,8 +15,7 @@
 enum { N_LAYERS = 8, BATCH = 4, ROWS = 32, PLENTY = 1 << 30 };
 
 // Only asked for bytes: as many as in the file.
-static const struct backend_impl impl_stub = {.name = "stub"};
-static struct backend stub = {&impl_stub};
+static struct backend stub;
 
 static struct model *open_made_model(void)
 {
@@ -317,8 +316,9 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
 {
     struct model *model = *state;
     enum { LEFT = 100 };
-    static const struct backend_impl impl = {.name = "scratch", .scratch_bytes = growing_scratch};
-    struct backend backend = {&impl};
+    struct backend_device device = {.name = "scratch", .scratch_bytes = growing_scratch};
+    struct backend backend;
+    backend_init(&backend, &device, &(struct backend_operations){0});
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), slope = 1000 * LIMITS_PAGE_POSITIONS;
     uint64_t rest = bytes_for(model, page) - page + (64 << 20);
     struct limits_plan plan;
@@ -396,6 +396,7 @@ static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **
 int main(void)
 {
     struct model *model = open_made_model();
+    backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
 #define TEST(name) {#name, name, NULL, NULL, model}
     const struct CMUnitTest tests[] = {
         TEST(a_device_that_holds_everything_computes_everything),

@@ -254,7 +254,7 @@ static void compute_logits(struct gguf *gguf, struct pool *pool, float logits[N_
     assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
     if (evaluate_tokens(model, backend, KV_F32, ids, N_IDS, logits, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    backend->impl->destroy(backend);
+    backend->device.destroy(backend);
     model_close(model);
 }
 
