@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- Weights ---
+// ---- weights ----
 
 static void weight_destroy(struct backend *base, struct weight *weight)
 {
@@ -122,9 +122,10 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     return STATUS_OK;
 }
 
-// --- Matrices and pages ---
+// ---- matrices and pages ----
 
-// Rows begin at a cache line. Rows a multiple of 4 KB apart would share the same few lines of the cache.
+// Rows are aligned to cache lines. A stride that is a multiple of 4 KB would map all rows to the same cache
+// sets.
 static int64_t matrix_stride(int32_t n_cols)
 {
     int64_t stride = ((int64_t)n_cols + 15) / 16 * 16;
@@ -208,9 +209,9 @@ static uint64_t memory_available(struct backend *base)
     return machine_memory_available();
 }
 
-// --- A step ---
+// ---- a step ----
 
-// Contents don't outlive a step.
+// The contents are valid within a step only.
 static void *remake(void *old, size_t n_items, size_t item_bytes)
 {
     free(old);
@@ -232,8 +233,8 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
                            pool_n_threads(backend->pool), error);
 }
 
-// Takes what the largest step may need. All is there after the first step: sizes only come from created
-// weights and matrices.
+// Allocates the scratch of the largest step. The sizes depend only on created weights and matrices, so later
+// steps allocate nothing.
 static enum status reserve(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
 {
     if (n_outputs > backend->n_results_max) {
@@ -267,7 +268,7 @@ static void trace(struct backend *base, struct step_times *times)
     cpu_backend_of(base)->times = times;
 }
 
-// Operations are done when they return, so the clock tells.
+// Operations are synchronous, so phases are measured by the clock.
 static void phase(struct backend *base, enum step_phase next)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
@@ -321,7 +322,7 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     return STATUS_OK;
 }
 
-// --- The backend ---
+// ---- the backend table ----
 
 static void destroy(struct backend *base)
 {

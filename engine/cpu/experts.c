@@ -1,4 +1,4 @@
-// Mixtures of experts: which experts a row goes to, products by expert, the weighted sum.
+// Mixture of experts: routing, grouped GEMM, weighted sum.
 #include "engine/cpu/state.h"
 
 #include <assert.h>
@@ -49,7 +49,7 @@ struct expert_work {
     int64_t stride;
 };
 
-// Takes the experts of all but the best groups out of the choice.
+// Excludes the experts of all but the best groups.
 static void keep_groups(float *choice, int32_t n_experts, const struct route_parameters *parameters)
 {
     int32_t n_groups = parameters->n_groups, n = n_experts / n_groups;
@@ -76,8 +76,8 @@ static void keep_groups(float *choice, int32_t n_experts, const struct route_par
             choice[expert] = NAN;
 }
 
-// The expert with the largest choice value, the lowest of equal ones; NaN stands for: taken or not to be had.
-// With nothing else left (the logits were NaNs), the first one not yet among the `n` picked.
+// The expert with the largest choice value, the lowest index on ties; NaN: selected already, or not eligible.
+// If none is left because the logits are NaN: the first expert that is not among the `n` selected.
 static int32_t pick(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
 {
     int32_t best = -1;
@@ -114,7 +114,7 @@ static void route_row(void *context, int32_t row, int thread)
         keep_groups(choice, n_experts, parameters);
     int32_t *experts = routing->experts + (int64_t)row * routing->n_used;
     float *weights = routing->weights + (int64_t)row * routing->n_used;
-    float sum = 1e-20f; // of sigmoids that all vanish
+    float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int32_t place = 0; place < routing->n_used; place++) {
         experts[place] = pick(choice, n_experts, experts, place);
         weights[place] = probabilities[experts[place]];
@@ -185,7 +185,7 @@ static void scatter_pair(void *context, int32_t index, int thread)
            (size_t)work->n_outputs * sizeof(float));
 }
 
-// One expert's products for the rows that go to it: its weights are read once.
+// One expert's GEMMs for its rows; its weights are read once.
 static void expert_multiply(struct cpu_backend *backend, int32_t expert, const struct product *products,
                             int n, const struct matrix *x, bool x_per_pair)
 {

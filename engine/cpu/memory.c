@@ -14,7 +14,7 @@ static unsigned char *round_up(unsigned char *address, size_t unit)
     return address + (unit - (uintptr_t)address % unit) % unit;
 }
 
-// Big mappings begin at a huge page's border: the kernel gives huge pages to whole ones only.
+// Large mappings are aligned to huge pages, because the kernel backs only whole ones with huge pages.
 void *memory_map(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -33,7 +33,7 @@ void *memory_map(size_t size)
         munmap(mapped, (size_t)(memory - mapped));
     if (mapped_end > end)
         munmap(end, (size_t)(mapped_end - end));
-    madvise(memory, size, MADV_HUGEPAGE); // a wish: refused where the system has none
+    madvise(memory, size, MADV_HUGEPAGE); // a hint, which may fail
     return memory;
 }
 
@@ -43,7 +43,8 @@ void memory_unmap(void *memory, size_t size)
         munmap(memory, size);
 }
 
-// Addresses only: memory comes with the first touch. Where addresses are limited (ulimit -v) they count like memory.
+// Reserves addresses only; memory is committed on first touch. With a limit of the address space (ulimit -v)
+// addresses count like memory.
 enum { CHUNK_BYTES = 256 << 20, CHUNK_BYTES_LIMITED = 2 << 20, TAKE_UNIT = 4096 };
 
 static size_t chunk_bytes(void)

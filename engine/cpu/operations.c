@@ -1,4 +1,4 @@
-// The operations of a step on rows of floats. Each returns at once when an error is latched.
+// The row-wise operations of a step. Each returns at once if an error is latched.
 #include "engine/cpu/state.h"
 
 #include "engine/sampler.h"
@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SPREAD_FLOATS = 16384 }; // a task's work: about 2 microseconds, a few times what handing it over costs
+enum { SPREAD_FLOATS = 16384 }; // work of a task: about 2 microseconds, a few times the cost of its hand-over
 
 struct spread {
     void (*row)(void *context, int32_t row, int thread);
@@ -32,7 +32,7 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
         pool_run(backend->pool, (n_rows + spread.rows_a_task - 1) / spread.rows_a_task, spread_task, &spread);
 }
 
-// What an operation's rows need; each uses the fields it names.
+// Arguments of the row tasks; each operation uses some of the fields.
 struct row_work {
     struct cpu_backend *backend;
     struct matrix *out;
@@ -47,7 +47,7 @@ struct row_work {
     const struct norm_parameters *norm;
 };
 
-// --- Embedding ---
+// ---- embedding ----
 
 static void table_row(const struct weight *table, int32_t row, float *out)
 {
@@ -86,7 +86,7 @@ void cpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
                 &work); // widened in plain C
 }
 
-// --- Norms, activations, sums ---
+// ---- norms, activations, sums ----
 
 static void norm_row(void *context, int32_t row, int thread)
 {
@@ -207,7 +207,7 @@ void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
     spread_rows(backend, backend->step->n_outputs, in->n_cols, gather_row, &work);
 }
 
-// --- Products ---
+// ---- GEMM ----
 
 void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows)
@@ -345,7 +345,7 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
                   parameters->sinks ? parameters->sinks->items : NULL);
 }
 
-// --- Results ---
+// ---- results ----
 
 static enum status samplers_make(struct cpu_backend *backend, int32_t n_vocab)
 {

@@ -1,4 +1,4 @@
-// x made ready for products, and products cut into pieces for the pool.
+// Conversion of x for GEMMs, and division of GEMMs into pieces for the pool.
 #include "engine/cpu/packed.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
     prepared->n_inputs = n_inputs;
     prepared->n_blocks = blocks_of(n_inputs);
     prepared->forms = forms;
-    // Four rows are a few microseconds' work: a task holds enough rows to be worth handing to another thread.
+    // Four rows take a few microseconds: a task has enough rows to amortize the hand-over to another thread.
     enum { ITEMS_A_TASK = 16384 };
     int32_t groups_a_task = ITEMS_A_TASK / PREPARED_ROWS / n_inputs + 1;
     struct preparing preparing = {prepared, kernels, x, stride, groups_a_task * PREPARED_ROWS};
@@ -101,8 +101,8 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
         pool_run(pool, n_tasks, prepare_rows, &preparing);
 }
 
-// How a group of products is cut. Pieces are numbered product by product, by panels, then by rows, so that a
-// thread's range of pieces streams the weights from front to back.
+// Division of a group of GEMMs. Pieces are numbered by GEMM, then by panels, then by rows, so that a thread's
+// range of pieces streams the weights in order.
 struct cut {
     const struct product_kernels *kernels;
     const struct product_task *tasks;
@@ -134,7 +134,7 @@ static void run_piece(void *context, int index, int thread)
                                                     task->y, task->y_stride, task->bias);
 }
 
-// A piece's weights: enough that fetching a piece costs nothing beside it and few enough that threads end
+// Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads end
 // together.
 enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
 
@@ -165,8 +165,8 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
         cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes);
         n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
     }
-    // Rows are cut only where panels alone leave threads without work: each cut unpacks the weights once
-    // more.
+    // Rows are divided only if there are too few panels for the threads: each division unpacks the weights
+    // once more.
     cut.row_pieces = 1;
     int wanted = pool_n_threads(pool) * 2;
     while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)

@@ -1,24 +1,24 @@
-// Matrix products of packed weights with the rows of a step:
+// GEMM of packed weights with the rows of a step:
 //     y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o])
 //
-// Packed layout: panels of 16 outputs. A panel holds, block of 32 inputs by block, the 16 outputs' quants
-// interleaved so that one vector register takes 4 consecutive inputs of 16 outputs, and the blocks' scales in
-// a region of their own. Quants keep the file's bits. Float types stand as 16 outputs an input. Drawn type by
-// type in packed.h.
+// Packed layout: panels of 16 outputs. For each block of 32 inputs, a panel has the 16 outputs' quants
+// interleaved, so that one vector register holds 4 consecutive inputs of 16 outputs; the blocks' scales are
+// in a separate region. Quants have the file's bits. Float types are stored with 16 outputs per input.
+// packed.h draws each type.
 //
-// What a product computes is the same in every version of a kernel, for any number of rows and any cut of the
-// work. Quantised weights see x as int8 in blocks of 32 with a float32 scale (absolute maximum / 127, quants
-// rounded to nearest even). For block b in order, with dot the exact integer dot product of the quants and
-// w, m the block's scale and minimum, each rounded once to float32 (of a K-quant: d * sub-scale and
-// -(d_minimum * sub-minimum)):
+// The arithmetic is the same in every version of a kernel, for any number of rows and any division of the
+// work. For quantised weights x is quantized to int8 in blocks of 32 with a float32 scale (absolute maximum /
+// 127, quants rounded to nearest even). For block b in order, with dot the exact integer dot product of the
+// quants and w, m the block's scale and minimum, each rounded once to float32 (of a K-quant: d * sub-scale
+// and -(d_minimum * sub-minimum)):
 //     t = dot * w                                      types of one scale a block
 //     t = fma(m, sum of x's quants, dot * w)           with a minimum
 //     t = fma(dot_1, w_1, dot_0 * w_0)                 with a scale for each half of the block
 //     t = fma(m_1, sum_1, fma(m_0, sum_0, previous))   and minima (Q2_K)
 //   acc = fma(t, x's scale, acc)
-// F32 and F16 weights see x as float32: acc = fma(weight, x, acc), input by input. BF16 weights see x rounded
-// to bfloat16 (nearest even): the same with subnormal inputs and results taken as zero, which is how the
-// processors' own bfloat16 products work (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias.
+// For F32 and F16 weights x is float32: acc = fma(weight, x, acc), input by input. For BF16 weights x is
+// rounded to bfloat16 (nearest even), and subnormal inputs and results are flushed to zero, as in the
+// processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias.
 #pragma once
 
 #include "engine/pool.h"
@@ -29,26 +29,26 @@
 
 enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 
-// A block of x whose absolute maximum is below this is zeros: 127 / maximum must stay a number.
+// Blocks of x with a smaller absolute maximum are set to zero: 127 / maximum must be finite.
 #define PRODUCT_SMALLEST 0x1p-100f
 
 struct memory_stack;
 struct packed; // one weight, or one expert's
 
 struct packed_shape {
-    enum tensor_type type; // as it is packed: the kernel's
+    enum tensor_type type; // packed type, which selects the kernel
     int32_t n_outputs, n_inputs;
 };
 
-// Which form of x a weight's products read.
+// Form of x that a weight type needs.
 enum product_form {
     PRODUCT_QUANTS = 1,
     PRODUCT_FLOATS = 2,
     PRODUCT_BFLOATS = 4,
 };
 
-// x stands in groups of 4 rows, so that the rows a kernel takes together stand together; the last group's
-// missing rows hold anything.
+// x is stored in groups of 4 rows, which kernels process together; padding rows of the last group are
+// undefined.
 enum { PREPARED_ROWS = 4 };
 
 // A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0.
@@ -59,12 +59,12 @@ struct prepared_block {
     int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and the last 16
 };
 
-// x prepared for products; memory taken once for n_rows_max x n_inputs_max, and touched only by the forms
-// used.
+// x converted for GEMMs (the activation operand). Memory is reserved once for n_rows_max x n_inputs_max; only
+// used forms are touched.
 struct prepared {
     int32_t n_rows, n_inputs;
-    int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one filled up with zeros
-    unsigned forms;                // enum product_form: what is filled in
+    int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one padded with zeros
+    unsigned forms;                // enum product_form: the forms that are set
     struct prepared_block *blocks; // [groups, n_blocks]
     float *floats;                 // [groups, n_blocks * 32, 4]
     uint32_t *bfloats;             // [groups, n_blocks * 16, 4]: pairs, the first in the upper half
@@ -91,8 +91,8 @@ void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
 
 // Packs a [n_rows outputs, n_cols inputs] matrix on the pool. A type without a kernel of its own is packed as
-// F32. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the weight is
-// destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+// F32. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the
+// weight is destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 enum status packed_create(struct packed **packed, const struct tensor *tensor, struct memory_stack *memory,
                           struct pool *pool, struct error *error) WARN_UNUSED;
 void packed_destroy(struct packed *packed);
@@ -103,11 +103,11 @@ unsigned packed_form(const struct packed *packed); // enum product_form its prod
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
                             struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
-// Makes `forms` of x [n_rows, stride]: the products' forms, or-ed. Rows are spread over the pool.
+// Converts x [n_rows, stride] to `forms`, the or of the GEMMs' forms. Rows are distributed over the pool.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
                   const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms);
 
-// One product of a group that shares x.
+// One GEMM of a group with the same x.
 struct product_task {
     const struct packed *weight;
     const float *bias; // [n_outputs] or NULL
@@ -117,6 +117,6 @@ struct product_task {
 
 enum { PRODUCT_TASKS_MAX = 4 };
 
-// Runs the group over the pool: work is cut into pieces by panels and rows, sized to the caches.
+// Runs the group on the pool: work is divided into pieces of panels and rows, sized to the caches.
 void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks,
                  int n, const struct prepared *x);
