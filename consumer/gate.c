@@ -42,17 +42,17 @@ static size_t choose(const struct job_list *list, size_t n_max, struct job **gro
     return n;
 }
 
-size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max, enum start *how)
+size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max, enum suspect_state *how)
 {
-    *how = START_ALONE;
+    *how = SUSPECT_ALONE;
     if (gate->alone_engine)
         return 0;
     if (gate->alone.n_jobs)
         return gate->n_engine == 0 && settled ? choose(&gate->alone, 1, group) : 0;
-    *how = START_AMONG_MANY;
+    *how = SUSPECT_AMONG_MANY;
     if (gate->many.n_jobs)
         return choose(&gate->many, n_max, group);
-    *how = START_AMONG_FEW;
+    *how = SUSPECT_AMONG_FEW;
     // Half of them are back before others follow: each group costs a commit.
     if (gate->n_few_engine > GATE_FEW / 2)
         return 0;
@@ -60,14 +60,14 @@ size_t gate_next(const struct gate *gate, bool settled, struct job **group, size
     return choose(&gate->few, room < n_max ? room : n_max, group);
 }
 
-void gate_pass(struct gate *gate, size_t n_jobs, enum start how, struct job_list *list)
+void gate_pass(struct gate *gate, size_t n_jobs, enum suspect_state how, struct job_list *list)
 {
-    struct job_list *from = how == START_ALONE ? &gate->alone : how == START_AMONG_FEW ? &gate->few : &gate->many;
+    struct job_list *from = how == SUSPECT_ALONE ? &gate->alone : how == SUSPECT_AMONG_FEW ? &gate->few : &gate->many;
     assert(n_jobs <= from->n_jobs);
     gate->n_engine += (int32_t)n_jobs;
-    if (how == START_AMONG_FEW)
+    if (how == SUSPECT_AMONG_FEW)
         gate->n_few_engine += (int32_t)n_jobs;
-    if (how == START_ALONE)
+    if (how == SUSPECT_ALONE)
         gate->alone_engine = from->first;
     while (n_jobs-- > 0)
         job_list_append(list, job_list_take(from));

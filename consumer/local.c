@@ -162,18 +162,18 @@ static enum status local_release(struct transport *transport, struct job *const 
 }
 
 // A claim says that all of them may be computed.
-static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
                                struct error *error)
 {
     struct local *local = (struct local *)transport;
-    if (how == START_AMONG_MANY)
+    if (how == SUSPECT_AMONG_MANY)
         return STATUS_OK;
     int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
     if (!ids)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "starting %zu jobs: out of memory", n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
-    enum status status = store_suspect(local->store, ids, n_jobs, how == START_ALONE, error);
+    enum status status = store_suspect(local->store, ids, n_jobs, how, error);
     free(ids);
     return status;
 }

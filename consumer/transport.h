@@ -8,6 +8,7 @@
 #pragma once
 
 #include "schemas/job.h"
+#include "schemas/suspect.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,13 +63,6 @@ struct partition_figures {
 
 struct transport;
 
-// Jobs to suspect if the worker crashes from here on.
-enum start {
-    START_AMONG_MANY, // all jobs started by this worker, for the first time
-    START_AMONG_FEW,  // the few jobs started this way, once more
-    START_ALONE,      // this job, and no other
-};
-
 struct transport_impl {
     const char *name; // "kafka", "store"
     // Waits up to timeout_ms and calls events->receive for at most n_max records. STATUS_RETRY: temporarily
@@ -99,7 +93,7 @@ struct transport_impl {
     bool (*is_cancelled)(struct transport *transport, const struct job *job);
     // Makes the start of the jobs durable; they must not be computed before it returns STATUS_OK. NULL:
     // crashes are not counted.
-    enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+    enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
                          struct error *error);
     // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);

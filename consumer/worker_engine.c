@@ -29,7 +29,7 @@ void worker_send_order(struct worker *worker, struct order *order)
 static enum status let_through(struct worker *worker, bool *any, struct error *error)
 {
     struct transport *transport = worker->config->transport;
-    enum start how;
+    enum suspect_state how;
     size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->commits.group, (size_t)worker->config->n_jobs_max, &how);
     *any = n > 0;
     if (n == 0)

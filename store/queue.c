@@ -468,7 +468,8 @@ enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, str
     return database_end(database, status, error);
 }
 
-enum status store_suspect(struct store *store, const int64_t *ids, size_t n, bool alone, struct error *error)
+enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enum suspect_state state,
+                          struct error *error)
 {
     struct database *database = &store->database;
     enum status status = database_begin(database, error);
@@ -478,7 +479,7 @@ enum status store_suspect(struct store *store, const int64_t *ids, size_t n, boo
         database_statement(database, "UPDATE queue SET computed = ? WHERE job = ? AND worker = ?", error);
     status = update ? STATUS_OK : error->status;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        sqlite3_bind_int(update, 1, alone ? 2 : 1);
+        sqlite3_bind_int(update, 1, (int)state);
         sqlite3_bind_int64(update, 2, ids[i]);
         sqlite3_bind_int64(update, 3, store->worker);
         status = database_run(database, update, error);

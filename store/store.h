@@ -8,6 +8,7 @@
 
 #include "schemas/figures.h"
 #include "schemas/job.h"
+#include "schemas/suspect.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -129,8 +130,9 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
 enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;
 // Says which of the claimed jobs are computed now, so that they and no others are the suspects if this worker dies. A job
-// that is `alone` takes the suspicion off all others this worker holds.
-enum status store_suspect(struct store *store, const int64_t *ids, size_t n, bool alone, struct error *error) WARN_UNUSED;
+// that is SUSPECT_ALONE takes the suspicion off all others this worker holds.
+enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enum suspect_state state,
+                          struct error *error) WARN_UNUSED;
 // Finishes claimed jobs: results, status, dataset totals and the queue in one transaction. committed[i] false: this worker
 // does not hold job i any more (it was cancelled, say), nothing was written for it.
 struct finished_job {
@@ -287,13 +289,11 @@ enum status store_waiting(struct store *store, struct text dataset,
                           void (*receive)(void *context, const struct waiting_jobs *jobs), void *context,
                           struct error *error) WARN_UNUSED;
 
-enum suspect_state { SUSPECT_WAITING, SUSPECT_AMONG_FEW, SUSPECT_ALONE }; // the last two: computed now
-
 // A job of the embedded queue that may have killed workers.
 struct suspect_job {
     struct text dataset, custom_id; // valid during the call
     int32_t crashes, attempts;
-    enum suspect_state state;
+    enum suspect_state state; // SUSPECT_AMONG_MANY: it waits
 };
 // The worst first, at most n_max.
 enum status store_suspects(struct store *store, struct text dataset, size_t n_max,

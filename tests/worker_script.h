@@ -209,7 +209,7 @@ static int n_computed(const struct script *script)
     return n;
 }
 
-static enum status script_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+static enum status script_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
                                 struct error *error)
 {
     struct script *script = (struct script *)transport;
@@ -219,12 +219,12 @@ static enum status script_start(struct transport *transport, struct job *const *
     }
     for (size_t i = 0; i < n_jobs; i++) {
         int crashes = script->crashes[jobs[i]->source.offset];
-        assert_int_equal(how, crashes > 1 ? START_ALONE : crashes ? START_AMONG_FEW : START_AMONG_MANY);
+        assert_int_equal(how, crashes > 1 ? SUSPECT_ALONE : crashes ? SUSPECT_AMONG_FEW : SUSPECT_AMONG_MANY);
     }
-    *(how == START_ALONE ? &script->n_alone : how == START_AMONG_FEW ? &script->n_few : &script->n_many) += (int)n_jobs;
-    if (how == START_AMONG_FEW && (int)n_jobs > script->largest_few)
+    *(how == SUSPECT_ALONE ? &script->n_alone : how == SUSPECT_AMONG_FEW ? &script->n_few : &script->n_many) += (int)n_jobs;
+    if (how == SUSPECT_AMONG_FEW && (int)n_jobs > script->largest_few)
         script->largest_few = (int)n_jobs;
-    if (how == START_ALONE && n_computed(script) != 1)
+    if (how == SUSPECT_ALONE && n_computed(script) != 1)
         script->not_alone = true;
     return STATUS_OK;
 }

@@ -33,22 +33,22 @@ static bool is_unsaved(const struct kafka_transport *kafka, struct job *const *j
     return false;
 }
 
-enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
                         struct error *error)
 {
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
-    if (how == START_ALONE || kafka->alone)
+    if (how == SUSPECT_ALONE || kafka->alone)
         rest(kafka);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = owner_of(kafka, jobs[i]);
         if (!partition)
             continue;
-        if (how != START_AMONG_MANY)
-            suspects_compute(&partition->suspects, jobs[i]->source.offset, how == START_ALONE);
-        if (how != START_AMONG_MANY || jobs[i]->source.offset >= partition->suspects.promised)
+        if (how != SUSPECT_AMONG_MANY)
+            suspects_compute(&partition->suspects, jobs[i]->source.offset, how);
+        if (how != SUSPECT_AMONG_MANY || jobs[i]->source.offset >= partition->suspects.promised)
             partition->unsaved = true;
     }
-    kafka->alone = how == START_ALONE;
+    kafka->alone = how == SUSPECT_ALONE;
     if (!is_unsaved(kafka, jobs, n_jobs))
         return STATUS_OK;
     enum status status = kafka_commit(transport, NULL, 0, NULL, error);

@@ -197,7 +197,7 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 // ---- kafka_suspects.c ----
 
 // Implements the transport's `start`.
-enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum start how,
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
                         struct error *error);
 // The partitions are being revoked and their jobs are no longer computed: marks them for the next commit, or
 // for the one of kafka_say_leaving. Without a list: all owned partitions.

@@ -75,15 +75,15 @@ int32_t suspects_crashes(const struct suspects *suspects, int64_t offset)
     return is_at(suspects, i, offset) ? suspects->items[i].crashes : offset < suspects->doubtful;
 }
 
-void suspects_compute(struct suspects *suspects, int64_t offset, bool alone)
+void suspects_compute(struct suspects *suspects, int64_t offset, enum suspect_state state)
 {
-    obtain(suspects, offset)->state = alone ? SUSPECT_ALONE : SUSPECT_COMPUTED;
+    obtain(suspects, offset)->state = (uint8_t)state;
 }
 
 void suspects_rest(struct suspects *suspects)
 {
     for (int32_t i = suspects->n_items - 1; i >= 0; i--) {
-        suspects->items[i].state = SUSPECT_WAITS;
+        suspects->items[i].state = SUSPECT_AMONG_MANY;
         if (suspects->items[i].crashes <= (suspects->items[i].offset < suspects->doubtful))
             remove_at(suspects, i);
     }
@@ -109,7 +109,7 @@ static void blame(struct suspects *suspects)
         alone = alone || suspects->items[i].state == SUSPECT_ALONE;
     for (int32_t i = 0; i < suspects->n_items; i++) {
         struct suspect *item = &suspects->items[i];
-        if (item->state == (alone ? SUSPECT_ALONE : SUSPECT_COMPUTED) && item->crashes < SUSPECT_CRASHES_MAX)
+        if (item->state == (alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW) && item->crashes < SUSPECT_CRASHES_MAX)
             item->crashes++;
     }
     if (!alone && suspects->doubtful < suspects->promised)

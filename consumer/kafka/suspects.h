@@ -18,6 +18,7 @@
 #pragma once
 
 #include "consumer/kafka/offset_map.h"
+#include "schemas/suspect.h"
 
 enum {
     SUSPECTS_MAX = 256,          // of one partition; beyond, one with few crashes is counted as doubtful again
@@ -29,12 +30,10 @@ enum {
 
 _Static_assert((int)OFFSET_MAP_TEXT_BYTES_MAX + (int)SUSPECTS_TEXT_BYTES_MAX <= 4096, "a broker keeps no more");
 
-enum suspect_state { SUSPECT_WAITS, SUSPECT_COMPUTED, SUSPECT_ALONE };
-
 struct suspect {
     int64_t offset;
     uint8_t crashes;
-    uint8_t state;
+    uint8_t state; // enum suspect_state
 };
 
 struct suspects {
@@ -51,7 +50,7 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
 // Number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);
 // Marks the job as computed, among few others or alone.
-void suspects_compute(struct suspects *suspects, int64_t offset, bool alone);
+void suspects_compute(struct suspects *suspects, int64_t offset, enum suspect_state state);
 // No suspect is being computed any more.
 void suspects_rest(struct suspects *suspects);
 // Removes finished jobs.

@@ -242,7 +242,7 @@ static void run(struct job *const *jobs, size_t n_jobs, struct job_list *finishe
     for (int i = 0; finished->n_jobs < n_jobs; i++) {
         check(i < ROUNDS_MAX);
         struct job *group[4];
-        enum start how;
+        enum suspect_state how;
         struct job_list passed = {0};
         size_t n = gate_next(&gate, n_left == finished->n_jobs, group, 4, &how);
         gate_pass(&gate, n, how, &passed);

@@ -196,7 +196,7 @@ static void jobs_that_a_dead_worker_had_begun_are_counted_as_attempts(void **sta
     member_receive(&member, 3);
     assert_int_equal(member.last_attempts, 0);
     const struct transport_impl *impl = member.transport->impl;
-    assert_int_equal(impl->start(member.transport, member.jobs, 3, START_AMONG_MANY, &error), STATUS_OK);
+    assert_int_equal(impl->start(member.transport, member.jobs, 3, SUSPECT_AMONG_MANY, &error), STATUS_OK);
     ((struct kafka_transport *)member.transport)->stopped.status = STATUS_RESTART; // no word of leaving
     member_close(&member);
     member_open(&member);

@@ -12,7 +12,7 @@ enum { GROUP_MAX = 256 };
 
 static struct gate gate;
 static struct job *group[GROUP_MAX];
-static enum start how;
+static enum suspect_state how;
 
 static int close_gate(void **state)
 {
@@ -65,7 +65,7 @@ static void a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed(
     job_destroy(come_back(&computed));
     assert_int_equal(let_through(&computed, false), 0); // their results could be lost with it
     assert_int_equal(let_through(&computed, true), 1);
-    assert_int_equal(how, START_ALONE);
+    assert_int_equal(how, SUSPECT_ALONE);
     job_destroy(come_back(&computed));
 }
 
@@ -83,14 +83,14 @@ static void nobody_follows_a_lone_suspect_until_it_is_settled(void **state)
     gate_remove(&gate, first);
     job_destroy(first);
     assert_int_equal(let_through(&computed, true), 1); // the other suspect, before those without a crash
-    assert_int_equal(how, START_ALONE);
+    assert_int_equal(how, SUSPECT_ALONE);
     struct job *second = come_back(&computed);
     gate_remove(&gate, second);
     job_destroy(second);
     assert_int_equal(let_through(&computed, true), 3);
-    assert_int_equal(how, START_AMONG_MANY);
+    assert_int_equal(how, SUSPECT_AMONG_MANY);
     assert_int_equal(let_through(&computed, true), 3);
-    assert_int_equal(how, START_AMONG_FEW);
+    assert_int_equal(how, SUSPECT_AMONG_FEW);
     while (computed.n_jobs)
         job_destroy(come_back(&computed));
 }

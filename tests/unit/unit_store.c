@@ -257,7 +257,7 @@ static void die_computing(const char *suspects, bool alone)
         if (strchr(suspects, letter))
             ids[n++] = claims.jobs[i]->source.offset;
     }
-    assert_int_equal(store_suspect(store, ids, n, alone, &error), STATUS_OK);
+    assert_int_equal(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error), STATUS_OK);
     drop(&claims);
     store_close(store); // its lock goes with it
 }
@@ -337,7 +337,7 @@ static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(v
     store = open_store(true);
     struct claims claims = claim(store, "b", 2);
     int64_t alone = claims.jobs[0]->source.offset;
-    assert_int_equal(store_suspect(store, &alone, 1, true, &error), STATUS_OK);
+    assert_int_equal(store_suspect(store, &alone, 1, SUSPECT_ALONE, &error), STATUS_OK);
     assert_told(store, "b", 9, "b 0: 0+2 late 0 suspects 2\nb b-1 2/3 0\nb b-0 1/3 2\n");
     assert_told(store, "a", 1, "a 4: 2+0 late 1 suspects 2\na 0: 3+0 late 0 suspects 3\na a-1 2/2 0\n");
     drop(&claims);

@@ -111,7 +111,7 @@ static size_t claim_behind_a_lost_lock(bool ages)
     submit(first, "d", 0, 1);
     struct claims mine = claim(first, "", 1);
     assert_int_equal(mine.n, 1);
-    assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, true, &error), STATUS_OK);
+    assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, SUSPECT_ALONE, &error), STATUS_OK);
     assert_int_equal(unlink(part("-workers")), 0);
     struct store *second = open_store(true);
     struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0}, {time(NULL) - STORE_LOCK_GRACE_S - 2, 0}};

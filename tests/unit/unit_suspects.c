@@ -77,15 +77,15 @@ static void one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_
     struct offset_map map = map_of(100, 10);
     crash(&suspects, &map, false);
     map = map_of(100, 10);
-    suspects_compute(&suspects, 104, false);
-    suspects_compute(&suspects, 102, false);
+    suspects_compute(&suspects, 104, SUSPECT_AMONG_FEW);
+    suspects_compute(&suspects, 102, SUSPECT_AMONG_FEW);
     crash(&suspects, &map, false);
     assert_int_equal(suspects_crashes(&suspects, 102), 2);
     assert_int_equal(suspects_crashes(&suspects, 104), 2);
     assert_int_equal(suspects_crashes(&suspects, 103), 1);
     map = map_of(100, 10);
     suspects_rest(&suspects);
-    suspects_compute(&suspects, 104, true);
+    suspects_compute(&suspects, 104, SUSPECT_ALONE);
     crash(&suspects, &map, false);
     assert_int_equal(suspects_crashes(&suspects, 104), 3);
     assert_int_equal(suspects_crashes(&suspects, 102), 2);
@@ -104,7 +104,7 @@ static void a_crash_of_one_alone_makes_no_new_suspects(void **state)
     (void)state;
     struct suspects suspects = {.items = {{.offset = 104, .crashes = 2}}, .n_items = 1};
     struct offset_map map = map_of(100, 10);
-    suspects_compute(&suspects, 104, true);
+    suspects_compute(&suspects, 104, SUSPECT_ALONE);
     crash(&suspects, &map, false);
     assert_int_equal(suspects_crashes(&suspects, 104), 3);
     assert_int_equal(suspects.doubtful, 0);
@@ -130,7 +130,7 @@ static void a_suspect_there_is_no_room_for_stays_a_suspect(void **state)
         struct suspects suspects = {.n_items = SUSPECTS_MAX, .doubtful = doubtful[i][0]};
         for (int32_t s = 0; s < SUSPECTS_MAX; s++)
             suspects.items[s] = (struct suspect){.offset = 100 + s, .crashes = 100 + s == LEAST ? 1 : 2};
-        suspects_compute(&suspects, 10000, false);
+        suspects_compute(&suspects, 10000, SUSPECT_AMONG_FEW);
         assert_int_equal(suspects.n_items, SUSPECTS_MAX);
         assert_int_equal(suspects.doubtful, doubtful[i][1]);
         assert_int_equal(suspects_crashes(&suspects, LEAST), 1);
@@ -146,7 +146,7 @@ static void what_is_finished_is_forgotten(void **state)
     crash(&suspects, &map, false);
     map = map_of(0, 10);
     for (int64_t offset = 0; offset < 10; offset++)
-        suspects_compute(&suspects, offset, false);
+        suspects_compute(&suspects, offset, SUSPECT_AMONG_FEW);
     offset_map_finish(&map, 0);
     offset_map_finish(&map, 5);
     suspects_prune(&suspects, &map);
@@ -165,12 +165,12 @@ static void what_the_process_said_itself_is_no_crash(void **state)
     (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(0, 10);
-    suspects_compute(&suspects, 3, false);
+    suspects_compute(&suspects, 3, SUSPECT_AMONG_FEW);
     struct buffer text = commit(&suspects, &map, ME, false);
     assert_true(suspects.promised > 0);
     take_over(&suspects, &map, &text, 0, ME);
     assert_int_equal(suspects_crashes(&suspects, 3), 0);
-    assert_int_equal(suspects.items[0].state, SUSPECT_COMPUTED);
+    assert_int_equal(suspects.items[0].state, SUSPECT_AMONG_FEW);
     assert_int_equal(suspects.promised, 0); // the partition was away: to be promised again
     buffer_finish(&text);
 }
@@ -198,7 +198,7 @@ static void the_fullest_list_fits_a_broker_beside_the_fullest_map(void **state)
     for (int round = 0; round < 3; round++) {
         suspects_rest(&suspects);
         for (int64_t i = 0; i < SUSPECTS_MAX; i++)
-            suspects_compute(&suspects, first + i * 64, false);
+            suspects_compute(&suspects, first + i * 64, SUSPECT_AMONG_FEW);
         struct buffer text = commit(&suspects, &map, ME, false);
         struct offset_map again;
         offset_map_init(&again);
@@ -209,7 +209,7 @@ static void the_fullest_list_fits_a_broker_beside_the_fullest_map(void **state)
     for (int64_t i = 0; i < SUSPECTS_MAX; i++)
         assert_int_equal(suspects_crashes(&suspects, first + i * 64), 3);
     // One more takes the place of one with as few crashes as any: that one is a suspect still.
-    suspects_compute(&suspects, first + 1, false);
+    suspects_compute(&suspects, first + 1, SUSPECT_AMONG_FEW);
     assert_int_equal(suspects.n_items, SUSPECTS_MAX);
     assert_int_equal(suspects_crashes(&suspects, first), 1);
 }
@@ -220,7 +220,7 @@ static void crashes_are_counted_to_a_limit(void **state)
     struct suspects suspects = {0};
     for (int i = 0; i < SUSPECT_CRASHES_MAX + 5; i++) {
         struct offset_map map = map_of(0, 1);
-        suspects_compute(&suspects, 0, true);
+        suspects_compute(&suspects, 0, SUSPECT_ALONE);
         crash(&suspects, &map, false);
         assert_int_equal(suspects_crashes(&suspects, 0), i + 1 < SUSPECT_CRASHES_MAX ? i + 1 : SUSPECT_CRASHES_MAX);
     }
@@ -232,7 +232,7 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
     struct suspects suspects = {0};
     struct offset_map map = map_of(50, 20);
     for (int64_t offset = 50; offset < 70; offset += 3)
-        suspects_compute(&suspects, offset, false);
+        suspects_compute(&suspects, offset, SUSPECT_AMONG_FEW);
     struct buffer text = commit(&suspects, &map, OTHER, false);
     size_t dot = (size_t)((char *)memchr(text.data, '.', text.size) - text.data);
     struct suspects before = {.doubtful = 77};
