@@ -84,7 +84,7 @@ static enum status read_claims(struct store *store, struct text dataset, struct 
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
-    sqlite3_bind_int64(select, 2, store->worker);
+    bind_integer(select, 2, store->worker);
     int code = sqlite3_step(select);
     claims->answers = code == SQLITE_ROW && sqlite3_column_int(select, 0);
     claims->running = code == SQLITE_ROW && sqlite3_column_int(select, 1);
@@ -110,7 +110,7 @@ static enum status bind_one(struct store *store, struct text dataset, const char
     if (!update)
         return error->status;
     bind_text(update, 1, text_from_string(store->arithmetic));
-    sqlite3_bind_int64(update, 2, store->worker);
+    bind_integer(update, 2, store->worker);
     bind_text(update, 3, dataset);
     return database_run(&store->database, update, error);
 }

@@ -291,6 +291,25 @@ void bind_blob(sqlite3_stmt *statement, int index, struct text bytes)
     sqlite3_bind_blob64(statement, index, bytes.data ? bytes.data : "", bytes.size, SQLITE_STATIC);
 }
 
+void bind_integer(sqlite3_stmt *statement, int index, int64_t value)
+{
+    sqlite3_bind_int64(statement, index, value);
+}
+
+void bind_nonzero(sqlite3_stmt *statement, int index, int64_t value)
+{
+    if (value)
+        sqlite3_bind_int64(statement, index, value);
+    else
+        sqlite3_bind_null(statement, index);
+}
+
+void bind_integers(sqlite3_stmt *statement, int first, const int64_t *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sqlite3_bind_int64(statement, first + (int)i, values[i]);
+}
+
 struct text column_text(sqlite3_stmt *statement, int column)
 {
     const char *data = (const char *)sqlite3_column_text(statement, column);

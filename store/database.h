@@ -60,5 +60,11 @@ enum status database_end(struct database *database, enum status status, struct e
 
 void bind_text(sqlite3_stmt *statement, int index, struct text text);  // data NULL binds NULL
 void bind_blob(sqlite3_stmt *statement, int index, struct text bytes);
+void bind_integer(sqlite3_stmt *statement, int index, int64_t value);
+void bind_nonzero(sqlite3_stmt *statement, int index, int64_t value);  // 0 binds NULL
+void bind_integers(sqlite3_stmt *statement, int first, const int64_t *values, size_t n);
+// BIND_INTEGERS(statement, first, value, ..) binds the values to parameters first, first + 1, ..
+#define BIND_INTEGERS(statement, first, ...)                                                                     \
+    bind_integers(statement, first, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 struct text column_text(sqlite3_stmt *statement, int column);          // valid until the next step
 struct text column_blob(sqlite3_stmt *statement, int column);

@@ -95,7 +95,7 @@ static enum status run_all(struct store *store, const char *const *statements, s
             return error->status;
         bind_text(statement, 1, dataset);
         if (sqlite3_bind_parameter_count(statement) > 1)
-            sqlite3_bind_int64(statement, 2, value);
+            bind_integer(statement, 2, value);
         status = database_run(&store->database, statement, error);
     }
     return status;

@@ -47,12 +47,6 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     return STATUS_OK;
 }
 
-static void bind_time(sqlite3_stmt *statement, int index, int64_t time)
-{
-    if (time)
-        sqlite3_bind_int64(statement, index, time);
-}
-
 // The earlier and the later of two times, either of which may be NULL.
 #define EARLIER(column, parameter) column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
 #define LATER(column, parameter)   column " = coalesce(max(" column ", " parameter "), " column ", " parameter ")"
@@ -74,13 +68,11 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
         if (!upsert)
             return error->status;
         bind_text(upsert, 1, total->dataset);
-        const int64_t values[] = {total->n_submitted,   total->n_done,            total->n_failed,     total->n_cancelled,
-                                  total->prompt_tokens, total->completion_tokens, total->cached_tokens};
-        for (int v = 0; v < 7; v++)
-            sqlite3_bind_int64(upsert, v + 2, values[v]);
-        bind_time(upsert, 9, total->submitted_at);
-        bind_time(upsert, 10, total->first_finished_at);
-        bind_time(upsert, 11, total->last_finished_at);
+        BIND_INTEGERS(upsert, 2, total->n_submitted, total->n_done, total->n_failed, total->n_cancelled,
+                      total->prompt_tokens, total->completion_tokens, total->cached_tokens);
+        bind_nonzero(upsert, 9, total->submitted_at);
+        bind_nonzero(upsert, 10, total->first_finished_at);
+        bind_nonzero(upsert, 11, total->last_finished_at);
         enum status status = database_run(&store->database, upsert, error);
         if (status != STATUS_OK)
             return status;
@@ -107,13 +99,10 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
     }
     if (result->n_choices > 0)
         bind_text(statement, first + 3, text_from_string(finish_reason_name(result->choices[0].finish_reason)));
-    const int64_t values[] = {result->prompt_tokens, result->completion_tokens, figures->cached_tokens,
-                              figures->queued_us,    figures->prefill_us,       figures->decode_us};
-    for (int i = 0; i < 6; i++)
-        sqlite3_bind_int64(statement, first + 4 + i, values[i]);
-    if (store->worker)
-        sqlite3_bind_int64(statement, first + 10, store->worker);
-    sqlite3_bind_int64(statement, first + 11, now);
+    BIND_INTEGERS(statement, first + 4, result->prompt_tokens, result->completion_tokens,
+                  figures->cached_tokens, figures->queued_us, figures->prefill_us, figures->decode_us);
+    bind_nonzero(statement, first + 10, store->worker);
+    bind_integer(statement, first + 11, now);
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -132,13 +121,13 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                : NULL;
     if (!update)
         return error->status;
-    sqlite3_bind_int64(insert, 1, id);
+    bind_integer(insert, 1, id);
     bind_blob(insert, 2, record);
     enum status status = database_run(database, insert, error);
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now);
-    sqlite3_bind_int64(update, 13, id);
+    bind_integer(update, 13, id);
     return database_run(database, update, error);
 }
 
@@ -149,8 +138,7 @@ static enum status take_from_queue(struct store *store, int64_t id, bool *held, 
         database_statement(&store->database, "DELETE FROM queue WHERE job = ? AND worker = ?", error);
     if (!delete)
         return error->status;
-    sqlite3_bind_int64(delete, 1, id);
-    sqlite3_bind_int64(delete, 2, store->worker);
+    BIND_INTEGERS(delete, 1, id, store->worker);
     enum status status = database_run(&store->database, delete, error);
     *held = status == STATUS_OK && sqlite3_changes(store->database.sqlite) == 1;
     return status;
@@ -204,7 +192,7 @@ static enum status delete_queued(struct store *store, int64_t id, struct error *
     sqlite3_stmt *delete = database_statement(&store->database, "DELETE FROM queue WHERE job = ?", error);
     if (!delete)
         return error->status;
-    sqlite3_bind_int64(delete, 1, id);
+    bind_integer(delete, 1, id);
     return database_run(&store->database, delete, error);
 }
 
@@ -249,7 +237,7 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
             break;
         }
         bind_text(select, 1, dataset);
-        sqlite3_bind_int64(select, 2, last);
+        bind_integer(select, 2, last);
         int code = sqlite3_step(select);
         more = code == SQLITE_ROW;
         if (more) {
@@ -307,7 +295,7 @@ static enum status mark_cancelled(struct store *store, struct text dataset, stru
         error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, clock_wall_us());
+    bind_integer(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
 }
@@ -343,7 +331,7 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
         "SELECT dataset, cancelled_at FROM datasets WHERE cancelled_at > ? ORDER BY cancelled_at", error);
     if (!select)
         return error->status;
-    sqlite3_bind_int64(select, 1, store->cancelled_seen_at);
+    bind_integer(select, 1, store->cancelled_seen_at);
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW) {
         store->cancelled_seen_at = sqlite3_column_int64(select, 1);

@@ -11,9 +11,9 @@ static enum status run(struct store *store, sqlite3_stmt *statement, int64_t fir
 {
     if (!statement)
         return error->status;
-    sqlite3_bind_int64(statement, 1, first);
+    bind_integer(statement, 1, first);
     if (sqlite3_bind_parameter_count(statement) > 1)
-        sqlite3_bind_int64(statement, 2, second);
+        bind_integer(statement, 2, second);
     return database_run(&store->database, statement, error);
 }
 
@@ -61,8 +61,7 @@ enum status fold_surplus_steps(struct store *store, struct error *error)
     if (!select)
         return error->status;
     int64_t last_id;
-    sqlite3_bind_int64(select, 1, STORE_BATCHES_KEPT);
-    sqlite3_bind_int64(select, 2, SURPLUS_STEPS_LEAST);
+    BIND_INTEGERS(select, 1, STORE_BATCHES_KEPT, SURPLUS_STEPS_LEAST);
     enum status status = read_integer(store, select, &last_id, error);
     return status == STATUS_OK && last_id ? fold_steps_to(store, last_id, error) : status;
 }
@@ -77,8 +76,7 @@ static enum status fold_old_steps(struct store *store, int64_t before_us, bool *
     if (!select)
         return error->status;
     int64_t last_id;
-    sqlite3_bind_int64(select, 1, before_us);
-    sqlite3_bind_int64(select, 2, STORE_FOLD_ROWS);
+    BIND_INTEGERS(select, 1, before_us, STORE_FOLD_ROWS);
     enum status status = read_integer(store, select, &last_id, error);
     if (status != STATUS_OK || last_id == 0)
         return status;

@@ -71,7 +71,7 @@ enum status gathering_add_result(struct gathering *gathering, struct text job_id
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
-    sqlite3_bind_int64(insert, 2, index < 0 ? INT64_MAX : index);
+    bind_integer(insert, 2, index < 0 ? INT64_MAX : index);
     bind_blob(insert, 3, record);
     return database_run(&gathering->database, insert, error);
 }

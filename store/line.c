@@ -51,7 +51,7 @@ static enum status delete_job(struct store *store, int64_t id, struct error *err
         sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
         if (!statement)
             return error->status;
-        sqlite3_bind_int64(statement, 1, id);
+        bind_integer(statement, 1, id);
         status = database_run(&store->database, statement, error);
     }
     return status;
@@ -67,12 +67,9 @@ static enum status move_back(struct store *store, struct text dataset, const str
         error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, (int64_t)back_to->hash);
-    sqlite3_bind_int64(update, 2, back_to->n_lines);
-    sqlite3_bind_int(update, 3, has_failed);
+    BIND_INTEGERS(update, 1, (int64_t)back_to->hash, back_to->n_lines, has_failed);
     bind_text(update, 4, dataset);
-    sqlite3_bind_int64(update, 5, (int64_t)from->hash);
-    sqlite3_bind_int64(update, 6, from->n_lines);
+    BIND_INTEGERS(update, 5, (int64_t)from->hash, from->n_lines);
     enum status status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite))
         return status;

@@ -16,12 +16,10 @@ static enum status add_submitted(struct store *store, const struct mirrored_job 
     bind_text(insert, 2, job->job_id);
     bind_text(insert, 3, job->custom_id);
     if (job->index >= 0)
-        sqlite3_bind_int64(insert, 4, job->index);
-    if (job->submitted_at)
-        sqlite3_bind_int64(insert, 5, job->submitted_at);
+        bind_integer(insert, 4, job->index);
+    bind_nonzero(insert, 5, job->submitted_at);
     bind_text(insert, 6, job->topic);
-    sqlite3_bind_int(insert, 7, job->partition);
-    sqlite3_bind_int64(insert, 8, job->offset);
+    BIND_INTEGERS(insert, 7, job->partition, job->offset);
     enum status status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;
@@ -51,16 +49,10 @@ static enum status add_to_fleet(struct store *store, const struct mirrored_resul
     const struct result *result = &mirrored->job->result;
     const struct job_figures *figures = &mirrored->job->figures;
     bind_text(upsert, 1, mirrored->worker);
-    const int64_t values[] = {mirrored->finished_at,
-                              result->status == RESULT_DONE,
-                              result->status == RESULT_FAILED,
-                              result->status == RESULT_CANCELLED,
-                              result->prompt_tokens,
-                              result->completion_tokens,
-                              figures->cached_tokens,
-                              figures->prefill_us + figures->decode_us};
-    for (int i = 0; i < 8; i++)
-        sqlite3_bind_int64(upsert, i + 2, values[i]);
+    BIND_INTEGERS(upsert, 2, mirrored->finished_at, result->status == RESULT_DONE,
+                  result->status == RESULT_FAILED, result->status == RESULT_CANCELLED,
+                  result->prompt_tokens, result->completion_tokens, figures->cached_tokens,
+                  figures->prefill_us + figures->decode_us);
     return database_run(&store->database, upsert, error);
 }
 
@@ -81,8 +73,7 @@ static enum status set_position(struct store *store, const struct mirrored_posit
     if (!upsert)
         return error->status;
     bind_text(upsert, 1, position->topic);
-    sqlite3_bind_int(upsert, 2, position->partition);
-    sqlite3_bind_int64(upsert, 3, position->next);
+    BIND_INTEGERS(upsert, 2, position->partition, position->next);
     return database_run(&store->database, upsert, error);
 }
 
@@ -137,7 +128,7 @@ enum status store_mirror_position(struct store *store, struct text topic, int32_
     if (!select)
         return error->status;
     bind_text(select, 1, topic);
-    sqlite3_bind_int(select, 2, partition);
+    bind_integer(select, 2, partition);
     int code = sqlite3_step(select);
     *next = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : -1;
     sqlite3_reset(select);

@@ -90,7 +90,7 @@ enum status store_waiting(struct store *store, struct text dataset,
         return error->status;
     if (dataset.size)
         bind_text(select, 1, dataset);
-    sqlite3_bind_int64(select, 2, clock_wall_us());
+    bind_integer(select, 2, clock_wall_us());
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
         receive(context, &(struct waiting_jobs){.dataset = column_text(select, 0),
@@ -117,7 +117,7 @@ enum status store_suspects(struct store *store, struct text dataset, size_t n_ma
         return error->status;
     if (dataset.size)
         bind_text(select, 1, dataset);
-    sqlite3_bind_int64(select, 2, (sqlite3_int64)n_max);
+    bind_integer(select, 2, (int64_t)n_max);
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
         receive(context, &(struct suspect_job){.dataset = column_text(select, 0),

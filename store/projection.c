@@ -8,13 +8,12 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     bind_text(statement, first + 1, job->job_id);
     bind_text(statement, first + 2, job->custom_id);
     if (job->index >= 0)
-        sqlite3_bind_int64(statement, first + 3, job->index);
-    sqlite3_bind_int(statement, first + 4, job->figures.attempts);
-    if (job->created)
-        sqlite3_bind_int64(statement, first + 5, job->created * 1000000);
+        bind_integer(statement, first + 3, job->index);
+    bind_integer(statement, first + 4, job->figures.attempts);
+    bind_nonzero(statement, first + 5, job->created * 1000000);
     bind_text(statement, first + 6, job->source.topic);
-    sqlite3_bind_int(statement, first + 7, job->source.partition);
-    sqlite3_bind_int64(statement, first + 8, job->source.offset);
+    bind_integer(statement, first + 7, job->source.partition);
+    bind_integer(statement, first + 8, job->source.offset);
     bind_text(statement, first + 9, published->made_by);
 }
 
@@ -65,9 +64,8 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         const struct job *job = published[i].job;
         bind_identity(insert, first, &published[i]);
         bind_outcome(insert, first + 10, store, job, published[i].finished_at);
-        sqlite3_bind_int(insert, first + 22, job->priority);
-        if (job->deadline)
-            sqlite3_bind_int64(insert, first + 23, job->deadline * 1000000);
+        bind_integer(insert, first + 22, job->priority);
+        bind_nonzero(insert, first + 23, job->deadline * 1000000);
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;
@@ -147,12 +145,10 @@ enum status projection_set_partition(struct store *store, const struct partition
     if (!upsert)
         return error->status;
     bind_text(upsert, 1, row->topic);
-    sqlite3_bind_int(upsert, 2, row->partition);
-    if (store->worker)
-        sqlite3_bind_int64(upsert, 3, store->worker);
+    bind_integer(upsert, 2, row->partition);
+    bind_nonzero(upsert, 3, store->worker);
     bind_text(upsert, 4, row->owner);
-    const int64_t values[] = {row->position, row->committed, row->log_end, row->in_flight, row->map_covered, now, row->deleted};
-    for (int i = 0; i < 7; i++)
-        sqlite3_bind_int64(upsert, i + 5, values[i]);
+    BIND_INTEGERS(upsert, 5, row->position, row->committed, row->log_end, row->in_flight, row->map_covered,
+                  now, row->deleted);
     return database_run(&store->database, upsert, error);
 }

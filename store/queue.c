@@ -16,7 +16,7 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
-    sqlite3_bind_int64(insert, 2, clock_wall_us());
+    bind_integer(insert, 2, clock_wall_us());
     enum status status = database_run(&store->database, insert, error);
     if (status != STATUS_OK)
         return status;
@@ -71,23 +71,20 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     bind_text(job, 2, submission->job_id);
     bind_text(job, 3, submission->custom_id);
     if (submission->index >= 0)
-        sqlite3_bind_int64(job, 4, submission->index);
-    sqlite3_bind_int64(job, 5, now);
-    sqlite3_bind_int(job, 6, submission->priority);
-    if (submission->deadline)
-        sqlite3_bind_int64(job, 7, submission->deadline * 1000000);
+        bind_integer(job, 4, submission->index);
+    BIND_INTEGERS(job, 5, now, submission->priority);
+    bind_nonzero(job, 7, submission->deadline * 1000000);
     if (first && *n_added == 0)
-        sqlite3_bind_int64(job, 8, first);
+        bind_integer(job, 8, first);
     enum status status = database_run(database, job, error);
     if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
         return status;
     int64_t id = sqlite3_last_insert_rowid(database->sqlite);
-    sqlite3_bind_int64(queue, 1, id);
-    sqlite3_bind_int(queue, 2, submission->priority);
-    sqlite3_bind_int64(queue, 3, submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
-    sqlite3_bind_int64(record, 1, id);
+    BIND_INTEGERS(queue, 1, id, submission->priority,
+                  submission->deadline ? submission->deadline * 1000000 : INT64_MAX);
+    bind_integer(record, 1, id);
     bind_blob(record, 2, submission->record);
-    sqlite3_bind_int(record, 3, submission->encoding);
+    bind_integer(record, 3, submission->encoding);
     *n_added += 1;
     status = database_run(database, queue, error);
     return status == STATUS_OK ? database_run(database, record, error) : status;
@@ -108,7 +105,7 @@ static enum status submit_all(struct store *store, struct text dataset, const st
         &store->database, "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, (int64_t)*n_added);
+    bind_integer(update, 1, (int64_t)*n_added);
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
 }
@@ -162,8 +159,7 @@ static enum status move_mark(struct store *store, struct text dataset, const str
         &store->database, "UPDATE datasets SET fingerprint = ?, n_lines = ? WHERE dataset = ?", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, (int64_t)upto->hash);
-    sqlite3_bind_int64(update, 2, upto->n_lines);
+    BIND_INTEGERS(update, 1, (int64_t)upto->hash, upto->n_lines);
     bind_text(update, 3, dataset);
     return database_run(&store->database, update, error);
 }
@@ -219,7 +215,7 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
         database_statement(&store->database, "SELECT min(worker) FROM queue WHERE worker > ?", error);
     if (!select)
         return error->status;
-    sqlite3_bind_int64(select, 1, after);
+    bind_integer(select, 1, after);
     *worker = -1;
     if (sqlite3_step(select) == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL)
         *worker = sqlite3_column_int64(select, 0);
@@ -239,7 +235,7 @@ static enum status blame_jobs_of(struct store *store, int64_t worker, struct err
         error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, worker);
+    bind_integer(update, 1, worker);
     return database_run(&store->database, update, error);
 }
 
@@ -254,8 +250,8 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
         jobs ? database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE worker = ?", error) : NULL;
     if (!queue)
         return error->status;
-    sqlite3_bind_int64(jobs, 1, worker);
-    sqlite3_bind_int64(queue, 1, worker);
+    bind_integer(jobs, 1, worker);
+    bind_integer(queue, 1, worker);
     enum status status = database_run(database, jobs, error);
     return status == STATUS_OK ? database_run(database, queue, error) : status;
 }
@@ -298,11 +294,9 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
         return error->status;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        sqlite3_bind_int64(queue, 1, store->worker);
-        sqlite3_bind_int64(queue, 2, ids[i]);
+        BIND_INTEGERS(queue, 1, store->worker, ids[i]);
         status = database_run(database, queue, error);
-        sqlite3_bind_int64(job, 1, store->worker);
-        sqlite3_bind_int64(job, 2, ids[i]);
+        BIND_INTEGERS(job, 1, store->worker, ids[i]);
         if (status == STATUS_OK)
             status = database_run(database, job, error);
     }
@@ -323,7 +317,7 @@ static enum status claim_some(struct store *store, struct text dataset, bool old
     sqlite3_stmt *select = database_statement(&store->database, queries[oldest][dataset.size > 0], error);
     if (!select)
         return error->status;
-    sqlite3_bind_int64(select, 1, (int64_t)n_max);
+    bind_integer(select, 1, (int64_t)n_max);
     if (dataset.size)
         bind_text(select, 2, dataset);
     size_t first = *n;
@@ -362,7 +356,7 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     if (!select)
         return error->status;
     for (size_t i = 0; i < n; i++) {
-        sqlite3_bind_int64(select, 1, ids[i]);
+        bind_integer(select, 1, ids[i]);
         if (sqlite3_step(select) != SQLITE_ROW) {
             sqlite3_reset(select);
             return database_error(&store->database, "reading a claimed job", error);
@@ -456,13 +450,11 @@ enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, str
               : NULL;
     status = job ? STATUS_OK : error->status;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        sqlite3_bind_int64(queue, 1, ids[i]);
-        sqlite3_bind_int64(queue, 2, store->worker);
+        BIND_INTEGERS(queue, 1, ids[i], store->worker);
         status = database_run(database, queue, error);
         if (status != STATUS_OK || sqlite3_changes(database->sqlite) == 0)
             continue;
-        sqlite3_bind_int64(job, 1, ids[i]);
-        sqlite3_bind_int64(job, 2, store->worker);
+        BIND_INTEGERS(job, 1, ids[i], store->worker);
         status = database_run(database, job, error);
     }
     return database_end(database, status, error);
@@ -479,9 +471,7 @@ enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enu
         database_statement(database, "UPDATE queue SET computed = ? WHERE job = ? AND worker = ?", error);
     status = update ? STATUS_OK : error->status;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
-        sqlite3_bind_int(update, 1, (int)state);
-        sqlite3_bind_int64(update, 2, ids[i]);
-        sqlite3_bind_int64(update, 3, store->worker);
+        BIND_INTEGERS(update, 1, (int)state, ids[i], store->worker);
         status = database_run(database, update, error);
     }
     return database_end(database, status, error);
@@ -558,7 +548,7 @@ enum status store_collected(struct store *store, struct text dataset, struct err
         "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, clock_wall_us());
+    bind_integer(update, 1, clock_wall_us());
     bind_text(update, 2, dataset);
     return database_run(&store->database, update, error);
 }

@@ -15,12 +15,9 @@ static enum status insert_step(struct store *store, const struct step_figures *s
         error);
     if (!insert)
         return error->status;
-    const int64_t values[] = {store->worker,        step->finished_us,  step->n_sequences,
-                              step->n_rows,         step->prefill_tokens, step->decode_tokens,
-                              step->n_generated,    step->n_preempted,  step->n_waiting,
-                              step->pages_used};
-    for (int i = 0; i < 10; i++)
-        sqlite3_bind_int64(insert, i + 1, values[i]);
+    BIND_INTEGERS(insert, 1, store->worker, step->finished_us, step->n_sequences, step->n_rows,
+                  step->prefill_tokens, step->decode_tokens, step->n_generated, step->n_preempted,
+                  step->n_waiting, step->pages_used);
     const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
     for (int i = 0; i < 4; i++)
         sqlite3_bind_double(insert, i + 11, (double)phases[i] / 1000);
@@ -55,10 +52,8 @@ static enum status add_steps(struct store *store, const struct store_record *rec
             : NULL;
     if (!update)
         return error->status;
-    const int64_t values[] = {clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_rows,       prefill,
-                              decode,         generated,                busy_us,     store->worker};
-    for (int i = 0; i < 9; i++)
-        sqlite3_bind_int64(update, i + 1, values[i]);
+    BIND_INTEGERS(update, 1, clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_rows, prefill,
+                  decode, generated, busy_us, store->worker);
     return database_run(&store->database, update, error);
 }
 
@@ -71,10 +66,9 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
         error);
     if (!update)
         return error->status;
-    const int64_t values[] = {report->n_lookups,    report->n_hits,     report->tokens_looked_up, report->tokens_saved,
-                              report->n_evictions,  report->pages_shared, report->pages_idle,     store->worker};
-    for (int i = 0; i < 8; i++)
-        sqlite3_bind_int64(update, i + 1, values[i]);
+    BIND_INTEGERS(update, 1, report->n_lookups, report->n_hits, report->tokens_looked_up,
+                  report->tokens_saved, report->n_evictions, report->pages_shared, report->pages_idle,
+                  store->worker);
     enum status status = database_run(&store->database, update, error);
     for (int32_t i = 0; status == STATUS_OK && i < report->n_entries; i++) {
         const struct prefix_report_entry *entry = &report->entries[i];
@@ -85,11 +79,8 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
             error);
         if (!upsert)
             return error->status;
-        sqlite3_bind_int64(upsert, 1, store->worker);
-        sqlite3_bind_int64(upsert, 2, (int64_t)entry->hash);
-        sqlite3_bind_int(upsert, 3, entry->n_tokens);
-        sqlite3_bind_int64(upsert, 4, entry->n_hits);
-        sqlite3_bind_int64(upsert, 5, entry->tokens_saved);
+        BIND_INTEGERS(upsert, 1, store->worker, (int64_t)entry->hash, entry->n_tokens, entry->n_hits,
+                      entry->tokens_saved);
         bind_text(upsert, 6, text_from_string(entry->text));
         status = database_run(&store->database, upsert, error);
     }

@@ -18,7 +18,7 @@ static enum status count_workers(struct store *store, struct text dataset, struc
         return error->status;
     if (dataset.size)
         bind_text(select, 1, dataset);
-    sqlite3_bind_int(select, 2, STORE_SHARING_MAX);
+    bind_integer(select, 2, STORE_SHARING_MAX);
     store->n_sharing = 0;
     int code;
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
@@ -54,7 +54,7 @@ static enum status count_held(struct store *store, int64_t *n, struct error *err
 {
     sqlite3_stmt *select = database_statement(&store->database, "SELECT count(*) FROM queue WHERE worker = ?", error);
     if (select)
-        sqlite3_bind_int64(select, 1, store->worker);
+        bind_integer(select, 1, store->worker);
     return read_count(store, select, n, error);
 }
 

@@ -61,7 +61,7 @@ static int64_t inode_of_worker(struct store *store, int64_t worker)
     sqlite3_stmt *select = database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", &error);
     if (!select)
         return 0;
-    sqlite3_bind_int64(select, 1, worker);
+    bind_integer(select, 1, worker);
     int64_t inode = sqlite3_step(select) == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
     return inode;
@@ -109,18 +109,15 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     bind_text(insert, 1, text_from_string(host));
-    sqlite3_bind_int64(insert, 2, getpid());
+    bind_integer(insert, 2, getpid());
     bind_text(insert, 3, text_from_string(description->transport));
     bind_text(insert, 4, text_from_string(description->model));
     bind_text(insert, 5, text_from_string(description->backend));
-    sqlite3_bind_int64(insert, 6, clock_wall_us());
-    sqlite3_bind_int(insert, 7, description->n_sequences_max);
-    sqlite3_bind_int(insert, 8, description->n_rows_max);
-    sqlite3_bind_int(insert, 9, description->n_pages);
-    sqlite3_bind_int(insert, 10, description->page_positions);
+    BIND_INTEGERS(insert, 6, clock_wall_us(), description->n_sequences_max, description->n_rows_max,
+                  description->n_pages, description->page_positions);
     bind_text(insert, 11, text_from_string(store->arithmetic));
     bind_text(insert, 12, description->dataset.size ? description->dataset : (struct text){0});
-    sqlite3_bind_int64(insert, 13, inode_of(store->lock_fd));
+    bind_integer(insert, 13, inode_of(store->lock_fd));
     enum status status = database_run(&store->database, insert, error);
     if (status == STATUS_OK)
         store->worker = sqlite3_last_insert_rowid(store->database.sqlite);
@@ -135,7 +132,7 @@ static enum status take_next_id(struct store *store, struct error *error)
     sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET id = ?1 + 1 WHERE id = ?1", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, store->worker);
+    bind_integer(update, 1, store->worker);
     enum status status = database_run(&store->database, update, error);
     store->worker += status == STATUS_OK;
     return status;
@@ -184,8 +181,7 @@ static enum status note_lock_file(struct store *store, int fd, struct error *err
     sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET lock_inode = ? WHERE id = ?", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, inode_of(fd));
-    sqlite3_bind_int64(update, 2, store->worker);
+    BIND_INTEGERS(update, 1, inode_of(fd), store->worker);
     return database_run(&store->database, update, error);
 }
 
@@ -220,7 +216,6 @@ enum status store_worker_stop(struct store *store, struct error *error)
         &store->database, "UPDATE workers SET stopped_at = ?1, seen_at = ?1 WHERE id = ?2", error);
     if (!update)
         return error->status;
-    sqlite3_bind_int64(update, 1, clock_wall_us());
-    sqlite3_bind_int64(update, 2, store->worker);
+    BIND_INTEGERS(update, 1, clock_wall_us(), store->worker);
     return database_run(&store->database, update, error);
 }
