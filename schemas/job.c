@@ -188,6 +188,7 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 {
     struct decoding decoding = {.job = job, .error = error};
     struct value root;
+    job->source.encoding = encoding;
     enum status status = decode_root(&decoding, record, encoding, &root);
     if (status != STATUS_OK)
         return status;

@@ -162,6 +162,8 @@ struct job_figures {
     uint64_t prefix_hash;      // of the shared prefix it used; 0: none
 };
 
+enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
+
 struct header {
     struct text name;
     struct text value;         // bytes
@@ -172,6 +174,7 @@ struct job_source {
     struct text topic;         // "" on the embedded queue
     int32_t partition;
     int64_t offset;            // Kafka offset, or the row id of the embedded queue
+    enum encoding encoding;    // of the record, and so of its result
     struct text key;           // record key; data NULL: none
     int32_t crashes;           // of workers, while it may have been computed
     int64_t received_s;        // monotonic, for the figures only
@@ -200,8 +203,6 @@ struct job {
     struct job_source source;
     void *running;             // batching/'s own, while it owns the job
 };
-
-enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
 
 #define CONTENT_TYPE_JSON    "application/json"
 #define CONTENT_TYPE_MSGPACK "application/msgpack"

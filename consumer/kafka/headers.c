@@ -127,13 +127,13 @@ static void append_segment(struct record_headers *headers, struct text *value, s
     }
 }
 
-void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
+void headers_of_result(struct record_headers *headers, const struct job *job, const char *group,
                        const char *worker, int64_t finished_us)
 {
     const struct job_source *source = &job->source;
     clear(headers);
     add(headers, TEXT("content-type"),
-        text_from_string(encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
+        text_from_string(job->source.encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
     // A result's identity is its group and its job's place in the log: published again after a crash it would have the same.
     add(headers, TEXT("ce_specversion"), TEXT("1.0"));
     struct text id = {0}, from = {0}, maker = {0};

@@ -19,7 +19,7 @@ struct record_headers {
 };
 
 // `group` is the consumer group, `worker` this worker's name, `finished_us` since 1970 UTC.
-void headers_of_result(struct record_headers *headers, const struct job *job, enum encoding encoding, const char *group,
+void headers_of_result(struct record_headers *headers, const struct job *job, const char *group,
                        const char *worker, int64_t finished_us);
 // Excludes the job's own headers, which precede these. `omitted` names the part of the record that was left
 // out because the topic rejects its size, or is NULL.

@@ -56,10 +56,6 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
 {
     struct record record = kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
-    enum encoding encoding = ENCODING_JSON;
-    if (!encoding_detect(record.content_type, record.value, &encoding))
-        encoding = ENCODING_JSON;
-    partition_set_encoding(partition, message->offset, encoding);
     kafka->events->receive(kafka->events->context, &record);
 }
 

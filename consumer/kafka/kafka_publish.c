@@ -177,12 +177,12 @@ static enum status produce(struct kafka_transport *kafka, const struct outgoing 
     }
 }
 
-static enum status encode_result(struct kafka_transport *kafka, const struct job *job, enum encoding encoding,
+static enum status encode_result(struct kafka_transport *kafka, const struct job *job,
                                  struct outgoing *record, struct error *error)
 {
     buffer_clear(&kafka->value);
-    result_encode(job, encoding, &kafka->value);
-    headers_of_result(&kafka->headers, job, encoding, kafka->config->group, kafka->config->worker, clock_wall_us());
+    result_encode(job, job->source.encoding, &kafka->value);
+    headers_of_result(&kafka->headers, job, kafka->config->group, kafka->config->worker, clock_wall_us());
     record->value = (struct text){kafka->value.data, kafka->value.size};
     if (!kafka->value.failed)
         return STATUS_OK;
@@ -210,8 +210,7 @@ static void strip(struct outgoing *record, struct job *job)
 }
 
 // A result that is too large fails every transaction it is in: an error result takes its place.
-static enum status shrink_result(struct kafka_transport *kafka, struct job *job, enum encoding encoding,
-                                 struct outgoing *record, struct error *error)
+static enum status shrink_result(struct kafka_transport *kafka, struct job *job, struct outgoing *record, struct error *error)
 {
     struct error too_large;
     error_set(
@@ -220,16 +219,16 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
         record->value.size, record->topic_name, record->bytes_max);
     kafka->figures.n_oversize++;
     job_fail(job, &too_large);
-    enum status status = encode_result(kafka, job, encoding, record, error);
+    enum status status = encode_result(kafka, job, record, error);
     if (status != STATUS_OK || fits(record))
         return status;
     // Key, trace or warnings are to blame; what is left fits TOPIC_BYTES_MIN.
     strip(record, job);
-    return encode_result(kafka, job, encoding, record, error);
+    return encode_result(kafka, job, record, error);
 }
 
 static enum status publish_result(struct kafka_transport *kafka, struct job *job, size_t index,
-                                  enum encoding encoding, int64_t deadline_ms, struct error *error)
+                                  int64_t deadline_ms, struct error *error)
 {
     struct outgoing record = {
         kafka->results, kafka->config->results, kafka->results_bytes_max, key_of(job), {0}, NULL, 0,
@@ -239,9 +238,9 @@ static enum status publish_result(struct kafka_transport *kafka, struct job *job
         strip(&record, job);
     if (result_check(job, &unreadable) != STATUS_OK)
         job_fail(job, &unreadable);
-    enum status status = encode_result(kafka, job, encoding, &record, error);
+    enum status status = encode_result(kafka, job, &record, error);
     if (status == STATUS_OK && !fits(&record))
-        status = shrink_result(kafka, job, encoding, &record, error);
+        status = shrink_result(kafka, job, &record, error);
     return status == STATUS_OK ? produce(kafka, &record, deadline_ms, error) : status;
 }
 
@@ -293,13 +292,11 @@ static bool is_dead_letter(const struct job *job)
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
                               struct error *error)
 {
-    const struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
-    enum encoding encoding = partition_encoding(partition, job->source.offset);
     enum status status = STATUS_OK;
     if (is_dead_letter(job))
         status = publish_dead_letter(kafka, job, index, deadline_ms, error);
     if (status == STATUS_OK && job->job_id.size > 0)
-        status = publish_result(kafka, job, index, encoding, deadline_ms, error);
+        status = publish_result(kafka, job, index, deadline_ms, error);
     return status;
 }
 
@@ -347,11 +344,10 @@ enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *j
 enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
                                   struct error *error)
 {
-    const struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
     if (job->source.record.data) // a dead letter already, which says why
         return STATUS_OK;
     buffer_clear(&kafka->value);
-    job_encode(job, partition_encoding(partition, job->source.offset), &kafka->value);
+    job_encode(job, job->source.encoding, &kafka->value);
     if (kafka->value.failed || !job_set_text(job, &job->source.record, (struct text){kafka->value.data, kafka->value.size})) {
         kafka->value.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");

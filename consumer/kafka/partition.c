@@ -42,16 +42,3 @@ void partition_table_finish(struct partition_table *table)
     free(table->items);
     *table = (struct partition_table){0};
 }
-
-void partition_set_encoding(struct partition *partition, int64_t offset, enum encoding encoding)
-{
-    size_t bit = (size_t)((uint64_t)offset % OFFSET_MAP_WINDOW);
-    partition->msgpack[bit / 64] &= ~(UINT64_C(1) << bit % 64);
-    partition->msgpack[bit / 64] |= (uint64_t)(encoding == ENCODING_MSGPACK) << bit % 64;
-}
-
-enum encoding partition_encoding(const struct partition *partition, int64_t offset)
-{
-    size_t bit = (size_t)((uint64_t)offset % OFFSET_MAP_WINDOW);
-    return partition->msgpack[bit / 64] >> bit % 64 & 1 ? ENCODING_MSGPACK : ENCODING_JSON;
-}

@@ -29,7 +29,6 @@ struct partition {
     bool unsaved;      // the state of suspects must be committed
     bool leaving;      // being revoked: the next commit says that nothing is computed here
     int64_t promising; // `promised` of the open transaction
-    uint64_t msgpack[OFFSET_MAP_WORDS]; // encodings of the running jobs, a bit each, as in the map
 };
 
 // A zeroed struct is valid and empty. NULL: the partition was never assigned.
@@ -42,7 +41,3 @@ struct partition *partition_find(const struct partition_table *table, int32_t id
 // Finds or creates it. NULL: out of memory, or the id is beyond n_partitions_max.
 struct partition *partition_add(struct partition_table *table, int32_t id, int32_t n_partitions_max);
 void partition_table_finish(struct partition_table *table);
-
-// The encoding of a running job's record, which its result will have too.
-void partition_set_encoding(struct partition *partition, int64_t offset, enum encoding encoding);
-enum encoding partition_encoding(const struct partition *partition, int64_t offset);

@@ -213,7 +213,8 @@ static void check_result(struct job *job, enum encoding encoding, struct buffer 
         check_error(&job->result.error);
     result_encode(job, encoding, out);
     check(!out->failed);
-    headers_of_result(&headers, job, encoding, "group", "worker", clock_us());
+    job->source.encoding = encoding;
+    headers_of_result(&headers, job, "group", "worker", clock_us());
     check_headers(&headers);
     struct job *again = job_create();
     check(result_decode(again, (struct text){out->data, out->size}, encoding, &error) == STATUS_OK);

@@ -180,7 +180,8 @@ static void a_result_has_the_headers_of_a_cloud_event(void **state)
     job->source.n_headers = 2;
     job->figures = (struct job_figures){
         .cached_tokens = 7, .queued_us = 8, .prefill_us = 9, .decode_us = 10, .attempts = 2};
-    headers_of_result(&headers, job, ENCODING_MSGPACK, "a group/ä", "w", INT64_C(1700000000123456));
+    job->source.encoding = ENCODING_MSGPACK;
+    headers_of_result(&headers, job, "a group/ä", "w", INT64_C(1700000000123456));
     assert_header(&headers, "content-type", "application/msgpack");
     assert_header(&headers, "ce_specversion", "1.0");
     assert_header(&headers, "ce_id", "3-1099511627776");
@@ -210,7 +211,7 @@ static void long_names_are_cut_and_never_run_over(void **state)
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     assert_true(job_set_text(job, &job->source.topic, text_from_string(name)));
-    headers_of_result(&headers, job, ENCODING_JSON, name, name, 0);
+    headers_of_result(&headers, job, name, name, 0);
     assert_true(headers.used_bytes <= sizeof headers.text);
     for (int32_t i = 0; i < headers.n_items; i++) {
         const char *data = headers.items[i].value.data;
@@ -454,20 +455,6 @@ static void partitions_are_made_up_to_their_limit(void **state)
     partition_table_finish(&table);
 }
 
-static void each_running_job_has_its_encoding(void **state)
-{
-    struct partition_table table = {0};
-    struct partition *partition = partition_add(&table, 0, 1);
-    int64_t base = INT64_MAX - OFFSET_MAP_WINDOW - 5;
-    for (int64_t i = 0; i < OFFSET_MAP_WINDOW; i++)
-        partition_set_encoding(partition, base + i, i % 3 ? ENCODING_JSON : ENCODING_MSGPACK);
-    for (int64_t i = 0; i < OFFSET_MAP_WINDOW; i++)
-        assert_int_equal(partition_encoding(partition, base + i), i % 3 ? ENCODING_JSON : ENCODING_MSGPACK);
-    partition_set_encoding(partition, base, ENCODING_JSON);
-    assert_int_equal(partition_encoding(partition, base), ENCODING_JSON);
-    partition_table_finish(&table);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,7 +476,6 @@ int main(void)
         cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
         cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
         cmocka_unit_test(partitions_are_made_up_to_their_limit),
-        cmocka_unit_test(each_running_job_has_its_encoding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
