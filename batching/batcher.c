@@ -65,6 +65,7 @@ static void free_steps(struct batcher *b)
         free(scheduled->sequences);
         free(scheduled->output_sequences);
         free(scheduled->samples);
+        free(scheduled->masks);
     }
 }
 
@@ -97,6 +98,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
         return status;
     }
     b->window.tree = &b->tree;
+    b->constraints.tokenizer = b->config.environment.tokenizer;
+    b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     *batcher = b;
     return STATUS_OK;
 }
@@ -110,6 +113,8 @@ void batcher_destroy(struct batcher *b)
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
+    constraint_cache_finish(&b->constraints);
+    free(b->masking);
     free_steps(b);
     free(b);
 }
@@ -158,8 +163,10 @@ static void unlink_prompt(struct batcher *b, struct prompt *prompt)
 static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list *list)
 {
     struct job *job = prompt->job;
+    struct compiled_constraint *constraint = prompt->constraint;
     unlink_prompt(b, prompt);
     prompt_destroy(prompt);
+    constraint_cache_release(&b->constraints, constraint);
     b->n_jobs--;
     job_list_append(list, job);
 }
@@ -204,6 +211,85 @@ static void finish_prompt(struct batcher *b, struct prompt *prompt, struct job_l
     if (result_check(prompt->job, &error) != STATUS_OK)
         job_fail(prompt->job, &error);
     hand_back(b, prompt, finished);
+}
+
+// ---- constraints ----
+
+// Memory that only batches with constrained sequences need.
+static bool allocate_masks(struct batcher *b)
+{
+    size_t n = (size_t)b->config.limits.n_sequences_max;
+    size_t mask_bytes = (size_t)token_mask_words(b->config.environment.limits.n_vocab) * sizeof(uint32_t);
+    for (int i = 0; i < 2; i++)
+        if (!b->steps[i].masks)
+            b->steps[i].masks = calloc(n, mask_bytes);
+    if (!b->masking)
+        b->masking = calloc(n, sizeof(struct compiled_constraint *));
+    return b->steps[0].masks && b->steps[1].masks && b->masking;
+}
+
+// False: no memory; the job waits for the next round.
+static bool find_constraint(struct batcher *b, struct prompt *prompt)
+{
+    const struct constraint *constraint = &prompt->job->request.constraint;
+    struct error error;
+    if (constraint->kind == CONSTRAINT_NONE)
+        return true;
+    return allocate_masks(b) && constraint_cache_find(&b->constraints, constraint, &prompt->constraint, &error) == STATUS_OK;
+}
+
+struct compiling {
+    struct compiled_constraint *entries[64];
+    const struct grammar_vocabulary *vocabulary;
+};
+
+static void compile_one(void *context, int index, int thread)
+{
+    struct compiling *compiling = context;
+    (void)thread;
+    constraint_compile(compiling->entries[index], compiling->vocabulary);
+}
+
+static void compile_constraints(struct batcher *b)
+{
+    struct compiling compiling = {.vocabulary = b->constraints.vocabulary};
+    struct compiled_constraint *entry = b->constraints.first;
+    do {
+        int n = 0;
+        for (; entry && n < 64; entry = entry->next)
+            if (!entry->is_compiled)
+                compiling.entries[n++] = entry;
+        pool_run(b->config.pool, n, compile_one, &compiling);
+    } while (entry);
+}
+
+// The masks of one constraint's outputs, one after the other: they share its recognizer.
+static void fill_masks_of(void *context, int index, int thread)
+{
+    struct batcher *b = context;
+    const struct scheduled_step *scheduled = b->building;
+    (void)thread;
+    for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
+        struct sequence *sequence = scheduled->output_sequences[i];
+        if (sequence->prompt->constraint == b->masking[index])
+            sequence_fill_mask(sequence, scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
+    }
+}
+
+static void fill_masks(struct batcher *b)
+{
+    const struct scheduled_step *scheduled = b->building;
+    int n = 0;
+    for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
+        struct compiled_constraint *constraint = scheduled->output_sequences[i]->prompt->constraint;
+        bool is_new = constraint != NULL;
+        for (int j = 0; j < n && is_new; j++)
+            is_new = b->masking[j] != constraint;
+        if (is_new)
+            b->masking[n++] = constraint;
+    }
+    if (n > 0)
+        pool_run(b->config.pool, n, fill_masks_of, b);
 }
 
 // ---- preparing new jobs, on the pool ----
@@ -252,11 +338,18 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
             job_list_append(&b->arrived, job);
             break;
         }
+        if (!find_constraint(b, prompt)) {
+            batcher_note_fault(b, "a constraint");
+            prompt_destroy(prompt);
+            job_list_append(&b->arrived, job);
+            break;
+        }
         prompt->taken_us = clock_us();
         link_prompt(b, prompt);
         note_deadline(b, job);
         b->preparing[n++] = prompt;
     }
+    compile_constraints(b);
     pool_run(b->config.pool, n, prepare_one, b);
     for (int i = 0; i < n; i++)
         enter_window(b, b->preparing[i], finished);
@@ -413,6 +506,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     finish_failed(b, finished);
     int64_t prepared = clock_us();
     scheduler_build_step(b);
+    fill_masks(b);
     int64_t planned = clock_us();
     *figures = (struct step_figures){.prepare_us = prepared - start, .plan_us = planned - prepared};
     const struct scheduled_step *done;

@@ -12,6 +12,7 @@ struct scheduled_step {
     struct step_sequence *sequences;
     struct sequence **output_sequences; // [n_outputs] takes the output; NULL: it has ended
     struct sample_request *samples;
+    uint32_t *masks; // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: there were none
     int32_t prefill_rows, decode_rows, n_preempted;
 };
 
@@ -35,6 +36,8 @@ struct batcher {
     struct scheduled_step *building;    // one of `steps`
     struct scheduled_step *under_way;   // the other one, submitted and not collected; NULL: none
     struct sample_result *results;    // [n_sequences_max]
+    struct constraint_cache constraints;
+    struct compiled_constraint **masking; // [n_sequences_max] of the step's outputs, each once; allocated with the masks
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.

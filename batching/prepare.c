@@ -33,6 +33,7 @@ void prompt_destroy(struct prompt *prompt)
         free(prompt->sequences[i].pages);
         free(prompt->sequences[i].generated);
         free(prompt->sequences[i].logprobs);
+        matcher_finish(&prompt->sequences[i].matcher);
         buffer_finish(&prompt->sequences[i].text);
     }
     token_array_finish(&prompt->tokens);
@@ -197,6 +198,19 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     return STATUS_OK;
 }
 
+static enum status check_constraint(struct prompt *prompt, const struct prompt_limits *limits)
+{
+    const struct compiled_constraint *constraint = prompt->constraint;
+    if (!constraint)
+        return STATUS_OK;
+    prompt->n_mask_words = token_mask_words(limits->n_vocab);
+    if (constraint->error.status == STATUS_OK)
+        return STATUS_OK;
+    bool is_refused = constraint->error.status == STATUS_REJECT;
+    return error_set(&prompt->error, is_refused ? STATUS_REJECT : STATUS_RESTART, constraint->error.code, "%.64s: %.300s",
+                     constraint->source.field, constraint->error.text);
+}
+
 static enum status check_logit_bias(struct prompt *prompt, const struct prompt_limits *limits)
 {
     const struct sampling *sampling = &prompt->job->request.sampling;
@@ -260,6 +274,8 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
         status = check_logit_bias(prompt, &environment->limits);
     if (status == STATUS_OK)
         status = make_masks(prompt, environment);
+    if (status == STATUS_OK)
+        status = check_constraint(prompt, &environment->limits);
     if (status == STATUS_OK)
         status = check_length(prompt, &environment->limits);
     prompt->job->result.prompt_tokens = (int32_t)prompt->tokens.n_ids;

@@ -178,7 +178,7 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
         .n_prompt = (int32_t)prompt->tokens.n_ids,
         .generated = sequence->generated,
         .n_generated = sequence->n_generated,
-        .allowed = sequence_allowed(sequence),
+        .allowed = prompt->constraint ? scheduled->masks + (size_t)output * (size_t)prompt->n_mask_words : sequence_allowed(sequence),
         .n_allowed_words = prompt->n_mask_words,
     };
     sequence->n_drawn++;
@@ -231,7 +231,8 @@ static void schedule_running(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
-        if (sequence_ends(sequence))
+        bool is_pending = sequence->n_drawn > sequence->n_generated;
+        if (sequence_ends(sequence) || (is_pending && sequence->prompt->constraint)) // its next mask depends on the token
             continue;
         int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
@@ -242,7 +243,7 @@ static void schedule_running(struct batcher *b)
         n = n < left ? n : left;
         int64_t n_positions = (int64_t)sequence->n_computed + n;
         bool fits = n_positions <= b->config.environment.limits.n_positions_max;
-        if (!fits && sequence->n_drawn > sequence->n_generated)
+        if (!fits && is_pending)
             continue; // its pending token may be the last one
         if (!fits || !grow_pages(b, sequence, n_positions, i + 1)) {
             fits ? preempt(b, sequence) : refuse_length(b, sequence, n_positions);

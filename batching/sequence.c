@@ -2,6 +2,7 @@
 #include "batching/sequence.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,11 +119,72 @@ const uint32_t *sequence_allowed(const struct sequence *sequence)
     return prompt->masks ? prompt->masks + (is_early ? prompt->n_mask_words : 0) : NULL;
 }
 
+// ---- constraints ----
+
+static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
+{
+    uint32_t any = 0;
+    for (int32_t i = 0; i < n_words; i++)
+        any |= mask[i];
+    return any == 0;
+}
+
+// A model without a token that ends answers ends them where the constraint leaves nothing else.
+static enum status judge_dead_end(struct sequence *sequence)
+{
+    enum status status = matcher_may_end(&sequence->matcher, &sequence->is_complete, &sequence->matching);
+    if (status != STATUS_OK || sequence->is_complete)
+        return status;
+    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD, "the model has no token that continues the text");
+}
+
+void sequence_fill_mask(struct sequence *sequence, uint32_t *mask)
+{
+    const struct prompt *prompt = sequence->prompt;
+    enum status status = STATUS_OK;
+    if (!sequence->matcher.recognizer)
+        status = matcher_init(&sequence->matcher, prompt->constraint->recognizer, &sequence->matching);
+    if (status == STATUS_OK)
+        status = matcher_mask(&sequence->matcher, mask, &sequence->matching);
+    if (status == STATUS_OK && is_mask_empty(mask, prompt->n_mask_words))
+        status = judge_dead_end(sequence);
+    if (status != STATUS_OK || sequence->is_complete)
+        memset(mask, 0xff, (size_t)prompt->n_mask_words * sizeof *mask); // the draw is discarded
+}
+
+static void fail_matching(struct sequence *sequence)
+{
+    const struct error *error = &sequence->matching;
+    char text[ERROR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%.64s: %.300s", sequence->prompt->constraint->source.field, error->text);
+    fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code, text);
+}
+
+// The mask allowed the token, so the text goes on with it.
+static bool match_token(struct sequence *sequence, int32_t token)
+{
+    bool accepted = true;
+    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) != STATUS_OK) {
+        fail_matching(sequence);
+        return false;
+    }
+    assert(accepted);
+    return true;
+}
+
 void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer)
 {
     const struct request *request = &sequence->prompt->job->request;
     if (drawn->token < 0) {
         fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
+        return;
+    }
+    if (sequence->matching.status != STATUS_OK) {
+        fail_matching(sequence);
+        return;
+    }
+    if (sequence->is_complete) {
+        sequence->finish_reason = FINISH_STOP;
         return;
     }
     bool stops = is_stop_token(request, drawn->token);
@@ -132,6 +194,8 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
         sequence->n_end_tokens = 1;
         return;
     }
+    if (sequence->prompt->constraint && !match_token(sequence, drawn->token))
+        return;
     size_t size_before = sequence->text.size;
     if (!reserve_generated(sequence) ||
         (request->sampling.logprobs && !add_logprobs(sequence, drawn, tokenizer))) {

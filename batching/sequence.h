@@ -2,6 +2,7 @@
 // Thread: engine; prompt_prepare runs on the pool, one task per prompt.
 #pragma once
 
+#include "batching/constraint.h"
 #include "batching/prefix.h"
 #include "engine/backend.h"
 #include "engine/template/template.h"
@@ -18,6 +19,7 @@ struct prompt {
     int32_t max_tokens;          // per choice, limited by the context
     uint32_t *masks;             // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
     int32_t n_mask_words;
+    struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
     bool long_context;           // prompt and answer may exceed limits.n_context_original
     struct sequence *sequences;  // [request_n_sequences(&job->request)]
     int32_t n_unfinished;        // sequences
@@ -49,6 +51,9 @@ struct sequence {
     int32_t n_generated, generated_capacity;
     int32_t n_drawn;             // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
     int32_t output;
+    struct matcher matcher;      // of a constrained sequence: its text; zeroed until the first mask
+    struct error matching;       // of a constrained sequence: why it has no mask
+    bool is_complete;            // of a constrained sequence: no token can follow, not even one that ends the answer
     struct buffer text;          // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
@@ -82,7 +87,10 @@ void prompt_destroy(struct prompt *prompt);    // not the job
 // hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
-// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may.
+// Writes the mask of a constrained sequence's next token, [prompt->n_mask_words]. A failure is kept in sequence->matching and fails
+// the answer when a token is accepted. Thread: any; one at a time for each recognizer.
+void sequence_fill_mask(struct sequence *sequence, uint32_t *mask);
+// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint decides.
 const uint32_t *sequence_allowed(const struct sequence *sequence);
 // Token at a position of prompt and answer; a pending one is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);

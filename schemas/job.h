@@ -28,6 +28,7 @@ enum {
     JOB_TOP_K_MAX = 1 << 20,
     JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as OpenAI and vLLM have it
     JOB_STOP_TOKENS_MAX = 128,
+    JOB_CHOICES_MAX = 10000,
     JOB_ALLOWED_TOKENS_MAX = 65536,
     JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
     JOB_PRIORITY_MAX = 100,          // and its negative
@@ -71,6 +72,24 @@ struct sampling {
     int32_t top_logprobs;     // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
 };
 
+enum constraint_kind {
+    CONSTRAINT_NONE,
+    CONSTRAINT_JSON_OBJECT, // any JSON object
+    CONSTRAINT_JSON_SCHEMA,
+    CONSTRAINT_REGEX,       // of the whole text
+    CONSTRAINT_CHOICE,
+    CONSTRAINT_GRAMMAR,     // GBNF, or Lark's syntax
+};
+
+// What the text of an answer may be.
+struct constraint {
+    enum constraint_kind kind;
+    struct text source;     // the schema's JSON, the regex or the grammar
+    struct text *choices;   // [n_choices] of CONSTRAINT_CHOICE
+    int32_t n_choices;
+    const char *field;      // that asked for it, static
+};
+
 // The request.
 struct request {
     enum prompt_kind prompt_kind;
@@ -98,6 +117,7 @@ struct request {
     int32_t n_allowed_tokens;
     bool add_special_tokens;   // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
                                // messages, whose template writes them; of no effect for token ids
+    struct constraint constraint;
     struct sampling sampling;
     struct text model;         // as given, echoed; a worker serves one model and does not choose by it
 };

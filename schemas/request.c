@@ -62,6 +62,14 @@ static const struct field fields[] = {
     {TEXT("min_tokens"), FIELD_INTEGER32, REQUEST(min_tokens), LIMIT(0, JOB_MAX_TOKENS_MAX)},
     {TEXT("allowed_token_ids"), FIELD_OTHER, OWN(parameters, allowed_token_ids)},
     {TEXT("ignore_eos"), FIELD_BOOL, REQUEST(ignore_eos)},
+    {TEXT("structured_outputs"), FIELD_OTHER, OWN(constraint, structured_outputs)},
+    {TEXT("response_format"), FIELD_OTHER, .decode = constraint_decode_response_format},
+    {TEXT("guided_json"), FIELD_OTHER, .decode = constraint_decode_guided_json},
+    {TEXT("guided_regex"), FIELD_OTHER, .decode = constraint_decode_guided_regex},
+    {TEXT("guided_choice"), FIELD_OTHER, .decode = constraint_decode_guided_choice},
+    {TEXT("guided_grammar"), FIELD_OTHER, .decode = constraint_decode_guided_grammar},
+    {TEXT("json_schema"), FIELD_OTHER, .decode = constraint_decode_json_schema},
+    {TEXT("grammar"), FIELD_OTHER, .decode = constraint_decode_grammar},
     {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY, RANGE(-2, 2)},
     {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty), .given = SAMPLING_FREQUENCY_PENALTY, RANGE(-2, 2)},
     {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty), .given = SAMPLING_REPETITION_PENALTY, ABOVE(0, 10), .fallback = 1},
@@ -75,7 +83,6 @@ static const struct field fields[] = {
     // Known, and refused unless they ask for what happens anyway. OpenAI's:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
     {TEXT("stream_options"), FIELD_ONLY},
-    {TEXT("response_format"), FIELD_ONLY, .only = "{\"type\":\"text\"}"},
     {TEXT("echo"), FIELD_ONLY, .only = "false"},
     {TEXT("suffix"), FIELD_ONLY},
     {TEXT("functions"), FIELD_ONLY},
@@ -99,11 +106,6 @@ static const struct field fields[] = {
     {TEXT("chat_template"), FIELD_ONLY},
     {TEXT("prompt_logprobs"), FIELD_ONLY},
     {TEXT("logits_processors"), FIELD_ONLY},
-    {TEXT("guided_json"), FIELD_ONLY},
-    {TEXT("guided_regex"), FIELD_ONLY},
-    {TEXT("guided_choice"), FIELD_ONLY},
-    {TEXT("guided_grammar"), FIELD_ONLY},
-    {TEXT("structured_outputs"), FIELD_ONLY},
     {TEXT("detokenize"), FIELD_ONLY, .only = "true"},
     {TEXT("include_reasoning"), FIELD_ONLY, .only = "true"},
     {TEXT("return_token_ids"), FIELD_ONLY, .only = "false"},
@@ -126,8 +128,6 @@ static const struct field fields[] = {
     {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
     {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},
-    {TEXT("grammar"), FIELD_ONLY},
-    {TEXT("json_schema"), FIELD_ONLY},
     {TEXT("mirostat"), FIELD_ONLY, .only = "0"},
     {TEXT("dry_multiplier"), FIELD_ONLY, .only = "0"},
     {TEXT("xtc_probability"), FIELD_ONLY, .only = "0"},
@@ -438,6 +438,8 @@ enum status request_decode(struct decoding *decoding)
         status = prompt_finish(decoding);
     if (status == STATUS_OK)
         status = parameters_finish(decoding);
+    if (status == STATUS_OK)
+        status = constraint_finish(decoding);
     return status;
 }
 

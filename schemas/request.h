@@ -108,6 +108,16 @@ enum status parameters_decode_seed(struct decoding *decoding, struct value *valu
 enum status parameters_decode_stop(struct decoding *decoding, struct value *value);
 enum status parameters_decode_stop_token_ids(struct decoding *decoding, struct value *value);
 enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struct value *value);
+enum status constraint_decode_response_format(struct decoding *decoding, struct value *value);
+enum status constraint_decode_structured_outputs(struct decoding *decoding, struct value *value);
+enum status constraint_decode_guided_json(struct decoding *decoding, struct value *value);
+enum status constraint_decode_guided_regex(struct decoding *decoding, struct value *value);
+enum status constraint_decode_guided_choice(struct decoding *decoding, struct value *value);
+enum status constraint_decode_guided_grammar(struct decoding *decoding, struct value *value);
+enum status constraint_decode_json_schema(struct decoding *decoding, struct value *value);
+enum status constraint_decode_grammar(struct decoding *decoding, struct value *value);
+// After all fields: what contradicts the constraint.
+enum status constraint_finish(struct decoding *decoding);
 enum status parameters_decode_logit_bias(struct decoding *decoding, struct value *value);
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value);
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value);
@@ -118,6 +128,7 @@ bool parameters_encode_stop(const struct job *job, struct arena *arena, struct v
 bool parameters_encode_logprobs(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_stop_token_ids(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_allowed_token_ids(const struct job *job, struct arena *arena, struct value *value);
+bool constraint_encode_structured_outputs(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
 

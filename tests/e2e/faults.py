@@ -102,7 +102,7 @@ def an_empty_prompt_gets_its_own_error(test):
 
 @case
 def a_field_that_is_not_built_yet_is_refused_by_its_name(test):
-    one_bad_line(test, dict(GOOD, response_format={"type": "json_object"}), "unsupported_field", "response_format")
+    one_bad_line(test, dict(GOOD, bad_words=["x"]), "unsupported_field", "bad_words")
 
 
 @case

@@ -17,7 +17,7 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "engine": {"schemas", "engine/file", "engine/model"},
     "engine/cpu": {"schemas", "engine", "engine/file"},
     "gpu": {"schemas", "engine", "engine/file", "engine/model"},
-    "batching": {"schemas", "engine", "engine/template", "engine/tokenizer"},
+    "batching": {"schemas", "engine", "engine/grammar", "engine/template", "engine/tokenizer"},
     "consumer/kafka": {"schemas", "consumer/fault.h", "consumer/transport.h"},
     "consumer": ENGINE | {"schemas", "store", "gpu", "batching", "consumer/kafka"},
     "consumer/command": ENGINE | {"schemas", "store", "batching", "consumer", "consumer/kafka"},

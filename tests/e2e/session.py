@@ -171,7 +171,7 @@ def text_of(number, n_words):
 
 
 def varied_jobs(n):
-    """Jobs of every kind: greedy and drawn, chat and plain, with a shared prefix and without, short and long."""
+    """Jobs of every kind: greedy and drawn, chat and plain, with a shared prefix and without, short and long, constrained and free."""
     jobs = []
     for i in range(n):
         job = {"custom_id": f"line {i}", "max_tokens": 3 + i * 5 % 29}
@@ -191,6 +191,10 @@ def varied_jobs(n):
             job.update(top_p=0.9, top_k=40, min_p=0.01)
         if i % 7 == 0:
             job.update(presence_penalty=0.5, frequency_penalty=0.3, repetition_penalty=1.1)
+        if i % 9 == 4:
+            job["guided_regex"] = "([a-f]{3,9} )*[0-9]{2,40}"
+        if i % 11 == 8:
+            job["structured_outputs"] = {"choice": ["the one", "the other", "none"]}
         if i % 2 == 0:
             job.update(logprobs=True, top_logprobs=2) if "messages" in job else job.update(logprobs=2)
         jobs.append(job)

@@ -69,6 +69,99 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
         }
 }
 
+// ---- constraints ----
+
+enum { N_CONSTRAINED = 90 };
+
+static void take_constrained(struct bench *bench, int number)
+{
+    static struct text choices[] = {{"abc", 3}, {"abd", 3}, {"zz", 2}};
+    static const struct constraint constraints[] = {
+        {.kind = CONSTRAINT_CHOICE, .choices = choices, .n_choices = 3, .field = "choice"},
+        {.kind = CONSTRAINT_REGEX, .source = {"[a-m]{2,30}|q+", 14}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"(x[a-c]*y)+", 11}, .field = "regex"},
+        {.kind = CONSTRAINT_REGEX, .source = {"(a", 2}, .field = "regex"},
+        {.kind = CONSTRAINT_NONE},
+    };
+    int32_t tokens[40];
+    char id[32];
+    snprintf(id, sizeof id, "%d", number);
+    for (int32_t i = 0; i < 40; i++)
+        tokens[i] = 10 + (i < 20 ? i : (i * 7 + number * 13) % 200);
+    struct job *job = job_of(tokens, 1 + number % 40, 1 + number % 33, id);
+    job->request.sampling.seed = (uint64_t)number;
+    job->request.constraint = constraints[number % 5];
+    job->request.n = number % 7 ? 1 : 3;
+    batcher_take(bench->batcher, job);
+}
+
+static bool spells(struct text text, int kind, bool finished)
+{
+    size_t i = 0;
+    if (kind == 0)
+        return text_equals_string(text, "abc") || text_equals_string(text, "abd") || text_equals_string(text, "zz") ||
+               (!finished && text.size < 3 && memcmp("abzz" + (text.size && text.data[0] == 'z') * 2, text.data, text.size) == 0);
+    if (kind == 1) {
+        bool q = text.size && text.data[0] == 'q';
+        for (; i < text.size && (q ? text.data[i] == 'q' : text.data[i] <= 'm'); i++)
+            continue;
+        return i == text.size && (q || (text.size <= 30 && (!finished || text.size >= 2)));
+    }
+    while (i < text.size && text.data[i] == 'x') {
+        for (i++; i < text.size && text.data[i] <= 'c'; i++)
+            continue;
+        if (i == text.size)
+            return !finished;
+        if (text.data[i++] != 'y')
+            return false;
+    }
+    return i == text.size && (!finished || i > 0);
+}
+
+static void check_constrained(const struct job *job, struct text *alone)
+{
+    int number = atoi(job->job_id.data), kind = number % 5;
+    assert_int_equal(job->result.status, kind == 3 ? RESULT_FAILED : RESULT_DONE);
+    if (kind == 3)
+        assert_string_equal(job->result.error.text, "regex: pattern, byte 2: a group is not closed");
+    for (int32_t c = 0; c < job->result.n_choices; c++) {
+        struct text text = job->result.choices[c].text, *expected = &alone[number * 3 + c];
+        if (kind < 3)
+            assert_true(spells(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
+        if (!expected->data)
+            *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size), text.size};
+        assert_true(text_equal(text, *expected));
+    }
+}
+
+static void constrained_answers_are_those_of_each_job_alone(void **state)
+{
+    (void)state;
+    const struct batch_limits cases[] = {
+        {.n_sequences_max = 1, .n_rows_max = 1, .n_jobs_max = 1, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 8, .n_rows_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
+        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
+        {.n_sequences_max = 64, .n_rows_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
+    };
+    static struct text alone[N_CONSTRAINED * 3];
+    memset(alone, 0, sizeof alone);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct bench bench = bench_open(cases[c]);
+        for (int number = 0; number < N_CONSTRAINED; number++) {
+            while (batcher_is_full(bench.batcher))
+                run_to_end(&bench);
+            take_constrained(&bench, number);
+        }
+        run_to_end(&bench);
+        assert_int_equal(bench.finished.n_jobs, N_CONSTRAINED);
+        for (const struct job *job = bench.finished.first; job; job = job->next)
+            check_constrained(job, alone);
+        bench_close(&bench);
+    }
+    for (int i = 0; i < N_CONSTRAINED * 3; i++)
+        free((char *)alone[i].data);
+}
+
 // Most answers are short, so the batcher takes in more than it can hold when a long one comes.
 static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void **state)
 {
@@ -626,6 +719,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
+        cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
         cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
         cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
         cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),

@@ -103,6 +103,7 @@ static void counts_of_the_schema_are_the_named_limits(void **state)
     assert_number(definition(&job_root, "tokens"), "maxItems", JOB_TOKENS_MAX);
     assert_number(value_get(definition(&job_root, "tokens"), "items"), "maximum", INT32_MAX);
     assert_number(&stop->array.items[1], "maxItems", JOB_STOP_MAX);
+    assert_number(definition(&job_root, "constraint_choices"), "maxItems", JOB_CHOICES_MAX);
     assert_number(value_get(request, "stop_token_ids"), "maxItems", JOB_STOP_TOKENS_MAX);
     assert_number(value_get(request, "allowed_token_ids"), "maxItems", JOB_ALLOWED_TOKENS_MAX);
     assert_number(definition(&job_root, "stop_string"), "maxLength", JOB_STOP_BYTES_MAX);

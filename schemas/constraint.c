@@ -1,0 +1,194 @@
+// Structured output: what the text of an answer may be. OpenAI's response_format, vLLM's structured_outputs and older
+// guided_* fields, and llama.cpp's json_schema and grammar are one constraint; it is encoded as structured_outputs.
+#include "schemas/request.h"
+
+#include <string.h>
+
+static struct constraint *constraint_of(struct decoding *decoding)
+{
+    return &decoding->job->request.constraint;
+}
+
+static enum status set_constraint(struct decoding *decoding, const char *field, enum constraint_kind kind, struct text source)
+{
+    struct constraint *constraint = constraint_of(decoding);
+    if (constraint->kind != CONSTRAINT_NONE)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: given beside %s; one constraint is possible",
+                         field, constraint->field);
+    constraint->kind = kind;
+    constraint->source = source;
+    constraint->field = field;
+    return STATUS_OK;
+}
+
+static enum status decode_source(struct decoding *decoding, const char *field, enum constraint_kind kind,
+                                 const struct value *value)
+{
+    if (value->kind != VALUE_STRING || value->text.size == 0)
+        return request_expected(decoding, field, "a string that is not empty", value);
+    return set_constraint(decoding, field, kind, value->text);
+}
+
+// A JSON Schema as an object or boolean, or, in vLLM's fields, as the text of one.
+static enum status decode_schema(struct decoding *decoding, const char *field, const struct value *value, bool may_be_text)
+{
+    if (may_be_text && value->kind == VALUE_STRING)
+        return decode_source(decoding, field, CONSTRAINT_JSON_SCHEMA, value);
+    if (value->kind != VALUE_OBJECT && value->kind != VALUE_BOOL)
+        return request_expected(decoding, field, "a JSON Schema", value);
+    struct buffer text = {0};
+    json_encode(value, &text);
+    const char *copy = text.failed ? NULL : arena_copy(&decoding->job->arena, text.data, text.size);
+    size_t size = text.size;
+    buffer_finish(&text);
+    return copy ? set_constraint(decoding, field, CONSTRAINT_JSON_SCHEMA, (struct text){copy, size})
+                : request_out_of_memory(decoding);
+}
+
+static enum status decode_choices(struct decoding *decoding, const char *field, const struct value *value)
+{
+    struct constraint *constraint = constraint_of(decoding);
+    if (value->kind != VALUE_ARRAY || value->array.n_items == 0)
+        return request_expected(decoding, field, "a list of strings that is not empty", value);
+    if (value->array.n_items > JOB_CHOICES_MAX)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%s: expected at most %d strings, got %zu", field,
+                         JOB_CHOICES_MAX, value->array.n_items);
+    enum status status = set_constraint(decoding, field, CONSTRAINT_CHOICE, (struct text){0});
+    if (status != STATUS_OK)
+        return status;
+    constraint->choices = arena_allocate_array(&decoding->job->arena, value->array.n_items, sizeof *constraint->choices);
+    if (!constraint->choices)
+        return request_out_of_memory(decoding);
+    for (size_t i = 0; i < value->array.n_items; i++) {
+        const struct value *item = &value->array.items[i];
+        if (item->kind != VALUE_STRING || item->text.size == 0)
+            return request_expected(decoding, field, "strings that are not empty", item);
+        constraint->choices[i] = item->text;
+    }
+    constraint->n_choices = (int32_t)value->array.n_items;
+    return STATUS_OK;
+}
+
+// ---- OpenAI's ----
+
+// `strict` changes nothing: a schema is enforced or refused. `name` and `description` are for the reader.
+static enum status decode_json_schema_format(struct decoding *decoding, const struct value *format)
+{
+    const struct value *schema = value_get(format, "schema"), null = {.kind = VALUE_NULL};
+    if (!schema)
+        return request_expected(decoding, "response_format.json_schema.schema", "a JSON Schema", &null);
+    return decode_schema(decoding, "response_format.json_schema.schema", schema, false);
+}
+
+enum status constraint_decode_response_format(struct decoding *decoding, struct value *value)
+{
+    const struct value *type = value_get(value, "type"), null = {.kind = VALUE_NULL};
+    if (value->kind != VALUE_OBJECT)
+        return request_expected(decoding, "response_format", "an object", value);
+    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "text"))
+        return STATUS_OK;
+    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_object"))
+        return set_constraint(decoding, "response_format", CONSTRAINT_JSON_OBJECT, (struct text){0});
+    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_schema"))
+        return decode_json_schema_format(decoding, value_get(value, "json_schema") ? value_get(value, "json_schema") : &null);
+    return request_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"", type ? type : &null);
+}
+
+// ---- vLLM's and llama.cpp's ----
+
+static enum status decode_member(struct decoding *decoding, const struct value_member *member)
+{
+    const struct value *value = &member->value;
+    if (value->kind == VALUE_NULL)
+        return STATUS_OK;
+    if (text_equals_string(member->key, "json"))
+        return decode_schema(decoding, "structured_outputs.json", value, true);
+    if (text_equals_string(member->key, "regex"))
+        return decode_source(decoding, "structured_outputs.regex", CONSTRAINT_REGEX, value);
+    if (text_equals_string(member->key, "choice"))
+        return decode_choices(decoding, "structured_outputs.choice", value);
+    if (text_equals_string(member->key, "grammar"))
+        return decode_source(decoding, "structured_outputs.grammar", CONSTRAINT_GRAMMAR, value);
+    if (text_equals_string(member->key, "json_object") && value->kind == VALUE_BOOL)
+        return value->boolean ? set_constraint(decoding, "structured_outputs.json_object", CONSTRAINT_JSON_OBJECT, (struct text){0})
+                              : STATUS_OK;
+    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "structured_outputs.%.*s: not supported",
+                     (int)(member->key.size < 64 ? member->key.size : 64), member->key.data);
+}
+
+enum status constraint_decode_structured_outputs(struct decoding *decoding, struct value *value)
+{
+    enum status status = STATUS_OK;
+    if (value->kind != VALUE_OBJECT)
+        return request_expected(decoding, "structured_outputs", "an object", value);
+    for (size_t i = 0; i < value->object.n_members && status == STATUS_OK; i++)
+        status = decode_member(decoding, &value->object.members[i]);
+    return status;
+}
+
+enum status constraint_decode_guided_json(struct decoding *decoding, struct value *value)
+{
+    return decode_schema(decoding, "guided_json", value, true);
+}
+
+enum status constraint_decode_guided_regex(struct decoding *decoding, struct value *value)
+{
+    return decode_source(decoding, "guided_regex", CONSTRAINT_REGEX, value);
+}
+
+enum status constraint_decode_guided_choice(struct decoding *decoding, struct value *value)
+{
+    return decode_choices(decoding, "guided_choice", value);
+}
+
+enum status constraint_decode_guided_grammar(struct decoding *decoding, struct value *value)
+{
+    return decode_source(decoding, "guided_grammar", CONSTRAINT_GRAMMAR, value);
+}
+
+enum status constraint_decode_json_schema(struct decoding *decoding, struct value *value)
+{
+    return decode_schema(decoding, "json_schema", value, false);
+}
+
+enum status constraint_decode_grammar(struct decoding *decoding, struct value *value)
+{
+    return decode_source(decoding, "grammar", CONSTRAINT_GRAMMAR, value);
+}
+
+// A constraint decides alone where an answer ends.
+enum status constraint_finish(struct decoding *decoding)
+{
+    const struct request *request = &decoding->job->request;
+    const char *beside = request->ignore_eos              ? "ignore_eos"
+                         : request->min_tokens > 0        ? "min_tokens"
+                         : request->n_allowed_tokens > 0  ? "allowed_token_ids"
+                                                          : NULL;
+    if (request->constraint.kind == CONSTRAINT_NONE || !beside)
+        return STATUS_OK;
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: impossible beside %s", beside,
+                     request->constraint.field);
+}
+
+static bool encode_choices(const struct constraint *constraint, struct arena *arena, struct value *value)
+{
+    if (!value_array_create(arena, (size_t)constraint->n_choices, value))
+        return false;
+    for (int32_t i = 0; i < constraint->n_choices; i++)
+        value->array.items[i] = value_string(constraint->choices[i]);
+    return true;
+}
+
+bool constraint_encode_structured_outputs(const struct job *job, struct arena *arena, struct value *value)
+{
+    static const char *const keys[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
+    const struct constraint *constraint = &job->request.constraint;
+    struct value content = constraint->kind == CONSTRAINT_JSON_OBJECT ? value_bool(true) : value_string(constraint->source);
+    if (constraint->kind == CONSTRAINT_NONE)
+        return true;
+    if (!value_object_create(arena, 1, value) ||
+        (constraint->kind == CONSTRAINT_CHOICE && !encode_choices(constraint, arena, &content)))
+        return false;
+    value_put(value, keys[constraint->kind], content);
+    return true;
+}

@@ -1,0 +1,77 @@
+"""Structured output: every answer that ended is what its job asked for, alone and in a batch, and a refusal names its cause."""
+import json
+import re
+
+from session import case, error_of
+
+LABELS = ["positive", "negative", "mixed"]
+REVIEW = {"type": "object", "additionalProperties": False, "required": ["label", "score", "words"],
+          "properties": {"label": {"enum": LABELS}, "score": {"type": "integer", "minimum": 1, "maximum": 5},
+                         "words": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 3},
+                         "note": {"type": ["string", "null"], "maxLength": 12}}}
+
+
+def is_review(text):
+    review = json.loads(text)
+    assert list(review) in (["label", "score", "words"], ["label", "score", "words", "note"]), text
+    assert review["label"] in LABELS and review["score"] in range(1, 6) and len(review["words"]) <= 3, text
+    assert all(isinstance(word, str) and len(word) <= 8 for word in review["words"]), text
+    note = review.get("note")
+    assert note is None or (isinstance(note, str) and len(note) <= 12), text
+    assert text == json.dumps(review, ensure_ascii=False, separators=(",", ":")) or "\\" in text, text
+
+
+KINDS = [
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "review", "schema": REVIEW}}}, is_review),
+    ({"structured_outputs": {"choice": LABELS}}, lambda text: LABELS.index(text)),
+    ({"guided_regex": r"[A-Z][a-z]{2,6} (19|20)\d{2}"}, lambda text: re.fullmatch(r"[A-Z][a-z]{2,6} (19|20)[0-9]{2}", text)[0]),
+    ({"guided_json": {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 2, "maxItems": 4}},
+     lambda text: [[1, 2, 3].index(item) for item in json.loads(text)][1]),
+    ({}, str),
+]
+
+
+def jobs(n):
+    return [dict(KINDS[i % len(KINDS)][0], custom_id=str(i), prompt=f"the {i}", temperature=i % 3, max_tokens=120) for i in range(n)]
+
+
+def text_of(answer):
+    assert error_of(answer) is None, answer
+    return answer["response"]["body"]["choices"][0]
+
+
+@case
+def answers_that_ended_are_what_their_jobs_asked_for(test):
+    test.write("in.jsonl", jobs(100))
+    test.run_file()
+    n_ended = 0
+    for answer in test.answers():
+        choice = text_of(answer)
+        if choice["finish_reason"] == "stop":
+            n_ended += 1
+            KINDS[int(answer["custom_id"]) % len(KINDS)][1](choice["text"])
+    assert n_ended > 60, n_ended
+
+
+@case
+def a_constrained_answer_is_the_same_alone_and_in_a_batch(test):
+    test.write("in.jsonl", jobs(40))
+    texts = []
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"]):
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(texts)}.db", *options)
+        texts.append([text_of(answer) for answer in test.answers("out.jsonl")])
+    assert texts[0] == texts[1] == texts[2]
+
+
+@case
+def a_keyword_that_is_not_enforced_refuses_its_job_alone(test):
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}}
+    test.write("in.jsonl", [{"custom_id": "bad", "prompt": "p", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
+                            {"custom_id": "none", "prompt": "p", "guided_json": {"type": "integer", "minimum": 2, "maximum": 1}},
+                            {"custom_id": "good", "prompt": "p", "guided_regex": "yes|no", "max_tokens": 9}])
+    test.run_file()
+    bad, none, good = test.answers()
+    error = error_of(bad)
+    assert "pattern" in error["message"] and "/properties/a" in error["message"], error
+    assert error_of(none)["param"] == "guided_json", none
+    assert text_of(good)["text"] in ("yes", "no"), good
