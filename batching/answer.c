@@ -17,7 +17,8 @@ struct reading {
 static void place_tokens(struct reading *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
-    while (entries && reading->n_tokens < reading->choice->n_tokens && (size_t)entries[reading->n_tokens].text_offset < end)
+    while (entries && reading->n_tokens < reading->choice->n_tokens &&
+           (size_t)entries[reading->n_tokens].text_offset < end)
         entries[reading->n_tokens++].text_offset = reading->n_characters;
 }
 
@@ -75,11 +76,13 @@ static bool finish_choice(struct job *job, const struct sequence *sequence, stru
     choice->finish_reason = sequence->finish_reason;
     choice->n_tokens = sequence->n_generated;
     if (request->sampling.logprobs && !request->hides_logprobs) {
-        choice->logprobs = arena_allocate_array(&job->arena, (size_t)sequence->n_generated, sizeof *choice->logprobs);
+        choice->logprobs =
+            arena_allocate_array(&job->arena, (size_t)sequence->n_generated, sizeof *choice->logprobs);
         if (!choice->logprobs)
             return false;
         if (sequence->n_generated)
-            memcpy(choice->logprobs, sequence->logprobs, (size_t)sequence->n_generated * sizeof *choice->logprobs);
+            memcpy(choice->logprobs, sequence->logprobs,
+                   (size_t)sequence->n_generated * sizeof *choice->logprobs);
     }
     return put_text(job, sequence, choice);
 }
@@ -137,6 +140,7 @@ void prompt_finish_job(struct prompt *prompt)
         result->choices = NULL;
         result->n_choices = 0;
         result->completion_tokens = 0;
-        (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "writing the result: out of memory");
+        (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                        "writing the result: out of memory");
     }
 }

@@ -235,7 +235,8 @@ static bool find_constraint(struct batcher *b, struct prompt *prompt)
     struct error error;
     if (constraint->kind == CONSTRAINT_NONE)
         return true;
-    return allocate_masks(b) && constraint_cache_find(&b->constraints, constraint, &prompt->constraint, &error) == STATUS_OK;
+    return allocate_masks(b) &&
+           constraint_cache_find(&b->constraints, constraint, &prompt->constraint, &error) == STATUS_OK;
 }
 
 struct compiling {
@@ -272,7 +273,8 @@ static void fill_masks_of(void *context, int index, int thread)
     for (int32_t i = 0; i < scheduled->step.n_outputs; i++) {
         struct sequence *sequence = scheduled->output_sequences[i];
         if (sequence->prompt->constraint == b->masking[index])
-            sequence_fill_mask(sequence, scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
+            sequence_fill_mask(sequence,
+                               scheduled->masks + (size_t)i * (size_t)sequence->prompt->n_mask_words);
     }
 }
 

@@ -35,18 +35,19 @@ struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // `step` in two calls, for an asynchronous device; both NULL otherwise. `submit` reads everything the
-    // step points to. The step and its arrays must not change until `collect` returns; memory that samples and
-    // sequences point to may. At most two steps are submitted and not yet collected, and they are collected in
-    // order. The last one may never be collected. After an error no step is submitted.
+    // step points to. The step and its arrays must not change until `collect` returns; memory that samples
+    // and sequences point to may. At most two steps are submitted and not yet collected, and they are
+    // collected in order. The last one may never be collected. After an error no step is submitted.
     enum status (*submit)(void *context, struct step *step, struct error *error);
-    enum status (*collect)(void *context, struct step *step, struct sample_result *results, struct error *error);
+    enum status (*collect)(void *context, struct step *step, struct sample_result *results,
+                           struct error *error);
     // What was observed of the steps since the last call (engine/session.h). NULL: nothing is.
     void (*take_findings)(void *context, struct step_findings *findings);
 };
 
 struct batcher_config {
     struct engine engine;
-    struct pool *pool;              // prepares prompts; may be the engine's pool
+    struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us
@@ -61,8 +62,8 @@ struct job_list {
 void job_list_append(struct job_list *list, struct job *job);
 struct job *job_list_take(struct job_list *list); // NULL: empty
 
-enum status batcher_create(struct batcher **batcher, const struct batcher_config *config, struct error *error)
-    WARN_UNUSED;
+enum status batcher_create(struct batcher **batcher, const struct batcher_config *config,
+                           struct error *error) WARN_UNUSED;
 // The batcher must be empty: finish or release its jobs first.
 void batcher_destroy(struct batcher *batcher);
 

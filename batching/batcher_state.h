@@ -12,7 +12,9 @@ struct scheduled_step {
     struct step_sequence *sequences;
     struct sequence **output_sequences; // [n_outputs] takes the output; NULL: it has ended
     struct sample_request *samples;
-    uint32_t *masks; // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: there were none
+    // [n_sequences_max, token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: there were
+    // none
+    uint32_t *masks;
     int32_t prefill_rows, decode_rows, n_preempted;
 };
 
@@ -23,21 +25,22 @@ struct batcher {
     struct window window;
     struct prompt *oldest, *youngest; // all prompts, waiting and running
     int32_t n_jobs;
-    struct job_list arrived;          // not prepared yet
-    struct prompt **preparing;        // [n_jobs_max]
-    struct sequence **running;        // [2 n_sequences_max] by admission; half may wait for their last token
+    struct job_list arrived;   // not prepared yet
+    struct prompt **preparing; // [n_jobs_max]
+    struct sequence **running; // [2 n_sequences_max] by admission; half may wait for their last token
     int32_t n_running;
     int64_t n_admissions;
-    bool any_failed;                  // a prompt's error was set outside a step
-    struct error host_fault;          // out of memory: the round fails with it; STATUS_OK: none
-    int64_t next_deadline;            // no later than the earliest deadline of any prompt; 0: none
-    double answer_tokens;             // moving average length of finished answers; 0: none finished yet
+    bool any_failed;         // a prompt's error was set outside a step
+    struct error host_fault; // out of memory: the round fails with it; STATUS_OK: none
+    int64_t next_deadline;   // no later than the earliest deadline of any prompt; 0: none
+    double answer_tokens;    // moving average length of finished answers; 0: none finished yet
     struct scheduled_step steps[2];
-    struct scheduled_step *building;    // one of `steps`
-    struct scheduled_step *under_way;   // the other one, submitted and not collected; NULL: none
+    struct scheduled_step *building;  // one of `steps`
+    struct scheduled_step *under_way; // the other one, submitted and not collected; NULL: none
     struct sample_result *results;    // [n_sequences_max]
     struct constraint_cache constraints;
-    struct compiled_constraint **masking; // [n_sequences_max] of the step's outputs, each once; allocated with the masks
+    // [n_sequences_max] of the step's outputs, each once; allocated with the masks
+    struct compiled_constraint **masking;
 };
 
 // Fills b->building with tokens of the running sequences, then of newly admitted ones. scheduler.c.

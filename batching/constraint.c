@@ -81,7 +81,8 @@ static enum status make_vocabulary(struct constraint_cache *cache, struct error 
         tokens[i] = (struct text){bytes.data + starts[i], starts[i + 1] - starts[i]};
     enum status status = tokens && starts && ends && !bytes.failed
                              ? grammar_vocabulary_create(&cache->vocabulary, tokens, n, ends, n_ends, error)
-                             : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "the vocabulary of constraints: out of memory");
+                             : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                                         "the vocabulary of constraints: out of memory");
     buffer_finish(&bytes);
     free(ends);
     free(starts);
@@ -163,7 +164,8 @@ void constraint_cache_release(struct constraint_cache *cache, struct compiled_co
 {
     if (!entry)
         return;
-    bool is_useless = --entry->n_users == 0 && entry->error.status == STATUS_RETRY; // the next user tries again
+    // the next user tries again
+    bool is_useless = --entry->n_users == 0 && entry->error.status == STATUS_RETRY;
     if (is_useless)
         remove_entry(cache, entry);
     evict(cache);
@@ -203,7 +205,8 @@ static enum status compile(struct compiled_constraint *entry)
     case CONSTRAINT_REGEX:
         return grammar_compile_regex(&entry->grammar, constraint->source, NULL, &entry->error);
     case CONSTRAINT_CHOICE:
-        return grammar_compile_choice(&entry->grammar, constraint->choices, (size_t)constraint->n_choices, NULL, &entry->error);
+        return grammar_compile_choice(&entry->grammar, constraint->choices, (size_t)constraint->n_choices,
+                                      NULL, &entry->error);
     case CONSTRAINT_GRAMMAR:
         return compile_grammar(entry, constraint->source);
     case CONSTRAINT_NONE:

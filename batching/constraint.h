@@ -1,5 +1,5 @@
-// Constraints of answers (engine/grammar), compiled once for all jobs that ask for the same. Entries stay for jobs to come until
-// their place is needed.
+// Constraints of answers (engine/grammar), compiled once for all jobs that ask for the same. Entries stay for
+// jobs to come until their place is needed.
 //
 // Thread: engine, but for constraint_compile, which runs on the pool.
 #pragma once
@@ -9,20 +9,20 @@
 #include "schemas/job.h"
 
 enum {
-    CONSTRAINTS_MAX = 64,        // entries without users that are kept
+    CONSTRAINTS_MAX = 64,            // entries without users that are kept
     CONSTRAINT_BYTES_MAX = 64 << 20, // of grammars without users that are kept
 };
 
 // One constraint. Its recognizer grows with the texts that it matches; it is the sequences' common cache.
 struct compiled_constraint {
-    struct constraint source;    // own copy
-    uint64_t hash;               // of the source
-    struct grammar *grammar;     // NULL: not compiled, or refused
+    struct constraint source; // own copy
+    uint64_t hash;            // of the source
+    struct grammar *grammar;  // NULL: not compiled, or refused
     struct recognizer *recognizer;
-    struct error error;          // STATUS_REJECT: refused; STATUS_RETRY: out of memory
+    struct error error; // STATUS_REJECT: refused; STATUS_RETRY: out of memory
     bool is_compiled;
-    int32_t n_users;             // prompts
-    int64_t used;                // of the cache's clock, for eviction
+    int32_t n_users; // prompts
+    int64_t used;    // of the cache's clock, for eviction
     struct compiled_constraint *next;
 };
 

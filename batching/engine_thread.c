@@ -77,7 +77,8 @@ static void handle_order(struct engine_thread *thread, struct order *order)
             batcher_take(thread->batcher, job);
         break;
     case ORDER_CANCEL:
-        batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id), order->until);
+        batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id),
+                       order->until);
         break;
     case ORDER_LEAVE:
         thread->leaving = true;
@@ -148,7 +149,8 @@ static void *run(void *context)
                            (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)));
         if (ended)
             end(thread, round);
-        if (round->figures.n_rows == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 && !failed)
+        if (round->figures.n_rows == 0 && round->finished.n_jobs == 0 && round->released.n_jobs == 0 &&
+            !failed)
             round_destroy(round);
         else if (!queue_push(thread->outbox, round))
             assert(!"only this thread closes the outbox");

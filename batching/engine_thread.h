@@ -16,19 +16,19 @@ enum order_kind { ORDER_JOBS, ORDER_CANCEL, ORDER_LEAVE, ORDER_ABORT };
 // Allocated by the sender, freed by the engine thread.
 struct order {
     enum order_kind kind;
-    struct job_list jobs;  // ORDER_JOBS
+    struct job_list jobs;   // ORDER_JOBS
     char *dataset, *job_id; // ORDER_CANCEL: malloc'd; job_id NULL: the whole dataset
     int64_t until;          // ORDER_CANCEL: seconds since 1970; jobs submitted later are not cancelled
 };
 
 // Allocated by the engine thread, freed by the receiver (round_destroy, with its lists emptied).
 struct round {
-    struct job_list finished;      // in the order in which they finished
-    struct job_list released;      // unfinished, without results
-    struct step_figures figures;   // n_rows 0: no step ended
+    struct job_list finished;       // in the order in which they finished
+    struct job_list released;       // unfinished, without results
+    struct step_figures figures;    // n_rows 0: no step ended
     struct prefix_report *prefixes; // NULL: not reported in this round
-    struct step_findings findings; // of the step that ended
-    struct error error;            // status OK, or the error that stopped the engine
+    struct step_findings findings;  // of the step that ended
+    struct error error;             // status OK, or the error that stopped the engine
 };
 
 enum { ENGINE_ORDERS_MAX = 256, ENGINE_ROUNDS_MAX = 256, PREFIX_REPORT_INTERVAL_MS = 1000 };
@@ -37,8 +37,8 @@ struct engine_thread;
 
 // Starts the thread, which owns the queues. The batcher must outlive it. The sender must not have more than
 // the batcher's n_jobs_max jobs in the thread at a time.
-enum status engine_thread_start(struct engine_thread **thread, struct batcher *batcher, struct error *error)
-    WARN_UNUSED;
+enum status engine_thread_start(struct engine_thread **thread, struct batcher *batcher,
+                                struct error *error) WARN_UNUSED;
 struct queue *engine_thread_inbox(struct engine_thread *thread);
 struct queue *engine_thread_outbox(struct engine_thread *thread);
 // Closes the inbox, waits for the thread and frees it. The outbox must be finished.

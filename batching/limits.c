@@ -58,7 +58,7 @@ struct attempt {
     const struct limits_wanted *wanted;
     uint64_t memory_available;
     struct placement placement;
-    bool large;             // step sizes of a GPU
+    bool large;              // step sizes of a GPU
     int32_t positions_least; // minimum for the pages, unless --kv-memory is given
 };
 
@@ -77,7 +77,8 @@ static uint64_t scratch(struct backend *backend, const struct model *model, cons
 {
     if (!backend)
         return 0;
-    return backend->device.scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max, n_positions);
+    return backend->device.scratch_bytes(backend, &model->shape, batch->n_rows_max, batch->n_sequences_max,
+                                         n_positions);
 }
 
 static void count_weights(const struct attempt *attempt, struct side sides[SIDES])
@@ -86,11 +87,13 @@ static void count_weights(const struct attempt *attempt, struct side sides[SIDES
     const struct model *model = attempt->model;
     int32_t n_host = attempt->placement.n_host_layers;
     if (!takes_host(&attempt->placement)) {
-        sides[DEVICE].weights = wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_held_bytes(model);
+        sides[DEVICE].weights =
+            wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_held_bytes(model);
         return;
     }
     int before = n_host > 0 ? HOST : DEVICE;
-    sides[before].weights += forward_layer_bytes(model, before == HOST ? wanted->host : wanted->backend, LAYER_BEFORE);
+    sides[before].weights +=
+        forward_layer_bytes(model, before == HOST ? wanted->host : wanted->backend, LAYER_BEFORE);
     sides[DEVICE].weights += forward_layer_bytes(model, wanted->backend, LAYER_AFTER);
     for (int32_t i = 0; i < model->shape.n_layers; i++) {
         int side = i < n_host ? HOST : DEVICE;
@@ -98,7 +101,8 @@ static void count_weights(const struct attempt *attempt, struct side sides[SIDES
     }
 }
 
-static void count(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page, struct side sides[SIDES])
+static void count(const struct attempt *attempt, const struct limits_plan *plan, uint64_t one_page,
+                  struct side sides[SIDES])
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct placement *placement = &attempt->placement;
@@ -124,8 +128,8 @@ static void count(const struct attempt *attempt, const struct limits_plan *plan,
 
 // Number of pages for the memory that is left: `most` is what fits, `unasked` the default, which is limited
 // to half of the memory left (95 % on a GPU) and to all sequences at full context.
-static void count_pages(const struct attempt *attempt, const struct limits_plan *plan, const struct side sides[SIDES],
-                        uint64_t *most, uint64_t *unasked)
+static void count_pages(const struct attempt *attempt, const struct limits_plan *plan,
+                        const struct side sides[SIDES], uint64_t *most, uint64_t *unasked)
 {
     uint64_t pages_a_sequence =
         ((uint64_t)attempt->model->shape.n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
@@ -133,7 +137,8 @@ static void count_pages(const struct attempt *attempt, const struct limits_plan 
     *unasked = pages_a_sequence * (uint64_t)plan->batch.n_sequences_max;
     for (int i = 0; i < SIDES; i++) {
         const struct side *side = &sides[i];
-        uint64_t fixed = side->weights + side->matrices, left = side->available > fixed ? side->available - fixed : 0;
+        uint64_t fixed = side->weights + side->matrices,
+                 left = side->available > fixed ? side->available - fixed : 0;
         uint64_t share = i == DEVICE && attempt->wanted->device ? left / 20 * 19 : left / 2;
         if (fixed > side->available)
             *most = 0;
@@ -164,9 +169,12 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
                                             .n_outputs_max = batch->n_sequences_max,
                                             .n_sequences_max = batch->n_sequences_max,
                                             .page_positions = batch->page_positions,
-                                            .kv_type = wanted->kv_type ? *wanted->kv_type : default_kv_type(attempt->model)};
+                                            .kv_type = wanted->kv_type ? *wanted->kv_type
+                                                                       : default_kv_type(attempt->model)};
     struct side sides[SIDES];
-    uint64_t most, unasked, one_page = forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
+    uint64_t most, unasked,
+        one_page =
+            forward_page_bytes(attempt->model, wanted->backend, batch->page_positions, plan->forward.kv_type);
     count(attempt, plan, one_page, sides);
     count_pages(attempt, plan, sides, &most, &unasked);
     uint64_t n_pages = wanted->page_bytes ? wanted->page_bytes / one_page : unasked;
@@ -184,10 +192,15 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
 
 // ---- choice of the placement ----
 
-enum { FOR_AUTO = 1 << PLACING_AUTO, FOR_DEVICE = 1 << PLACING_DEVICE, FOR_LAYERS = 1 << PLACING_LAYERS,
-       FOR_ATTENTION = 1 << PLACING_ATTENTION };
+enum {
+    FOR_AUTO = 1 << PLACING_AUTO,
+    FOR_DEVICE = 1 << PLACING_DEVICE,
+    FOR_LAYERS = 1 << PLACING_LAYERS,
+    FOR_ATTENTION = 1 << PLACING_ATTENTION
+};
 enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-memory
-enum host_layers { HOST_LAYERS_NONE, HOST_LAYERS_GIVEN, HOST_LAYERS_FEWEST }; // fewest: the smallest number that fits, from 1
+// fewest: the smallest number that fits, from 1
+enum host_layers { HOST_LAYERS_NONE, HOST_LAYERS_GIVEN, HOST_LAYERS_FEWEST };
 
 // In this order: the first that fits is the plan.
 static const struct candidate {
@@ -195,7 +208,8 @@ static const struct candidate {
     unsigned needs;
     enum host_layers host_layers;
     bool host_attention;
-    bool large;              // large steps first, then smaller ones, which leave more memory for pages; else smaller ones only
+    // large steps first, then smaller ones, which leave more memory for pages; else smaller ones only
+    bool large;
     int32_t positions_least; // 0: one page. Few pages on the device are better than none anywhere.
 } candidates[] = {
     {FOR_LAYERS, 0, HOST_LAYERS_GIVEN, false, true, 0},
@@ -213,12 +227,14 @@ static const struct candidate {
 static bool is_candidate(const struct candidate *candidate, const struct limits_wanted *wanted)
 {
     bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers > 0;
-    return (candidate->placings & 1u << wanted->placing) && (candidate->host_layers == HOST_LAYERS_GIVEN) == given &&
+    return (candidate->placings & 1u << wanted->placing) &&
+           (candidate->host_layers == HOST_LAYERS_GIVEN) == given &&
            (!(candidate->needs & NEEDS_HOST) || wanted->host) &&
            (!(candidate->needs & NEEDS_PAGE_BYTES) || wanted->page_bytes);
 }
 
-static bool candidate_fits(struct limits_plan *plan, const struct candidate *candidate, struct attempt attempt)
+static bool candidate_fits(struct limits_plan *plan, const struct candidate *candidate,
+                           struct attempt attempt)
 {
     int32_t n_layers = attempt.model->shape.n_layers, first = 0, last = 0;
     if (candidate->host_layers == HOST_LAYERS_GIVEN)
@@ -260,7 +276,8 @@ static void size_text(uint64_t bytes, bool up, char text[32])
 {
     bool small = bytes < 16 << 20;
     uint64_t unit = small ? 1 << 10 : 1 << 20;
-    snprintf(text, 32, "%llu%c", (unsigned long long)((bytes + (up ? unit - 1 : 0)) / unit), small ? 'K' : 'M');
+    snprintf(text, 32, "%llu%c", (unsigned long long)((bytes + (up ? unit - 1 : 0)) / unit),
+             small ? 'K' : 'M');
 }
 
 static void advise(const struct attempt *refused, char *text, size_t size)
@@ -290,7 +307,9 @@ static void advise(const struct attempt *refused, char *text, size_t size)
     if (wanted.host && choose(&plan, &attempt))
         add(text, size, "--placement attention-cpu");
     if (!text[0])
-        add(text, size, refused->wanted->host ? "--backend cpu, or a smaller --max-batch" : "a smaller --kv-memory or --max-batch");
+        add(text, size,
+            refused->wanted->host ? "--backend cpu, or a smaller --max-batch"
+                                  : "a smaller --kv-memory or --max-batch");
 }
 
 static enum status check_page(const struct attempt *attempt, struct error *error)
@@ -303,29 +322,32 @@ static enum status check_page(const struct attempt *attempt, struct error *error
     int32_t n_context = attempt->model->shape.n_context;
     char page[32], context[32];
     size_text(one_page, true, page);
-    size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page, true, context);
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--kv-memory: expected at least %s, a page of %d positions, got %llu bytes; %s hold one sequence of the model's "
-                     "whole context of %d",
-                     page, LIMITS_PAGE_POSITIONS, (unsigned long long)wanted->page_bytes, context, n_context);
+    size_text(((uint64_t)n_context + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS * one_page, true,
+              context);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--kv-memory: expected at least %s, a page of %d positions, got %llu bytes; %s hold one sequence of the model's "
+        "whole context of %d",
+        page, LIMITS_PAGE_POSITIONS, (unsigned long long)wanted->page_bytes, context, n_context);
 }
 
 static enum status refuse(const struct attempt *attempt, const struct limits_plan *plan, struct error *error)
 {
     char advice[256], host[128] = "";
-    uint64_t one_page =
-        forward_page_bytes(attempt->model, attempt->wanted->backend, plan->batch.page_positions, plan->forward.kv_type);
+    uint64_t one_page = forward_page_bytes(attempt->model, attempt->wanted->backend,
+                                           plan->batch.page_positions, plan->forward.kv_type);
     advise(attempt, advice, sizeof advice);
     if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
                  (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
                  (double)attempt->wanted->host_memory_available / 1e6);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                     "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV pages "
-                     "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
-                     (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_rows_max,
-                     (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
-                     plan->batch.page_positions, (double)one_page / 1e6, host, advice);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+        "memory: %.1f MB are available; weights take %.1f MB, matrices of %d rows %.1f MB, and the KV pages "
+        "%.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
+        (double)attempt->memory_available / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_rows_max,
+        (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
+        plan->batch.page_positions, (double)one_page / 1e6, host, advice);
 }
 
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t memory_available,
@@ -333,34 +355,40 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
 {
     struct attempt attempt = {.model = model, .wanted = wanted, .memory_available = memory_available};
     if (wanted->n_device_layers > model->shape.n_layers)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement: %d layers on the device, the model has %d",
-                         wanted->n_device_layers, model->shape.n_layers);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
+                         model->shape.n_layers);
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
     return choose(plan, &attempt) ? STATUS_OK : refuse(&attempt, plan, error);
 }
 
-void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size)
+void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,
+                               size_t size)
 {
     int32_t n_layers = model->shape.n_layers, n_device = n_layers - plan->placement.n_host_layers;
     bool attention = plan->placement.host_attention;
     char number[16] = "";
     if (!attention || n_device < n_layers)
         snprintf(number, sizeof number, ":%d", n_device);
-    snprintf(text, size, "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the CPU with "
-                         "%.1f MB and %.1f MB%s (--placement %s%s)",
-             n_device, n_layers, (double)plan->weight_bytes / 1e6,
-             (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
-             (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
-             attention ? "attention-cpu" : "layers", number);
+    snprintf(
+        text, size,
+        "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the CPU with "
+        "%.1f MB and %.1f MB%s (--placement %s%s)",
+        n_device, n_layers, (double)plan->weight_bytes / 1e6,
+        (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
+        (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
+        attention ? "attention-cpu" : "layers", number);
 }
 
-enum status limits_derive_check(const struct limits_plan *plan, const struct model *model, uint64_t host_memory_available,
-                                struct forward_limits *check, uint64_t *bytes, struct error *error)
+enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
+                                uint64_t host_memory_available, struct forward_limits *check, uint64_t *bytes,
+                                struct error *error)
 {
     *check = plan->forward;
     if (check->kv_type != KV_F32)
-        check->kv_type = KV_F32_OF_F16; // the values of a GPU's binary16 pages; the CPU's own 16-bit format has others
+        check->kv_type =
+            KV_F32_OF_F16; // the values of a GPU's binary16 pages; the CPU's own 16-bit format has others
     uint64_t one_page = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logits = 2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
     uint64_t fixed = model_held_bytes(model) + forward_matrix_bytes(model, check) + logits;
@@ -368,11 +396,12 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     uint64_t left = host_memory_available > planned + fixed ? host_memory_available - planned - fixed : 0;
     uint64_t n_pages = left / 2 / one_page;
     if (n_pages < 1)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and logits, and pages of "
-                         "%.2f MB each; of the host's memory %.1f MB are available",
-                         (double)fixed / 1e6, (double)one_page / 1e6,
-                         (double)(host_memory_available > planned ? host_memory_available - planned : 0) / 1e6);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+            "--check-cpu: computing on the CPU too takes %.1f MB for weights, matrices and logits, and pages of "
+            "%.2f MB each; of the host's memory %.1f MB are available",
+            (double)fixed / 1e6, (double)one_page / 1e6,
+            (double)(host_memory_available > planned ? host_memory_available - planned : 0) / 1e6);
     if (n_pages < (uint64_t)check->n_pages)
         check->n_pages = (int32_t)n_pages;
     *bytes = fixed + (uint64_t)check->n_pages * one_page;

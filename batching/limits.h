@@ -13,27 +13,29 @@
 
 enum placing { PLACING_AUTO, PLACING_DEVICE, PLACING_LAYERS, PLACING_ATTENTION };
 
-struct limits_wanted { // 0: derive
+struct limits_wanted {       // 0: derive
     struct backend *backend; // computes the sizes of weights and scratch; NULL: sizes as in the file
     bool device;             // a GPU: larger steps, and nearly all of its memory may be used
     int32_t n_sequences_max;
     int32_t n_rows_max;
     int32_t n_jobs_max;
-    uint64_t page_bytes; // memory for KV pages
+    uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
     struct backend *host;
     uint64_t host_memory_available;
     enum placing placing;
-    int32_t n_device_layers; // with PLACING_LAYERS and PLACING_ATTENTION: the last layers, on the device (-ngl of llama.cpp)
+    // with PLACING_LAYERS and PLACING_ATTENTION: the last layers, on the device (-ngl of llama.cpp)
+    int32_t n_device_layers;
 };
 
 struct limits_plan {
     struct batch_limits batch;
     struct forward_limits forward;
-    struct placement placement;                      // all zero: one backend computes everything
-    uint64_t weight_bytes, matrix_bytes, page_bytes; // matrix_bytes: with scratch; page_bytes: pages of device and host
-    uint64_t host_weight_bytes, host_page_bytes;     // host part of a hybrid
+    struct placement placement; // all zero: one backend computes everything
+    // matrix_bytes: with scratch; page_bytes: pages of device and host
+    uint64_t weight_bytes, matrix_bytes, page_bytes;
+    uint64_t host_weight_bytes, host_page_bytes; // host part of a hybrid
 };
 
 enum {
@@ -45,7 +47,8 @@ enum {
 
 bool limits_is_hybrid(const struct limits_plan *plan); // hybrid: device and host compute together
 // "20 of 32 layers on the GPU with ..", for the log, with the option that selects the same placement.
-void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text, size_t size);
+void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,
+                               size_t size);
 
 // `memory_available`: bytes that the backend may use in total. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
 // with the bytes needed, the bytes available and options that would fit.
@@ -55,5 +58,6 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
 // Limits and bytes of the second computation on the CPU (engine/check.h): the plan's number of pages, or
 // fewer if the memory does not hold them. `host_memory_available` was measured before the plan's allocations;
 // the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
-enum status limits_derive_check(const struct limits_plan *plan, const struct model *model, uint64_t host_memory_available,
-                                struct forward_limits *check, uint64_t *bytes, struct error *error) WARN_UNUSED;
+enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
+                                uint64_t host_memory_available, struct forward_limits *check, uint64_t *bytes,
+                                struct error *error) WARN_UNUSED;

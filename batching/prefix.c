@@ -13,7 +13,8 @@ struct prefix_slab {
     struct prefix_node nodes[SLAB_NODES];
 };
 
-enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
+enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
+                        struct error *error)
 {
     *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_slots = SLOTS_FIRST};
     tree->slots = calloc(tree->n_slots, sizeof *tree->slots);
@@ -85,8 +86,8 @@ static void give_node(struct prefix_tree *tree, struct prefix_node *node)
 
 // Allocates the node's arrays for n_pages and copies the tokens and the first n_held pages. False: out of
 // memory, nothing changed.
-static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens,
-                       const int32_t *pages)
+static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages,
+                       const int32_t *tokens, const int32_t *pages)
 {
     size_t bytes = page_bytes(tree) * (size_t)n_pages; // cannot overflow: the tokens are in memory already
     int32_t *memory = malloc(bytes + (size_t)n_pages * sizeof *memory);
@@ -157,17 +158,19 @@ static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
 
 // Keys are built from the parent's address. A split keeps the address of the lower part, so its children's
 // keys stay valid.
-static uint64_t key_of(const struct prefix_tree *tree, const struct prefix_node *parent, const int32_t *tokens)
+static uint64_t key_of(const struct prefix_tree *tree, const struct prefix_node *parent,
+                       const int32_t *tokens)
 {
     return hash_bytes(tokens, page_bytes(tree), (uint64_t)(uintptr_t)parent);
 }
 
-static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent, uint64_t key,
-                                      const int32_t *tokens)
+static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent,
+                                      uint64_t key, const int32_t *tokens)
 {
     for (size_t i = key & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
         struct prefix_node *node = tree->slots[i].node;
-        if (tree->slots[i].key == key && node->parent == parent && memcmp(node->tokens, tokens, page_bytes(tree)) == 0)
+        if (tree->slots[i].key == key && node->parent == parent &&
+            memcmp(node->tokens, tokens, page_bytes(tree)) == 0)
             return node;
     }
     return NULL;
@@ -181,7 +184,8 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     struct prefix_node *node = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!node)
         return NULL;
-    *node = (struct prefix_node){.parent = parent, .key = key, .depth = parent->depth + n_pages, .n_pages = n_pages};
+    *node = (struct prefix_node){
+        .parent = parent, .key = key, .depth = parent->depth + n_pages, .n_pages = n_pages};
     if (!set_memory(tree, node, n_pages, tokens, NULL)) {
         give_node(tree, node);
         return NULL;
@@ -193,8 +197,8 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
 }
 
 // Number of the node's pages that match the tokens. The first one is known to.
-static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node, const int32_t *tokens,
-                            int32_t n_pages)
+static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node,
+                            const int32_t *tokens, int32_t n_pages)
 {
     int32_t most = n_pages < node->n_pages ? n_pages : node->n_pages, n = 1;
     while (n < most && memcmp(page_tokens(tree, node, n), tokens + (size_t)n * (size_t)tree->page_positions,
@@ -297,7 +301,8 @@ static void shorten(struct prefix_tree *tree, struct prefix_node *node)
     node->depth -= node->n_pages - node->n_held;
     node->n_pages = node->n_held;
     node->is_hashed = false;
-    if (node->n_pages <= node->capacity / 4 && set_memory(tree, node, node->n_pages, node->tokens, node->pages))
+    if (node->n_pages <= node->capacity / 4 &&
+        set_memory(tree, node, node->n_pages, node->tokens, node->pages))
         free(memory);
 }
 
@@ -432,7 +437,8 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
     }
 }
 
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context)
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages,
+                                bool long_context)
 {
     struct prefix_node *node = tree->roots[long_context];
     for (int32_t i = 0; i < n_pages; i = node->depth) {
@@ -558,7 +564,8 @@ static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
 }
 
 // Hash of the first n_pages of the path: page by page, with the hash of the pages before as seed.
-static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages, const int32_t *tokens)
+static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages,
+                        const int32_t *tokens)
 {
     while (node->depth > n_pages)
         node = node->parent;
@@ -576,8 +583,8 @@ static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node
     return hash;
 }
 
-uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready, const int32_t *tokens,
-                      int32_t n_tokens)
+uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready,
+                      const int32_t *tokens, int32_t n_tokens)
 {
     tree->figures.n_lookups++;
     tree->figures.tokens_looked_up += n_tokens;

@@ -20,27 +20,29 @@
 #include <stdint.h>
 
 struct prefix_node {
-    struct prefix_node *parent;          // NULL: the root
-    uint64_t key;                        // of its first page under its parent
-    int32_t depth;                       // pages from the root to its end; the root has 0
-    int32_t n_pages;                     // of this node alone
-    int32_t n_held;                      // leading pages that have a KV page
-    int32_t n_ready;                     // leading pages that are computed, or will be by the end of the step being built
+    struct prefix_node *parent; // NULL: the root
+    uint64_t key;               // of its first page under its parent
+    int32_t depth;              // pages from the root to its end; the root has 0
+    int32_t n_pages;            // of this node alone
+    int32_t n_held;             // leading pages that have a KV page
+    // leading pages that are computed, or will be by the end of the step being built
+    int32_t n_ready;
     int32_t n_children;
-    int32_t n_waiting;                   // waiting sequences at or below
-    int32_t n_offered;                   // waiting sequences of the level offered to the search (window.h)
-    int32_t n_users;                     // running sequences at or below
-    int32_t capacity;                    // pages for which `tokens` and `pages` have room
-    bool idle;                           // in a list of evictable pages
+    int32_t n_waiting; // waiting sequences at or below
+    int32_t n_offered; // waiting sequences of the level offered to the search (window.h)
+    int32_t n_users;   // running sequences at or below
+    int32_t capacity;  // pages for which `tokens` and `pages` have room
+    bool idle;         // in a list of evictable pages
     bool is_hashed;
-    const void *owner;                   // sequence that computes pages n_ready..n_held; NULL: there are none
-    uint64_t hash;                       // of all tokens from the root to its end, if is_hashed
-    struct prefix_node *offer_previous, *offer_next; // among the parent's children with n_offered > 0, oldest first
-    struct prefix_node *offer_first, *offer_last;    // children with n_offered > 0
-    void *sequences_first, *sequences_last;          // offered sequences that end here: the window's list
-    struct prefix_node *idle_previous, *idle_next;   // nodes with evictable pages, oldest first
-    int32_t *tokens;                     // [n_pages * page_positions]
-    int32_t *pages;                      // [n_held]
+    const void *owner; // sequence that computes pages n_ready..n_held; NULL: there are none
+    uint64_t hash;     // of all tokens from the root to its end, if is_hashed
+    // among the parent's children with n_offered > 0, oldest first
+    struct prefix_node *offer_previous, *offer_next;
+    struct prefix_node *offer_first, *offer_last;  // children with n_offered > 0
+    void *sequences_first, *sequences_last;        // offered sequences that end here: the window's list
+    struct prefix_node *idle_previous, *idle_next; // nodes with evictable pages, oldest first
+    int32_t *tokens;                               // [n_pages * page_positions]
+    int32_t *pages;                                // [n_held]
 };
 
 // One of the shared prefixes that saved the most tokens.
@@ -49,15 +51,15 @@ struct prefix_top {
     int32_t n_tokens;
     int64_t n_hits;
     int64_t tokens_saved;
-    int32_t n_head;      // first tokens, for display
+    int32_t n_head; // first tokens, for display
     int32_t head[48];
 };
 
 enum { PREFIX_TOP_MAX = 64 };
 
 struct prefix_figures {
-    int64_t n_lookups;     // sequences admitted
-    int64_t n_hits;        // lookups with at least one shared page
+    int64_t n_lookups; // sequences admitted
+    int64_t n_hits;    // lookups with at least one shared page
     int64_t tokens_looked_up, tokens_saved;
     int64_t n_evictions;
     int32_t n_pages_shared; // used by two or more running sequences now
@@ -77,10 +79,12 @@ struct prefix_slot {
 struct prefix_slab;
 
 struct prefix_tree {
-    struct prefix_node *roots[2]; // 1: prompts with long_context (engine/backend.h), which share nothing with the others
-    struct prefix_node *cursor; // end of the last admitted prompt's path, or an ancestor: the window's search starts here
+    // 1: prompts with long_context (engine/backend.h), which share nothing with the others
+    struct prefix_node *roots[2];
+    // end of the last admitted prompt's path, or an ancestor: the window's search starts here
+    struct prefix_node *cursor;
     struct prefix_slot *slots; // [n_slots], open addressing with linear probing
-    size_t n_slots; // power of two
+    size_t n_slots;            // power of two
     size_t n_nodes;
     // Nodes are allocated in slabs; free nodes are a stack.
     struct prefix_slab *slabs;
@@ -94,13 +98,14 @@ struct prefix_tree {
     int32_t n_top;
 };
 
-enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack, struct error *error)
-    WARN_UNUSED;
+enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
+                        struct error *error) WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
 
 // Finds or creates the node at the end of a path of n_pages full pages and increments n_waiting along the
 // path, which keeps it from being freed. NULL: out of memory.
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages, bool long_context);
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages,
+                                bool long_context);
 // Decrements n_waiting. Call prefix_withdraw first if the sequence was offered.
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
 // Adds one waiting sequence of the path to the window's search, or removes it.
@@ -121,8 +126,8 @@ void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_page
 int32_t prefix_n_idle(const struct prefix_node *node);
 // Counts an admission of a prompt of n_tokens that found n_ready pages cached. Returns the hash of the tokens
 // in these pages; 0: none.
-uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready, const int32_t *tokens,
-                      int32_t n_tokens);
+uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready,
+                      const int32_t *tokens, int32_t n_tokens);
 
 // Allocates a page, evicting an idle one if none is free. -1: every page is in use.
 int32_t prefix_take_page(struct prefix_tree *tree);

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void show_prefix(const struct batcher *b, const struct prefix_top *top, struct prefix_report_entry *entry)
+static void show_prefix(const struct batcher *b, const struct prefix_top *top,
+                        struct prefix_report_entry *entry)
 {
     *entry = (struct prefix_report_entry){.hash = top->hash,
                                           .n_tokens = top->n_tokens,
@@ -27,7 +28,8 @@ static void show_prefix(const struct batcher *b, const struct prefix_top *top, s
 
 static int by_tokens_saved(const void *a, const void *b)
 {
-    const struct prefix_top *x = *(const struct prefix_top *const *)a, *y = *(const struct prefix_top *const *)b;
+    const struct prefix_top *x = *(const struct prefix_top *const *)a,
+                            *y = *(const struct prefix_top *const *)b;
     return (x->tokens_saved < y->tokens_saved) - (x->tokens_saved > y->tokens_saved);
 }
 

@@ -45,46 +45,51 @@ void prompt_destroy(struct prompt *prompt)
 
 // Adds special tokens where the job asks for them; control tokens in `content` are encoded as text. A text
 // that begins with bos gets no second one, unlike in vLLM and transformers: no model was trained on two.
-static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment, struct text text,
-                                 const struct text_spans *content)
+static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment,
+                                 struct text text, const struct text_spans *content)
 {
     struct job *job = prompt->job;
     struct token_array *tokens = &prompt->tokens;
     const struct tokenizer *tokenizer = environment->tokenizer;
     unsigned flags = TOKENIZER_PARSE_SPECIAL | (job->request.add_special_tokens ? TOKENIZER_ADD_SPECIAL : 0);
     enum status status = tokenizer_encode_around(tokenizer, text, content, flags, tokens, &prompt->error);
-    if (status != STATUS_OK || !job->request.add_special_tokens || !tokenizer_adds_bos(tokenizer) || tokens->n_ids < 2 ||
-        tokens->ids[1] != tokenizer_bos(tokenizer))
+    if (status != STATUS_OK || !job->request.add_special_tokens || !tokenizer_adds_bos(tokenizer) ||
+        tokens->n_ids < 2 || tokens->ids[1] != tokenizer_bos(tokenizer))
         return status;
     memmove(tokens->ids, tokens->ids + 1, --tokens->n_ids * sizeof *tokens->ids);
     struct text bos = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
-    if (!job_warn(job, "the prompt begins with %.*s: no second one is added", bos.size < 64 ? (int)bos.size : 64, bos.data))
+    if (!job_warn(job, "the prompt begins with %.*s: no second one is added",
+                  bos.size < 64 ? (int)bos.size : 64, bos.data))
         return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
     return STATUS_OK;
 }
 
-static struct template_environment describe_environment(const struct prompt_environment *environment, const struct job *job)
+static struct template_environment describe_environment(const struct prompt_environment *environment,
+                                                        const struct job *job)
 {
     const struct tokenizer *tokenizer = environment->tokenizer;
-    return (struct template_environment){.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer)),
-                                         .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
-                                         .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
-                                         .unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer)),
-                                         .now = job_submitted(job)};
+    return (struct template_environment){
+        .bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer)),
+        .eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer)),
+        .pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer)),
+        .unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer)),
+        .now = job_submitted(job)};
 }
 
 // As in transformers: the template named "tool_use" is used for requests with tools, even an empty list.
-static enum status choose_template(const struct prompt_environment *environment, const struct request *request,
-                                   const struct template **template, struct error *error)
+static enum status choose_template(const struct prompt_environment *environment,
+                                   const struct request *request, const struct template **template,
+                                   struct error *error)
 {
     const struct value *tools = value_get(&request->variables, "tools");
     bool has_tools = tools && tools->kind != VALUE_NULL;
     *template = has_tools ? environment->tool_template : environment->chat_template;
     if (*template)
         return STATUS_OK;
-    return error_set(error, STATUS_REJECT, ERROR_TEMPLATE,
-                     "messages: the model has no chat template%s; send a prompt, or give the worker one with --chat-template",
-                     has_tools ? " for tools" : "");
+    return error_set(
+        error, STATUS_REJECT, ERROR_TEMPLATE,
+        "messages: the model has no chat template%s; send a prompt, or give the worker one with --chat-template",
+        has_tools ? " for tools" : "");
 }
 
 static enum status tokenize_messages(struct prompt *prompt, const struct prompt_environment *environment)
@@ -114,7 +119,8 @@ static enum status copy_tokens(struct prompt *prompt, const struct prompt_enviro
         int32_t id = request->tokens[i];
         if (id < 0 || id >= environment->limits.n_vocab)
             return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE,
-                             "tokens[%d]: expected an id from 0 to %d, got %d", i, environment->limits.n_vocab - 1, id);
+                             "tokens[%d]: expected an id from 0 to %d, got %d", i,
+                             environment->limits.n_vocab - 1, id);
         token_array_add(&prompt->tokens, id);
     }
     return STATUS_OK;
@@ -137,12 +143,13 @@ static enum status tokenize(struct prompt *prompt, const struct prompt_environme
 
 // ---- tokens that may be drawn ----
 
-static enum status check_token_ids(struct prompt *prompt, const char *name, const int32_t *tokens, int32_t n_tokens, int32_t n_vocab)
+static enum status check_token_ids(struct prompt *prompt, const char *name, const int32_t *tokens,
+                                   int32_t n_tokens, int32_t n_vocab)
 {
     for (int32_t i = 0; i < n_tokens; i++)
         if (tokens[i] < 0 || tokens[i] >= n_vocab)
-            return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE, "%s: expected token ids from 0 to %d, got %d",
-                             name, n_vocab - 1, tokens[i]);
+            return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE,
+                             "%s: expected token ids from 0 to %d, got %d", name, n_vocab - 1, tokens[i]);
     return STATUS_OK;
 }
 
@@ -181,20 +188,24 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
 {
     const struct request *request = &prompt->job->request;
     int32_t n_vocab = environment->limits.n_vocab;
-    enum status status = check_token_ids(prompt, "stop_token_ids", request->stop_tokens, request->n_stop_tokens, n_vocab);
+    enum status status =
+        check_token_ids(prompt, "stop_token_ids", request->stop_tokens, request->n_stop_tokens, n_vocab);
     if (status == STATUS_OK)
-        status = check_token_ids(prompt, "allowed_token_ids", request->allowed_tokens, request->n_allowed_tokens, n_vocab);
+        status = check_token_ids(prompt, "allowed_token_ids", request->allowed_tokens,
+                                 request->n_allowed_tokens, n_vocab);
     if (status != STATUS_OK || (request->n_allowed_tokens == 0 && request->min_tokens == 0))
         return status;
     prompt->n_mask_words = token_mask_words(n_vocab);
     prompt->masks = malloc(2 * (size_t)prompt->n_mask_words * sizeof *prompt->masks);
     if (!prompt->masks)
-        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a mask of %d tokens: out of memory", n_vocab);
+        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                         "a mask of %d tokens: out of memory", n_vocab);
     fill_masks(prompt, environment);
     if (request->min_tokens > 0 && is_mask_empty(prompt->masks + prompt->n_mask_words, n_vocab))
-        return error_set(&prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got %d",
-                         request->min_tokens);
+        return error_set(
+            &prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+            "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got %d",
+            request->min_tokens);
     return STATUS_OK;
 }
 
@@ -207,8 +218,8 @@ static enum status check_constraint(struct prompt *prompt, const struct prompt_l
     if (constraint->error.status == STATUS_OK)
         return STATUS_OK;
     bool is_refused = constraint->error.status == STATUS_REJECT;
-    return error_set(&prompt->error, is_refused ? STATUS_REJECT : STATUS_RESTART, constraint->error.code, "%.64s: %.300s",
-                     constraint->source.field, constraint->error.text);
+    return error_set(&prompt->error, is_refused ? STATUS_REJECT : STATUS_RESTART, constraint->error.code,
+                     "%.64s: %.300s", constraint->source.field, constraint->error.text);
 }
 
 static enum status check_logit_bias(struct prompt *prompt, const struct prompt_limits *limits)
@@ -222,14 +233,17 @@ static enum status check_logit_bias(struct prompt *prompt, const struct prompt_l
     return STATUS_OK;
 }
 
-enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits, int64_t n_positions)
+enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
+                                 int64_t n_positions)
 {
-    uint64_t n_pages = (uint64_t)(limits->n_context + limits->page_positions - 1) / (uint64_t)limits->page_positions;
-    return error_set(&prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
-                     "this worker's KV pages hold %d tokens, prompt and answer need %lld or more: --kv-memory %lluM holds the "
-                     "model's whole context",
-                     limits->n_positions_max, (long long)n_positions,
-                     (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
+    uint64_t n_pages =
+        (uint64_t)(limits->n_context + limits->page_positions - 1) / (uint64_t)limits->page_positions;
+    return error_set(
+        &prompt->error, STATUS_REJECT, ERROR_OUT_OF_MEMORY,
+        "this worker's KV pages hold %d tokens, prompt and answer need %lld or more: --kv-memory %lluM holds the "
+        "model's whole context",
+        limits->n_positions_max, (long long)n_positions,
+        (unsigned long long)((n_pages * limits->page_bytes + (1 << 20) - 1) >> 20));
 }
 
 // The model's context bounds a sequence. The size of the KV cache never truncates an answer: a job that
@@ -239,22 +253,26 @@ static enum status check_length(struct prompt *prompt, const struct prompt_limit
     int64_t n_prompt = (int64_t)prompt->tokens.n_ids, most = limits->n_context;
     int32_t wanted = prompt->job->request.max_tokens;
     if (n_prompt == 0)
-        return error_set(&prompt->error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "the prompt has no token to start from");
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_EMPTY_PROMPT,
+                         "the prompt has no token to start from");
     if (n_prompt > most || (wanted != 0 && n_prompt == most))
-        return error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
-                         "the model's context holds %lld tokens: the prompt has %lld, which leaves no room for an answer",
-                         (long long)most, (long long)n_prompt);
+        return error_set(
+            &prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+            "the model's context holds %lld tokens: the prompt has %lld, which leaves no room for an answer",
+            (long long)most, (long long)n_prompt);
     if (wanted >= 0 && n_prompt + wanted > most)
-        return error_set(&prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
-                         "the model's context holds %lld tokens: the prompt has %lld and max_tokens asks for %d more",
-                         (long long)most, (long long)n_prompt, wanted);
+        return error_set(
+            &prompt->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+            "the model's context holds %lld tokens: the prompt has %lld and max_tokens asks for %d more",
+            (long long)most, (long long)n_prompt, wanted);
     int64_t needed = n_prompt + (wanted >= 0 ? wanted : 1);
     if (needed > limits->n_positions_max)
         return prompt_refuse_length(prompt, limits, needed);
     int64_t room = most - n_prompt;
     if (wanted < 0)
-        wanted = (int32_t)(limits->max_tokens_default && limits->max_tokens_default < room ? limits->max_tokens_default
-                                                                                         : room);
+        wanted = (int32_t)(limits->max_tokens_default && limits->max_tokens_default < room
+                               ? limits->max_tokens_default
+                               : room);
     prompt->max_tokens = wanted;
     prompt->long_context = n_prompt + wanted > limits->n_context_original;
     return STATUS_OK;
@@ -265,7 +283,8 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
     sampling_complete(&prompt->job->request.sampling, &environment->sampling_defaults);
     enum status status = tokenize(prompt, environment);
     if (status == STATUS_OK && prompt->tokens.failed)
-        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "tokenizing the prompt: out of memory");
+        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
+                           "tokenizing the prompt: out of memory");
     if (status == STATUS_OK && prompt->tokens.n_ids > JOB_TOKENS_MAX)
         status = error_set(&prompt->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                            "the prompt has %zu tokens, more than the limit of %d", prompt->tokens.n_ids,

@@ -104,7 +104,7 @@ static void admit(struct batcher *b, struct sequence *sequence, int32_t n_ready)
     prefix_use(&b->tree, sequence->node);
     struct prefix_node *node = sequence->node;
     window_remove(&b->window, sequence, true);
-    sequence->node = node; // still valid: prefix_use holds it
+    sequence->node = node;                                   // still valid: prefix_use holds it
     prefix_claim(&b->tree, node, sequence, sequence->pages); // they were counted as available
     sequence->n_pages = node->depth;
     prompt->job->figures.prefix_hash =
@@ -178,7 +178,8 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
         .n_prompt = (int32_t)prompt->tokens.n_ids,
         .generated = sequence->generated,
         .n_generated = sequence->n_generated,
-        .allowed = prompt->constraint ? scheduled->masks + (size_t)output * (size_t)prompt->n_mask_words : sequence_allowed(sequence),
+        .allowed = prompt->constraint ? scheduled->masks + (size_t)output * (size_t)prompt->n_mask_words
+                                      : sequence_allowed(sequence),
         .n_allowed_words = prompt->n_mask_words,
     };
     sequence->n_drawn++;
@@ -195,16 +196,18 @@ static void add_rows(struct batcher *b, struct sequence *sequence, int32_t n_row
     int32_t n = n_tokens - sequence->n_computed;
     n = n < n_rows_max ? n : n_rows_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    scheduled->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_rows,
-                                                                     .n_rows = n,
-                                                                     .position = sequence->n_computed,
-                                                                     .pages = sequence->pages,
-                                                                     .long_context = sequence->prompt->long_context};
+    scheduled->sequences[step->n_sequences++] =
+        (struct step_sequence){.first_row = step->n_rows,
+                               .n_rows = n,
+                               .position = sequence->n_computed,
+                               .pages = sequence->pages,
+                               .long_context = sequence->prompt->long_context};
     int32_t n_prefill = n_prompt - sequence->n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
     int32_t *tokens = scheduled->tokens + step->n_rows, *positions = scheduled->positions + step->n_rows;
     if (n_prefill)
-        memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed, (size_t)n_prefill * sizeof *tokens);
+        memcpy(tokens, sequence->prompt->tokens.ids + sequence->n_computed,
+               (size_t)n_prefill * sizeof *tokens);
     for (int32_t i = n_prefill; i < n; i++)
         tokens[i] = sequence_token(sequence, sequence->n_computed + i);
     for (int32_t i = 0; i < n; i++)
@@ -232,7 +235,8 @@ static void schedule_running(struct batcher *b)
     for (int32_t i = 0; i < b->n_running && step_has_room(b); i++) {
         struct sequence *sequence = b->running[i];
         bool is_pending = sequence->n_drawn > sequence->n_generated;
-        if (sequence_ends(sequence) || (is_pending && sequence->prompt->constraint)) // its next mask depends on the token
+        // its next mask depends on the token
+        if (sequence_ends(sequence) || (is_pending && sequence->prompt->constraint))
             continue;
         int32_t room = b->config.limits.n_rows_max - b->building->step.n_rows;
         // One token is reserved for each sequence after this one, so that a prefill chunk does not stall
@@ -273,7 +277,8 @@ static void schedule_waiting(struct batcher *b)
         bool blocked;
         int32_t n_ready = prefix_ready(sequence->node, &blocked);
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
-        if (n_tokens > b->config.environment.limits.n_positions_max) { // it was preempted when all pages were full
+        // it was preempted when all pages were full
+        if (n_tokens > b->config.environment.limits.n_positions_max) {
             refuse_length(b, sequence, n_tokens);
             continue;
         }
@@ -299,10 +304,10 @@ void scheduler_build_step(struct batcher *b)
 {
     struct scheduled_step *scheduled = b->building;
     scheduled->step = (struct step){.tokens = scheduled->tokens,
-                                  .positions = scheduled->positions,
-                                  .sequences = scheduled->sequences,
-                                  .output_rows = scheduled->output_rows,
-                                  .samples = scheduled->samples};
+                                    .positions = scheduled->positions,
+                                    .sequences = scheduled->sequences,
+                                    .output_rows = scheduled->output_rows,
+                                    .samples = scheduled->samples};
     scheduled->prefill_rows = scheduled->decode_rows = scheduled->n_preempted = 0;
     schedule_running(b);
     schedule_waiting(b);

@@ -17,7 +17,8 @@ int32_t sequence_token(const struct sequence *sequence, int32_t position)
     assert(position >= 0 && position < n_prompt + sequence->n_drawn);
     if (position < n_prompt)
         return sequence->prompt->tokens.ids[position];
-    return position - n_prompt < sequence->n_generated ? sequence->generated[position - n_prompt] : -1 - sequence->output;
+    return position - n_prompt < sequence->n_generated ? sequence->generated[position - n_prompt]
+                                                       : -1 - sequence->output;
 }
 
 bool sequence_ends(const struct sequence *sequence)
@@ -51,7 +52,8 @@ static bool reserve_generated(struct sequence *sequence)
     return true;
 }
 
-static bool token_bytes(struct arena *arena, const struct tokenizer *tokenizer, int32_t token, struct text *bytes)
+static bool token_bytes(struct arena *arena, const struct tokenizer *tokenizer, int32_t token,
+                        struct text *bytes)
 {
     struct buffer buffer = {0};
     tokenizer_decode(tokenizer, token, true, &buffer);
@@ -67,7 +69,8 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
 {
     struct arena *arena = &sequence->prompt->job->arena;
     struct logprob_entry *entry = &sequence->logprobs[sequence->n_generated];
-    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob}, .n_top = drawn->n_top,
+    *entry = (struct logprob_entry){.chosen = {drawn->token, drawn->logprob},
+                                    .n_top = drawn->n_top,
                                     .text_offset = (int32_t)sequence->text.size};
     if (!token_bytes(arena, tokenizer, drawn->token, &entry->chosen_bytes))
         return false;
@@ -85,8 +88,8 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
     return true;
 }
 
-// The text's size without the earliest stop string that ends after `from`, the length of the text at the last search, or with it
-// where the request includes it; SIZE_MAX: there is none. A match may begin before `from`.
+// The text's size without the earliest stop string that ends after `from`, the length of the text at the last
+// search, or with it where the request includes it; SIZE_MAX: there is none. A match may begin before `from`.
 static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
 {
     size_t earliest = SIZE_MAX, size = SIZE_MAX;
@@ -135,7 +138,8 @@ static enum status judge_dead_end(struct sequence *sequence)
     enum status status = matcher_may_end(&sequence->matcher, &sequence->is_complete, &sequence->matching);
     if (status != STATUS_OK || sequence->is_complete)
         return status;
-    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD, "the model has no token that continues the text");
+    return error_set(&sequence->matching, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "the model has no token that continues the text");
 }
 
 void sequence_fill_mask(struct sequence *sequence, uint32_t *mask)
@@ -164,7 +168,8 @@ static void fail_matching(struct sequence *sequence)
 static bool match_token(struct sequence *sequence, int32_t token)
 {
     bool accepted = true;
-    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) != STATUS_OK) {
+    if (matcher_accept_token(&sequence->matcher, (uint32_t)token, &accepted, &sequence->matching) !=
+        STATUS_OK) {
         fail_matching(sequence);
         return false;
     }
@@ -172,7 +177,8 @@ static bool match_token(struct sequence *sequence, int32_t token)
     return true;
 }
 
-void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer)
+void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
+                     const struct tokenizer *tokenizer)
 {
     const struct request *request = &sequence->prompt->job->request;
     if (drawn->token < 0) {
@@ -208,7 +214,9 @@ void sequence_accept(struct sequence *sequence, const struct sample_result *draw
         fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "keeping the generated text: out of memory");
         return;
     }
-    size_t stop = sequence->n_generated > request->min_tokens ? find_stop(request, &sequence->text, size_before) : SIZE_MAX;
+    size_t stop = sequence->n_generated > request->min_tokens
+                      ? find_stop(request, &sequence->text, size_before)
+                      : SIZE_MAX;
     if (stops) {
         sequence->finish_reason = FINISH_STOP;
     } else if (stop != SIZE_MAX) {

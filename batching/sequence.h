@@ -16,57 +16,63 @@ struct window_level;
 struct prompt {
     struct job *job;
     struct token_array tokens;
-    int32_t max_tokens;          // per choice, limited by the context
-    uint32_t *masks;             // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
+    int32_t max_tokens; // per choice, limited by the context
+    // [2, n_mask_words] tokens that may be drawn: from min_tokens on, and before; NULL: all may
+    uint32_t *masks;
     int32_t n_mask_words;
     struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
-    bool long_context;           // prompt and answer may exceed limits.n_context_original
-    struct sequence *sequences;  // [request_n_sequences(&job->request)]
-    int32_t n_unfinished;        // sequences
-    struct prompt *previous, *next; // all prompts of the batcher, oldest first
-    int64_t taken_us;            // monotonic clock, for figures only
+    bool long_context;                      // prompt and answer may exceed limits.n_context_original
+    struct sequence *sequences;             // [request_n_sequences(&job->request)]
+    int32_t n_unfinished;                   // sequences
+    struct prompt *previous, *next;         // all prompts of the batcher, oldest first
+    int64_t taken_us;                       // monotonic clock, for figures only
     int64_t admitted_us, first_token_us;
-    struct error error;          // of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of
-                                 // the host: the job is released
+    struct error
+        error; // of prepare, or the first of a sequence. STATUS_REJECT: the job fails. Otherwise a fault of
+               // the host: the job is released
 };
 
 struct sequence {
     struct prompt *prompt;
     uint32_t choice;
-    struct prefix_node *node;    // end of its path in the prefix tree
+    struct prefix_node *node; // end of its path in the prefix tree
     // While waiting: its level, and the links of the node's, the window's and the level's list, each by
     // arrival.
     struct window_level *level;
     struct sequence *node_next, *node_previous, *older, *younger, *level_older, *level_younger;
-    int64_t arrival;             // number of admissions before it arrived: bounds how often it is passed over
+    int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over
     // While running.
-    int32_t *pages;              // block table [n_pages]; the first node->depth pages belong to the path
+    int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
     int32_t n_pages, pages_capacity;
-    int32_t n_computed;          // positions in the KV cache, including those of the step being built
-    int32_t n_shared;            // positions of n_computed taken from the prefix cache
-    int64_t admission;           // serial number: the youngest is preempted first
+    int32_t n_computed; // positions in the KV cache, including those of the step being built
+    int32_t n_shared;   // positions of n_computed taken from the prefix cache
+    int64_t admission;  // serial number: the youngest is preempted first
     bool running;
     // The answer.
-    int32_t *generated;          // [n_generated]
+    int32_t *generated; // [n_generated]
     int32_t n_generated, generated_capacity;
-    int32_t n_drawn;             // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
+    // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
+    int32_t n_drawn;
     int32_t output;
-    struct matcher matcher;      // of a constrained sequence: its text; zeroed until the first mask
-    struct error matching;       // of a constrained sequence: why it has no mask
-    bool is_complete;            // of a constrained sequence: no token can follow, not even one that ends the answer
-    struct buffer text;          // bytes of the generated tokens
+    struct matcher matcher; // of a constrained sequence: its text; zeroed until the first mask
+    struct error matching;  // of a constrained sequence: why it has no mask
+    // of a constrained sequence: no token can follow, not even one that ends the answer
+    bool is_complete;
+    struct buffer text;             // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
-    int32_t n_end_tokens;        // 1: a stop token ended the answer: it is counted as generated, not part of text or logprobs
+    // 1: a stop token ended the answer: it is counted as generated, not part of text or logprobs
+    int32_t n_end_tokens;
 };
 
 struct prompt_limits {
-    int32_t n_context;           // of the model
-    int32_t n_context_original;  // sequences that may exceed it use the long-context rope frequencies; else n_context
-    int32_t n_positions_max;     // of one sequence, by the KV pages
-    uint64_t page_bytes;         // of one page, for messages
+    int32_t n_context; // of the model
+    // sequences that may exceed it use the long-context rope frequencies; else n_context
+    int32_t n_context_original;
+    int32_t n_positions_max; // of one sequence, by the KV pages
+    uint64_t page_bytes;     // of one page, for messages
     int32_t page_positions;
-    int32_t max_tokens_default;  // for jobs without max_tokens; 0: up to the end of the context
+    int32_t max_tokens_default; // for jobs without max_tokens; 0: up to the end of the context
     int32_t n_vocab;
 };
 
@@ -74,8 +80,8 @@ struct prompt_environment {
     const struct tokenizer *tokenizer;
     const struct template *chat_template; // NULL: the model has none, jobs with messages fail
     const struct template *tool_template; // for jobs with tools; NULL: chat_template
-    bool special_in_content;      // control tokens in messages are encoded as control tokens
-    struct sampling sampling_defaults; // for settings that a job does not name
+    bool special_in_content;              // control tokens in messages are encoded as control tokens
+    struct sampling sampling_defaults;    // for settings that a job does not name
     struct prompt_limits limits;
 };
 
@@ -87,10 +93,12 @@ void prompt_destroy(struct prompt *prompt);    // not the job
 // hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
-// Writes the mask of a constrained sequence's next token, [prompt->n_mask_words]. A failure is kept in sequence->matching and fails
-// the answer when a token is accepted. Thread: any; one at a time for each recognizer.
+// Writes the mask of a constrained sequence's next token, [prompt->n_mask_words]. A failure is kept in
+// sequence->matching and fails the answer when a token is accepted. Thread: any; one at a time for each
+// recognizer.
 void sequence_fill_mask(struct sequence *sequence, uint32_t *mask);
-// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint decides.
+// The mask of the tokens that may be drawn as the sequence's token n_drawn; NULL: all may, or a constraint
+// decides.
 const uint32_t *sequence_allowed(const struct sequence *sequence);
 // Token at a position of prompt and answer; a pending one is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
@@ -100,11 +108,13 @@ bool sequence_ends(const struct sequence *sequence);
 
 // Sets and returns STATUS_REJECT: the KV pages do not hold n_positions. The text names the --kv-memory that
 // would.
-enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits, int64_t n_positions);
+enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
+                                 int64_t n_positions);
 
 // Appends a drawn token: text, logprobs, stop rules. Sets finish_reason if it was the last one. Logits with a
 // NaN set FINISH_ERROR and prompt->error.
-void sequence_accept(struct sequence *sequence, const struct sample_result *drawn, const struct tokenizer *tokenizer);
+void sequence_accept(struct sequence *sequence, const struct sample_result *drawn,
+                     const struct tokenizer *tokenizer);
 
 // Writes the answers of the finished sequences, or the error, into the job's result. If memory runs out,
 // prompt->error is a fault of the host and the result is unchanged.

@@ -10,7 +10,8 @@ static enum status submit(void *context, struct step *step, struct error *error)
     return session_submit(context, step, error);
 }
 
-static enum status collect(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status collect(void *context, struct step *step, struct sample_result *results,
+                           struct error *error)
 {
     return session_collect(context, step, results, error);
 }

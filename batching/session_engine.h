@@ -4,5 +4,6 @@
 #include "batching/batcher.h"
 #include "engine/session.h"
 
-// `ahead`: steps are submitted while the one before runs, where the session can. The session must outlive the batcher.
+// `ahead`: steps are submitted while the one before runs, where the session can. The session must outlive the
+// batcher.
 struct engine session_engine_bind(struct session *session, bool ahead);

@@ -28,7 +28,8 @@ static struct window_level *level_of(struct window *window, const struct job *jo
         else
             high = middle;
     }
-    if (low < window->n_levels && window->levels[low]->priority == job->priority && window->levels[low]->minute == minute)
+    if (low < window->n_levels && window->levels[low]->priority == job->priority &&
+        window->levels[low]->minute == minute)
         return window->levels[low];
     if (window->n_levels == window->levels_capacity) {
         int32_t capacity = window->levels_capacity ? window->levels_capacity * 2 : 8;
@@ -53,7 +54,8 @@ static void drop_level(struct window *window, struct window_level *level)
     int32_t i = 0;
     while (window->levels[i] != level)
         i++;
-    memmove(&window->levels[i], &window->levels[i + 1], (size_t)(window->n_levels - i - 1) * sizeof *window->levels);
+    memmove(&window->levels[i], &window->levels[i + 1],
+            (size_t)(window->n_levels - i - 1) * sizeof *window->levels);
     window->n_levels--;
     if (window->offered == level)
         window->offered = NULL;
@@ -236,7 +238,8 @@ static struct sequence *next_scanned(const struct window_level *level)
 {
     struct sequence *best = NULL;
     int32_t most = -1, n_looked_at = 0;
-    for (struct sequence *s = level->oldest; s && n_looked_at < WINDOW_SCAN_MAX; s = s->level_younger, n_looked_at++) {
+    for (struct sequence *s = level->oldest; s && n_looked_at < WINDOW_SCAN_MAX;
+         s = s->level_younger, n_looked_at++) {
         bool blocked;
         int32_t n_ready = prefix_ready(s->node, &blocked);
         if (!blocked && n_ready > most) {

@@ -19,7 +19,7 @@ enum { WINDOW_PASSED_MAX = 2048, WINDOW_SHARE = 8, WINDOW_SCAN_MAX = 32 };
 
 struct window_level {
     int32_t priority;
-    int64_t minute;             // of the deadline; INT64_MAX: none
+    int64_t minute; // of the deadline; INT64_MAX: none
     struct sequence *oldest, *youngest;
     int32_t n_waiting;
 };
@@ -28,12 +28,12 @@ struct window {
     struct prefix_tree *tree;
     struct window_level **levels; // [n_levels], the most urgent first; none is empty
     int32_t n_levels, levels_capacity;
-    struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
+    struct window_level *offered;       // the level that the tree search covers; NULL: no sequence is waiting
     struct sequence *oldest, *youngest; // all waiting sequences by arrival
     struct sequence *preempted;         // admitted before all others, oldest first (linked by younger)
     int32_t n_waiting;                  // with preempted ones
     int64_t n_admitted;
-    int64_t n_since_share;              // admissions since the last one given to the longest waiting sequence
+    int64_t n_since_share; // admissions since the last one given to the longest waiting sequence
 };
 
 // A zeroed window with its tree set is valid and empty. No sequence may be waiting when it is finished.

@@ -7,7 +7,9 @@ static int32_t at_most(int64_t value, int32_t most)
 
 void ahead_init(struct ahead *ahead, int32_t n_batch, int32_t n_max)
 {
-    *ahead = (struct ahead){.n_batch = n_batch, .n_max = n_max, .limit = n_batch ? at_most(n_batch, n_max) : n_max};
+    *ahead = (struct ahead){.n_batch = n_batch,
+                            .n_max = n_max,
+                            .limit = n_batch ? at_most(n_batch, n_max) : n_max};
 }
 
 void ahead_committed(struct ahead *ahead, int64_t n_jobs, int64_t now_ms)

@@ -9,9 +9,9 @@
 enum { AHEAD_BATCHES = 2, AHEAD_MS = 100, AHEAD_MEASURED_MS = 50 };
 
 struct ahead {
-    int32_t n_batch; // sequences of one step; 0: no limit but n_max
-    int32_t n_max;   // jobs of the window
-    int32_t limit;   // jobs to hold now
+    int32_t n_batch;               // sequences of one step; 0: no limit but n_max
+    int32_t n_max;                 // jobs of the window
+    int32_t limit;                 // jobs to hold now
     int64_t since_ms, n_committed; // since then
 };
 

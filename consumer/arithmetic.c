@@ -7,7 +7,8 @@
 
 static void add_backend(const struct runtime *runtime, struct buffer *name)
 {
-    static const char *const kv_types[] = {[KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
+    static const char *const kv_types[] = {
+        [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
     if (runtime->test_engine)
         buffer_add_string(name, " backend=engine-test");
     else if (runtime->on_gpu)
@@ -37,7 +38,8 @@ static enum status add_template(const struct settings *settings, struct buffer *
         return STATUS_OK;
     struct buffer file = {0};
     enum status status = file_read(settings->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
-    buffer_add_format(name, " chat-template=%016llx", (unsigned long long)hash_bytes(file.data, file.size, 0));
+    buffer_add_format(name, " chat-template=%016llx",
+                      (unsigned long long)hash_bytes(file.data, file.size, 0));
     buffer_finish(&file);
     return status;
 }
@@ -56,8 +58,8 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
         buffer_add_string(&name, " special-in-content=1");
     buffer_add_string(&name, runtime->defaults.names);
     if (status == STATUS_OK && name.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "the name of the arithmetic exceeds %zu bytes",
-                           sizeof runtime->arithmetic - 1);
+        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                           "the name of the arithmetic exceeds %zu bytes", sizeof runtime->arithmetic - 1);
     if (status == STATUS_OK)
         snprintf(runtime->arithmetic, sizeof runtime->arithmetic, "%.*s", (int)name.size, name.data);
     buffer_finish(&name);

@@ -24,4 +24,5 @@ enum { ARITHMETIC_VERSION = 1 };
 
 // Sets runtime->arithmetic; the runtime has model, backend and plan. Reads the whole model. Errors:
 // STATUS_REFUSE.
-enum status arithmetic_name(struct runtime *runtime, const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
+                            struct error *error) WARN_UNUSED;

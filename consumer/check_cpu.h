@@ -23,5 +23,6 @@ struct check_cpu_wanted {
 };
 
 // Loads the weights into the CPU backend. Errors: STATUS_REFUSE.
-enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wanted *wanted, struct error *error) WARN_UNUSED;
+enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wanted *wanted,
+                           struct error *error) WARN_UNUSED;
 void check_cpu_close(struct check_cpu *check);

@@ -21,8 +21,10 @@ static void wake(struct closing *closing)
 static void end_process(const struct closing *closing, int limit_ms)
 {
     char text[2 * ERROR_TEXT_BYTES];
-    snprintf(text, sizeof text, "closing took longer than %g s, waiting for %s: the process ends as it is. It was ending because: %s",
-             limit_ms / 1000.0, atomic_load(&closing->part), closing->reason);
+    snprintf(
+        text, sizeof text,
+        "closing took longer than %g s, waiting for %s: the process ends as it is. It was ending because: %s",
+        limit_ms / 1000.0, atomic_load(&closing->part), closing->reason);
     log_write_unlocked(LOG_ERROR, text);
     _exit(1);
 }
@@ -56,15 +58,18 @@ void closing_begin(struct closing *closing, const char *part, const char *reason
     atomic_store(&closing->part, part);
     snprintf(closing->reason, sizeof closing->reason, "%s", reason);
     closing->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    closing->is_watched = closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch, closing) == 0;
+    closing->is_watched =
+        closing->wake_fd >= 0 && pthread_create(&closing->thread, NULL, watch, closing) == 0;
     if (closing->is_watched)
         return;
     if (closing->wake_fd >= 0)
         close(closing->wake_fd);
     closing->has_alarm = true; // its default action ends the process without a word, so it is announced
     unsigned limit_s = (unsigned)(closing->limit_ms + 999) / 1000;
-    log_write(LOG_WARNING, "no thread could be started to watch the time that closing takes: SIGALRM ends the process after %u s",
-              limit_s);
+    log_write(
+        LOG_WARNING,
+        "no thread could be started to watch the time that closing takes: SIGALRM ends the process after %u s",
+        limit_s);
     signal(SIGALRM, SIG_DFL);
     alarm(limit_s);
 }

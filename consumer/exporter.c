@@ -10,7 +10,8 @@
 static void look_at_transport(struct exporter *exporter)
 {
     struct metrics_view *view = &exporter->view;
-    size_t n = exporter->transport->impl->figures(exporter->transport, exporter->partitions, EXPORTER_PARTITIONS_MAX);
+    size_t n = exporter->transport->impl->figures(exporter->transport, exporter->partitions,
+                                                  EXPORTER_PARTITIONS_MAX);
     view->partitions = exporter->partitions;
     view->n_partitions = n < EXPORTER_PARTITIONS_MAX ? n : EXPORTER_PARTITIONS_MAX;
     view->kafka = view->group ? kafka_transport_figures(exporter->transport) : NULL;

@@ -11,8 +11,8 @@ enum { EXPORTER_PARTITIONS_MAX = 4096 };
 struct exporter {
     struct metrics metrics;
     struct metrics_view view;
-    struct http *http;           // NULL: not served
-    struct transport *transport; // NULL: not open yet
+    struct http *http;              // NULL: not served
+    struct transport *transport;    // NULL: not open yet
     char closing[ERROR_TEXT_BYTES]; // why the worker ends; "": it is not closing
     char model[JOB_MODEL_BYTES_MAX + 1];
     struct partition_figures *partitions; // [EXPORTER_PARTITIONS_MAX]

@@ -23,7 +23,8 @@ enum status file_read(const char *path, size_t size_max, struct buffer *content,
     if (failed)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(code));
     if (content->failed)
-        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path, size_max);
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: larger than %zu bytes", path,
+                         size_max);
     return STATUS_OK;
 }
 
@@ -40,7 +41,8 @@ static bool is_own_descriptors(const char *folder)
     long pid, thread;
     int end = 0;
     if (sscanf(folder, "/proc/%ld/fd%n", &pid, &end) != 1 || end == 0 || folder[end])
-        if (end = 0, sscanf(folder, "/proc/%ld/task/%ld/fd%n", &pid, &thread, &end) != 2 || end == 0 || folder[end])
+        if (end = 0,
+            sscanf(folder, "/proc/%ld/task/%ld/fd%n", &pid, &thread, &end) != 2 || end == 0 || folder[end])
             return false;
     return pid == (long)getpid();
 }
@@ -110,16 +112,17 @@ bool file_is_stream(const char *path)
     if (strcmp(path, "-") == 0)
         return true;
     return file_follow(path, &place) &&
-           (place.descriptor >= 0 || (stat(place.path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)));
+           (place.descriptor >= 0 ||
+            (stat(place.path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)));
 }
 
 // ---- one file under two names ----
 
 struct identity {
-    bool is_file;         // a regular file, or none yet; nothing else is compared
+    bool is_file; // a regular file, or none yet; nothing else is compared
     dev_t device;
     ino_t inode;
-    char path[PATH_MAX];  // of one that does not exist yet
+    char path[PATH_MAX]; // of one that does not exist yet
 };
 
 static void identify(const struct file_use *use, struct identity *identity)
@@ -129,7 +132,9 @@ static void identify(const struct file_use *use, struct identity *identity)
     *identity = (struct identity){0};
     bool standard = strcmp(use->path, "-") == 0;
     bool leads = !standard && file_follow(use->path, &place);
-    int descriptor = standard ? (use->is_written ? STDOUT_FILENO : STDIN_FILENO) : leads ? place.descriptor : -1;
+    int descriptor = standard ? (use->is_written ? STDOUT_FILENO : STDIN_FILENO)
+                     : leads  ? place.descriptor
+                              : -1;
     if (descriptor >= 0 ? fstat(descriptor, &about) == 0 : leads && stat(place.path, &about) == 0) {
         identity->is_file = S_ISREG(about.st_mode);
         identity->device = about.st_dev;
@@ -173,12 +178,13 @@ static enum status check_pair(const struct file_use *one, const struct file_use 
     if (!one->is_written && !other->is_written)
         return STATUS_OK;
     if (is_same(one, other))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", one->name, other->name, other->path);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", one->name,
+                         other->name, other->path);
     const struct file_use *store = one->is_store ? one : other, *use = one->is_store ? other : one;
     const char *suffix = store->is_store ? side_file_in_use(store, use) : NULL;
     if (suffix)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s's %s file are one file: %s", use->name, store->name, suffix,
-                         use->path);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s's %s file are one file: %s", use->name,
+                         store->name, suffix, use->path);
     return STATUS_OK;
 }
 

@@ -7,10 +7,11 @@
 
 #include <limits.h>
 
-enum { FILE_LINKS_MAX = 40 /* Linux follows as many */};
+enum { FILE_LINKS_MAX = 40 /* Linux follows as many */ };
 
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE; ERROR_LIMIT_EXCEEDED.
-enum status file_read(const char *path, size_t size_max, struct buffer *content, struct error *error) WARN_UNUSED;
+enum status file_read(const char *path, size_t size_max, struct buffer *content,
+                      struct error *error) WARN_UNUSED;
 
 // The target of a path after following symbolic links.
 struct file_place {
@@ -28,7 +29,8 @@ bool file_is_stream(const char *path);
 struct file_use {
     const char *name, *path; // path NULL: not given. "-": standard input or output
     bool is_written;
-    bool is_store;           // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
+    // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
+    bool is_store;
 };
 // Refuses two uses of one regular file where one of them writes. Devices and pipes may be named twice; "-"
 // may be read and written.

@@ -42,7 +42,8 @@ static size_t choose(const struct job_list *list, size_t n_max, struct job **gro
     return n;
 }
 
-size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max, enum suspect_state *how)
+size_t gate_next(const struct gate *gate, bool settled, struct job **group, size_t n_max,
+                 enum suspect_state *how)
 {
     *how = SUSPECT_ALONE;
     if (gate->alone_engine)
@@ -62,7 +63,9 @@ size_t gate_next(const struct gate *gate, bool settled, struct job **group, size
 
 void gate_pass(struct gate *gate, size_t n_jobs, enum suspect_state how, struct job_list *list)
 {
-    struct job_list *from = how == SUSPECT_ALONE ? &gate->alone : how == SUSPECT_AMONG_FEW ? &gate->few : &gate->many;
+    struct job_list *from = how == SUSPECT_ALONE       ? &gate->alone
+                            : how == SUSPECT_AMONG_FEW ? &gate->few
+                                                       : &gate->many;
     assert(n_jobs <= from->n_jobs);
     gate->n_engine += (int32_t)n_jobs;
     if (how == SUSPECT_AMONG_FEW)
@@ -94,7 +97,8 @@ void gate_empty(struct gate *gate, struct job_list *list)
             job_list_append(list, job);
 }
 
-void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until, struct job_list *list)
+void gate_cancel(struct gate *gate, struct text dataset, struct text job_id, int64_t until,
+                 struct job_list *list)
 {
     struct job_list waiting = {0};
     struct error error;

@@ -33,7 +33,8 @@ struct http {
 
 static void shut(struct place *place)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(place->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info)
         shutdown(info->connect_fd, SHUT_RDWR); // libmicrohttpd reads the end and closes it
     place->is_shut = true;
@@ -80,7 +81,8 @@ static void note_answer(void *context, struct MHD_Connection *connection, void *
                         enum MHD_RequestTerminationCode how)
 {
     (void)context, (void)request_context, (void)how;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct place *place = info ? info->socket_context : NULL;
     if (place)
         place->since_ms = clock_ms();
@@ -90,7 +92,8 @@ static void shut_late(struct http *http)
 {
     for (int i = 0; i < PLACES; i++) {
         struct place *place = &http->places[i];
-        if (place->connection && !place->is_shut && clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
+        if (place->connection && !place->is_shut &&
+            clock_ms() - place->since_ms >= HTTP_REQUEST_SECONDS * 1000)
             shut(place);
     }
 }
@@ -100,28 +103,31 @@ static void shut_late(struct http *http)
 static enum MHD_Result respond(struct MHD_Connection *connection, struct http_answer *answer)
 {
     bool failed = answer->body.failed;
-    struct MHD_Response *response = MHD_create_response_from_buffer(failed ? 0 : answer->body.size,
-                                                                    failed ? "" : answer->body.data, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(failed ? 0 : answer->body.size, failed ? "" : answer->body.data,
+                                        MHD_RESPMEM_MUST_COPY);
     buffer_finish(&answer->body);
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+    MHD_add_response_header(response, "Content-Security-Policy",
+                            "default-src 'none'; style-src 'unsafe-inline'");
     if (answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
     enum MHD_Result result =
-        MHD_queue_response(connection, failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : (unsigned)answer->status, response);
+        MHD_queue_response(connection, failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : (unsigned)answer->status,
+                           response);
     MHD_destroy_response(response);
     return result;
 }
 
-// libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call answers, so that no
-// body is ever read.
-static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
-                                      const char *version, const char *upload_data, size_t *upload_data_size,
-                                      void **connection_context)
+// libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call
+// answers, so that no body is ever read.
+static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
+                                      const char *method, const char *version, const char *upload_data,
+                                      size_t *upload_data_size, void **connection_context)
 {
     (void)version, (void)upload_data, (void)upload_data_size, (void)connection_context;
     const struct http *http = context;
@@ -172,14 +178,16 @@ static enum status bind_socket(struct http *http, const char *address, struct er
     struct parts parts;
     if (!split_address(address, &parts))
         return fail(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *found = NULL;
     int code = getaddrinfo(parts.host, parts.port, &hints, &found);
     if (code != 0)
         return fail(error, address, gai_strerror(code));
     http->file = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int one = 1;
     bool bound = http->file >= 0 && setsockopt(http->file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
-                 bind(http->file, found->ai_addr, found->ai_addrlen) == 0 && listen(http->file, HTTP_CONNECTIONS_MAX) == 0;
+                 bind(http->file, found->ai_addr, found->ai_addrlen) == 0 &&
+                 listen(http->file, HTTP_CONNECTIONS_MAX) == 0;
     int bind_error = errno;
     freeaddrinfo(found);
     return bound ? STATUS_OK : fail(error, address, strerror(bind_error));
@@ -191,14 +199,17 @@ static void read_address(struct http *http)
     socklen_t size = sizeof address;
     char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
     if (getsockname(http->file, (struct sockaddr *)&address, &size) == 0)
-        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV);
     bool is_v6 = strchr(host, ':') != NULL;
-    snprintf(http->address, sizeof http->address, "%s%.1024s%s:%.10s", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
+    snprintf(http->address, sizeof http->address, "%s%.1024s%s:%.10s", is_v6 ? "[" : "", host,
+             is_v6 ? "]" : "", port);
 }
 
 // ---- life ----
 
-enum status http_open(struct http **http, const char *address, http_handler *handler, void *context, struct error *error)
+enum status http_open(struct http **http, const char *address, http_handler *handler, void *context,
+                      struct error *error)
 {
     struct http *h = calloc(1, sizeof *h);
     if (!h)
@@ -207,11 +218,13 @@ enum status http_open(struct http **http, const char *address, http_handler *han
     enum status status = bind_socket(h, address, error);
     if (status == STATUS_OK) {
         read_address(h);
-        h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h, MHD_OPTION_LISTEN_SOCKET, h->file,
-                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES, MHD_OPTION_NOTIFY_CONNECTION,
-                                     note_connection, h, MHD_OPTION_NOTIFY_COMPLETED, note_answer, h,
-                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_REQUEST_BYTES_MAX,
-                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
+        h->daemon =
+            MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h, MHD_OPTION_LISTEN_SOCKET,
+                             h->file, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES,
+                             MHD_OPTION_NOTIFY_CONNECTION, note_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
+                             note_answer, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                             (size_t)HTTP_REQUEST_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                             (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_END);
         if (!h->daemon)
             status = fail(error, address, "the server could not be started");
     }

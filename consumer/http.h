@@ -9,8 +9,8 @@
 enum {
     HTTP_CONNECTIONS_MAX = 32,
     HTTP_REQUEST_BYTES_MAX = 16384, // per connection, with the response's header; larger requests are refused
-    HTTP_IDLE_SECONDS = 15, // longer than a broker can block the main loop
-    HTTP_REQUEST_SECONDS = 20, // from the connection or its last response to the next response
+    HTTP_IDLE_SECONDS = 15,         // longer than a broker can block the main loop
+    HTTP_REQUEST_SECONDS = 20,      // from the connection or its last response to the next response
 };
 
 struct http_answer {
@@ -26,8 +26,8 @@ struct http;
 
 // `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free one. STATUS_REFUSE:
 // invalid, or in use.
-enum status http_open(struct http **http, const char *address, http_handler *handler, void *context, struct error *error)
-    WARN_UNUSED;
+enum status http_open(struct http **http, const char *address, http_handler *handler, void *context,
+                      struct error *error) WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound
 int http_fd(const struct http *http);
 void http_serve(struct http *http);

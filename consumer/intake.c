@@ -55,15 +55,18 @@ static bool set_identity(struct job *job, const struct record *record)
         return false;
     if (job->job_id.size == 0) {
         char name[JOB_ID_BYTES_MAX];
-        int n = snprintf(name, sizeof name, "%.*s-%d-%lld", (int)(record->topic.size < 200 ? record->topic.size : 200),
-                         record->topic.size ? record->topic.data : "", record->partition, (long long)record->offset);
+        int n = snprintf(name, sizeof name, "%.*s-%d-%lld",
+                         (int)(record->topic.size < 200 ? record->topic.size : 200),
+                         record->topic.size ? record->topic.data : "", record->partition,
+                         (long long)record->offset);
         if (!job_set_id(job, (struct text){name, (size_t)n}))
             return false;
     }
     return job->custom_id.size || job_set_text(job, &job->custom_id, job->job_id);
 }
 
-struct job *intake_job(const struct record *record, const struct result_names *names, struct job_reserve *reserve)
+struct job *intake_job(const struct record *record, const struct result_names *names,
+                       struct job_reserve *reserve)
 {
     struct job *job = job_reserve_take(reserve);
     if (!job)

@@ -13,4 +13,5 @@ struct result_names {
 
 // Allocates from the reserve. NULL: out of memory. job->result.status is RESULT_FAILED if the record is
 // invalid, else RESULT_NONE.
-struct job *intake_job(const struct record *record, const struct result_names *names, struct job_reserve *reserve);
+struct job *intake_job(const struct record *record, const struct result_names *names,
+                       struct job_reserve *reserve);

@@ -19,7 +19,8 @@ static void log_line(void *context, int level, const char *line)
     log_write(level <= 4 ? LOG_WARNING : LOG_DEBUG, "kafka: %s", line);
 }
 
-static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings, struct error *error)
+static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings,
+                                    struct error *error)
 {
     for (int i = 0; i < settings->n_properties; i++) {
         char *name = strdup(settings->properties[i]);
@@ -41,8 +42,8 @@ static char *folder_of(const char *store_path)
     return folder;
 }
 
-enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings, const char *store_path,
-                                struct error *error)
+enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
+                                const char *store_path, struct error *error)
 {
     *kafka = (struct kafka_settings){0};
     char host[256] = "";
@@ -73,7 +74,8 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
     if (status == STATUS_OK && settings->group_protocol &&
         !kafka_find_protocol(settings->group_protocol, &kafka->config.protocol))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                           "--group-protocol: expected eager, cooperative or consumer, got \"%s\"", settings->group_protocol);
+                           "--group-protocol: expected eager, cooperative or consumer, got \"%s\"",
+                           settings->group_protocol);
     if (status != STATUS_OK)
         kafka_settings_finish(kafka);
     return status;

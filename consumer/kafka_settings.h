@@ -15,6 +15,6 @@ struct kafka_settings {
 
 // `store_path` (may be NULL) is the store whose folder holds the worker's slot. `settings` must outlive the
 // config.
-enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings, const char *store_path,
-                                struct error *error) WARN_UNUSED;
+enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
+                                const char *store_path, struct error *error) WARN_UNUSED;
 void kafka_settings_finish(struct kafka_settings *kafka);

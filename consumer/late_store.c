@@ -18,7 +18,8 @@ static void give_up(struct late_store *late, const struct error *error)
     store_close(late->store);
     late->store = NULL;
     if (late->delay_ms == 0)
-        log_write(LOG_WARNING, "%s; working without a store, figures are written once it can be opened", error->text);
+        log_write(LOG_WARNING, "%s; working without a store, figures are written once it can be opened",
+                  error->text);
     wait_longer(late);
 }
 

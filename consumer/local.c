@@ -19,7 +19,7 @@ struct local {
     char *log_name; // file name of the store's write-ahead log
     int notify_fd;  // inotify on the store's folder, -1: none
     bool paused;
-    bool empty;     // the last claim found nothing, and the store has not changed since
+    bool empty;        // the last claim found nothing, and the store has not changed since
     int64_t looked_ms; // when that was
     int64_t files_checked_ms;
     const struct transport_events *events;
@@ -37,7 +37,8 @@ static void receive_claimed(void *context, const struct claimed_job *job)
     struct header headers[] = {{TEXT(HEADER_DATASET), job->dataset},
                                {TEXT(HEADER_JOB_ID), job->job_id},
                                {TEXT(HEADER_CUSTOM_ID), job->custom_id},
-                               {TEXT(HEADER_CREATED), text_from_integer(job->submitted_at / 1000000, created)},
+                               {TEXT(HEADER_CREATED),
+                                text_from_integer(job->submitted_at / 1000000, created)},
                                {TEXT(HEADER_INDEX), text_from_integer(job->index, index)}};
     struct record record = {.offset = job->id,
                             .headers = headers,
@@ -102,7 +103,8 @@ static enum status local_poll(struct transport *transport, int timeout_ms, int n
     if (status != STATUS_OK || local->paused || n_max <= 0 || local->empty)
         return status;
     size_t n_claimed;
-    status = store_claim(local->store, dataset_of(local), (size_t)n_max, receive_claimed, local, &n_claimed, error);
+    status = store_claim(local->store, dataset_of(local), (size_t)n_max, receive_claimed, local, &n_claimed,
+                         error);
     if (n_claimed > 0)
         fault_point(FAULT_CLAIMED);
     local->empty = status == STATUS_OK && n_claimed == 0;
@@ -122,8 +124,8 @@ static void local_resume(struct transport *transport)
     local->empty = false;
 }
 
-static enum status local_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
-                                struct error *error)
+static enum status local_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                bool *committed, struct error *error)
 {
     struct local *local = (struct local *)transport;
     struct finished_job *finished = calloc(n_jobs ? n_jobs : 1, sizeof *finished);
@@ -135,7 +137,8 @@ static enum status local_commit(struct transport *transport, struct job *const *
         ends[i] = records.size;
     }
     if (status == STATUS_OK && (!finished || !ends || records.failed)) {
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing %zu results: out of memory", n_jobs);
+        status =
+            error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing %zu results: out of memory", n_jobs);
     } else if (status == STATUS_OK) {
         for (size_t i = 0, start = 0; i < n_jobs; start = ends[i++])
             finished[i] = (struct finished_job){jobs[i], {records.data + start, ends[i] - start}};
@@ -153,7 +156,8 @@ static enum status local_release(struct transport *transport, struct job *const 
     struct local *local = (struct local *)transport;
     int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
     if (!ids)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "giving back %zu jobs: out of memory", n_jobs);
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "giving back %zu jobs: out of memory",
+                         n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
     enum status status = store_unclaim(local->store, ids, n_jobs, error);
@@ -162,15 +166,16 @@ static enum status local_release(struct transport *transport, struct job *const 
 }
 
 // A claim says that all of them may be computed.
-static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
-                               struct error *error)
+static enum status local_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                               enum suspect_state how, struct error *error)
 {
     struct local *local = (struct local *)transport;
     if (how == SUSPECT_AMONG_MANY)
         return STATUS_OK;
     int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
     if (!ids)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "starting %zu jobs: out of memory", n_jobs);
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "starting %zu jobs: out of memory",
+                         n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
     enum status status = store_suspect(local->store, ids, n_jobs, how, error);

@@ -31,7 +31,8 @@ static enum status check_log(int fd, struct error *error)
     if (has_time || (n >= 7 && memcmp(first, "{\"time\"", 7) == 0))
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--log %s: expected a log or an empty file, and the file begins with something else", current.path);
+                     "--log %s: expected a log or an empty file, and the file begins with something else",
+                     current.path);
 }
 
 static enum status open_file(struct error *error)

@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Upper bounds. Steps take from a fraction of a millisecond (a test's model) to many seconds (a long prefill).
-static const double seconds_bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                       0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
-static const double sequences_bounds[METRICS_BUCKETS] = {1,  2,  4,   8,   12,  16,  24,   32,
-                                                         48, 64, 96,  128, 256, 512, 1024, 4096};
+// Upper bounds. Steps take from a fraction of a millisecond (a test's model) to many seconds (a long
+// prefill).
+static const double seconds_bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+                                                       0.01,   0.025,   0.05,   0.1,   0.25,   0.5,
+                                                       1,      2.5,     5,      10};
+static const double sequences_bounds[METRICS_BUCKETS] = {1,  2,  4,  8,   12,  16,  24,   32,
+                                                         48, 64, 96, 128, 256, 512, 1024, 4096};
 
 // ---- counting ----
 
@@ -90,10 +92,48 @@ static int64_t oldest_age(const struct metrics *metrics)
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 
 enum name {
-    JOBS_TOTAL, JOBS_INFLIGHT, OLDEST_UNFINISHED, DEAD_LETTERS, ERRORS, TOKENS, STEPS, STEP_SECONDS, STEP_SEQUENCES,
-    WINDOW_WAITING, PREEMPTIONS, KV_PAGES, PREFIX_LOOKUPS, PREFIX_HITS, PREFIX_TOKENS, PREFIX_SAVED, PREFIX_EVICTIONS,
-    PREFIX_PAGES, COMMIT_SECONDS, TXN, REBALANCES, OFFSET_MAP_BYTES, SKIPPED, DROPPED, OVERSIZE, REFUSED, PRODUCERS, REJOINS, TOMBSTONES, DELETED, LAG,
-    UNFINISHED, CURRENT_OFFSET, LOG_END, PARTITION_INFLIGHT, READY, STORE_BYTES, BUILD_INFO, START_TIME, MEMORY, CPU, N_NAMES,
+    JOBS_TOTAL,
+    JOBS_INFLIGHT,
+    OLDEST_UNFINISHED,
+    DEAD_LETTERS,
+    ERRORS,
+    TOKENS,
+    STEPS,
+    STEP_SECONDS,
+    STEP_SEQUENCES,
+    WINDOW_WAITING,
+    PREEMPTIONS,
+    KV_PAGES,
+    PREFIX_LOOKUPS,
+    PREFIX_HITS,
+    PREFIX_TOKENS,
+    PREFIX_SAVED,
+    PREFIX_EVICTIONS,
+    PREFIX_PAGES,
+    COMMIT_SECONDS,
+    TXN,
+    REBALANCES,
+    OFFSET_MAP_BYTES,
+    SKIPPED,
+    DROPPED,
+    OVERSIZE,
+    REFUSED,
+    PRODUCERS,
+    REJOINS,
+    TOMBSTONES,
+    DELETED,
+    LAG,
+    UNFINISHED,
+    CURRENT_OFFSET,
+    LOG_END,
+    PARTITION_INFLIGHT,
+    READY,
+    STORE_BYTES,
+    BUILD_INFO,
+    START_TIME,
+    MEMORY,
+    CPU,
+    N_NAMES,
 };
 
 static const struct {
@@ -103,15 +143,19 @@ static const struct {
 } names[N_NAMES] = {
     [JOBS_TOTAL] = {"sheaf_jobs_total", COUNTER, "Jobs published, by status."},
     [JOBS_INFLIGHT] = {"sheaf_jobs_inflight", GAUGE, "Jobs received and not yet published or given back."},
-    [OLDEST_UNFINISHED] = {"sheaf_oldest_unfinished_seconds", GAUGE, "Age of the oldest job in flight since it was received."},
-    [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER, "Records that were no jobs, and jobs that killed workers."},
+    [OLDEST_UNFINISHED] = {"sheaf_oldest_unfinished_seconds", GAUGE,
+                           "Age of the oldest job in flight since it was received."},
+    [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,
+                      "Records that were no jobs, and jobs that killed workers."},
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
-    [TOKENS] = {"sheaf_tokens_total", COUNTER, "Tokens: prompts computed, answers generated, prompts from shared pages."},
+    [TOKENS] = {"sheaf_tokens_total", COUNTER,
+                "Tokens: prompts computed, answers generated, prompts from shared pages."},
     [STEPS] = {"sheaf_steps_total", COUNTER, "Steps of the engine."},
     [STEP_SECONDS] = {"sheaf_step_seconds", HISTOGRAM, "Time of a step, by phase."},
     [STEP_SEQUENCES] = {"sheaf_step_sequences", HISTOGRAM, "Sequences in a step: the batch."},
     [WINDOW_WAITING] = {"sheaf_window_waiting", GAUGE, "Sequences that wait for a place in the batch."},
-    [PREEMPTIONS] = {"sheaf_preemptions_total", COUNTER, "Sequences that gave their pages back to start over."},
+    [PREEMPTIONS] = {"sheaf_preemptions_total", COUNTER,
+                     "Sequences that gave their pages back to start over."},
     [KV_PAGES] = {"sheaf_kv_pages", GAUGE, "Pages of the KV cache, by state."},
     [PREFIX_LOOKUPS] = {"sheaf_prefix_lookups_total", COUNTER, "Prompts looked up in the prefix cache."},
     [PREFIX_HITS] = {"sheaf_prefix_hits_total", COUNTER, "Prompts that found a shared page."},
@@ -122,18 +166,24 @@ static const struct {
     [COMMIT_SECONDS] = {"sheaf_commit_seconds", HISTOGRAM, "Time of a commit."},
     [TXN] = {"sheaf_txn_total", COUNTER, "Kafka transactions, by outcome."},
     [REBALANCES] = {"sheaf_rebalances_total", COUNTER, "Assignments of partitions to this worker."},
-    [OFFSET_MAP_BYTES] = {"sheaf_offset_map_bytes", GAUGE, "Longest metadata of the last commit; brokers take 4096."},
-    [SKIPPED] = {"sheaf_records_skipped_total", COUNTER, "Records delivered again that were done or running."},
+    [OFFSET_MAP_BYTES] = {"sheaf_offset_map_bytes", GAUGE,
+                          "Longest metadata of the last commit; brokers take 4096."},
+    [SKIPPED] = {"sheaf_records_skipped_total", COUNTER,
+                 "Records delivered again that were done or running."},
     [DROPPED] = {"sheaf_jobs_dropped_total", COUNTER, "Finished jobs that were another worker's to publish."},
     [OVERSIZE] = {"sheaf_oversize_total", COUNTER, "Results and dead letters the topic did not take whole."},
     [REFUSED] = {"sheaf_refused_total", COUNTER, "Records that the broker refused, each time one did."},
     [PRODUCERS] = {"sheaf_producers_replaced_total", COUNTER, "Producers that could not go on."},
     [REJOINS] = {"sheaf_rejoins_total", COUNTER, "Consumers that were expelled and joined again."},
     [TOMBSTONES] = {"sheaf_tombstones_total", COUNTER, "Records without a value, which were skipped."},
-    [DELETED] = {"sheaf_deleted_records_total", COUNTER, "Records that retention deleted before the group had read them."},
-    [LAG] = {"sheaf_partition_lag_offsets", GAUGE, "Offsets from the committed one to the log's end, finished ones among them."},
-    [UNFINISHED] = {"sheaf_partition_unfinished", GAUGE, "The same without those that the offset map says are finished."},
-    [CURRENT_OFFSET] = {"sheaf_partition_committed_offset", GAUGE, "Committed offset: all below are finished."},
+    [DELETED] = {"sheaf_deleted_records_total", COUNTER,
+                 "Records that retention deleted before the group had read them."},
+    [LAG] = {"sheaf_partition_lag_offsets", GAUGE,
+             "Offsets from the committed one to the log's end, finished ones among them."},
+    [UNFINISHED] = {"sheaf_partition_unfinished", GAUGE,
+                    "The same without those that the offset map says are finished."},
+    [CURRENT_OFFSET] = {"sheaf_partition_committed_offset", GAUGE,
+                        "Committed offset: all below are finished."},
     [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},
     [PARTITION_INFLIGHT] = {"sheaf_partition_inflight", GAUGE, "Jobs in flight, by partition."},
     [READY] = {"sheaf_ready", GAUGE, "1: the worker works; 0: it waits for a broker or the store."},
@@ -147,8 +197,8 @@ static const struct {
 static void begin(struct buffer *out, enum name name)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
-    buffer_add_format(out, "# HELP %s %s\n# TYPE %s %s\n", names[name].name, names[name].help, names[name].name,
-                      kinds[names[name].kind]);
+    buffer_add_format(out, "# HELP %s %s\n# TYPE %s %s\n", names[name].name, names[name].help,
+                      names[name].name, kinds[names[name].kind]);
 }
 
 static void add_label_value(struct buffer *out, const char *label, struct text value)
@@ -166,7 +216,8 @@ static void add_label_value(struct buffer *out, const char *label, struct text v
     buffer_add_byte(out, '"');
 }
 
-static void add_sample(struct buffer *out, enum name name, const char *label, const char *label_value, double value)
+static void add_sample(struct buffer *out, enum name name, const char *label, const char *label_value,
+                       double value)
 {
     buffer_add_string(out, names[name].name);
     if (label) {
@@ -184,8 +235,8 @@ static void add_one(struct buffer *out, enum name name, double value)
 }
 
 // `label`, such as phase="plan" with a comma behind, may be empty.
-static void add_histogram(struct buffer *out, enum name name, const struct histogram *histogram, const double *bounds,
-                          const char *label)
+static void add_histogram(struct buffer *out, enum name name, const struct histogram *histogram,
+                          const double *bounds, const char *label)
 {
     int64_t count = 0;
     for (int i = 0; i <= METRICS_BUCKETS; i++) {
@@ -200,8 +251,9 @@ static void add_histogram(struct buffer *out, enum name name, const struct histo
     int length = (int)strlen(label);
     const char *open = length ? "{" : "", *close = length ? "}" : "";
     length -= length > 0; // the comma
-    buffer_add_format(out, "%s_sum%s%.*s%s %.17g\n%s_count%s%.*s%s %" PRId64 "\n", names[name].name, open, length, label,
-                      close, histogram->sum, names[name].name, open, length, label, close, count);
+    buffer_add_format(out, "%s_sum%s%.*s%s %.17g\n%s_count%s%.*s%s %" PRId64 "\n", names[name].name, open,
+                      length, label, close, histogram->sum, names[name].name, open, length, label, close,
+                      count);
 }
 
 static void add_jobs(const struct metrics *metrics, struct buffer *out)
@@ -216,12 +268,14 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     begin(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)
         if (metrics->n_by_code[code])
-            add_sample(out, ERRORS, "code", error_code_name((enum error_code)code), (double)metrics->n_by_code[code]);
+            add_sample(out, ERRORS, "code", error_code_name((enum error_code)code),
+                       (double)metrics->n_by_code[code]);
 }
 
 static void add_engine(const struct metrics *metrics, struct buffer *out)
 {
-    static const char *const phases[] = {"phase=\"prepare\",", "phase=\"plan\",", "phase=\"compute\",", "phase=\"finish\","};
+    static const char *const phases[] = {"phase=\"prepare\",", "phase=\"plan\",", "phase=\"compute\",",
+                                         "phase=\"finish\","};
     begin(out, TOKENS);
     add_sample(out, TOKENS, "kind", "prefill", (double)metrics->prefill_tokens);
     add_sample(out, TOKENS, "kind", "generated", (double)metrics->generated_tokens);
@@ -296,7 +350,8 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out, 
             buffer_add_byte(out, ',');
         }
         add_label_value(out, "topic", partition->topic);
-        buffer_add_format(out, ",partition=\"%" PRId32 "\"} %" PRId64 "\n", partition->partition, values[name - LAG]);
+        buffer_add_format(out, ",partition=\"%" PRId32 "\"} %" PRId64 "\n", partition->partition,
+                          values[name - LAG]);
     }
 }
 
@@ -333,7 +388,9 @@ static void add_process(const struct metrics *metrics, const struct metrics_view
         add_one(out, STORE_BYTES, (double)store_bytes(view->store));
     begin(out, BUILD_INFO);
     buffer_add_format(out, "%s{", names[BUILD_INFO].name);
-    const char *const labels[][2] = {{"version", view->version}, {"model", view->model}, {"backend", view->backend},
+    const char *const labels[][2] = {{"version", view->version},
+                                     {"model", view->model},
+                                     {"backend", view->backend},
                                      {"transport", view->transport}};
     for (size_t i = 0; i < 4; i++) {
         if (i)

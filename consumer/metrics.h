@@ -33,12 +33,12 @@ struct metrics {
     // Jobs in flight by the second of their arrival; the oldest second with a count is the age of the oldest
     // unfinished job.
     int32_t ages[METRICS_AGE_SECONDS];
-    int64_t oldest_s;           // 0: none yet
+    int64_t oldest_s; // 0: none yet
     int64_t n_in_flight;
     char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
-    const char *waiting;        // why the transport delivers nothing now; NULL or "": it does
-    bool running;               // the main loop runs
-    bool failed;                // `trouble` ends the worker
+    const char *waiting;            // why the transport delivers nothing now; NULL or "": it does
+    bool running;                   // the main loop runs
+    bool failed;                    // `trouble` ends the worker
 };
 
 // Sources of the figures that are read when they are served.

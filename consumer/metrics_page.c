@@ -27,8 +27,8 @@ static void add_escaped(struct buffer *out, struct text text)
 
 static void add_row(struct buffer *out, const char *what, double value, const char *unit)
 {
-    buffer_add_format(out, "<tr><th>%s<td>%.*f%s\n", what, value < 100 && value != (double)(int64_t)value ? 1 : 0, value,
-                      unit);
+    buffer_add_format(out, "<tr><th>%s<td>%.*f%s\n", what,
+                      value < 100 && value != (double)(int64_t)value ? 1 : 0, value, unit);
 }
 
 static void add_dataset(void *context, const struct dataset_progress *progress)
@@ -52,8 +52,9 @@ static void add_datasets(const struct metrics_view *view, struct buffer *out)
     struct error error;
     if (!view->store)
         return;
-    buffer_add_string(out, "<h2>Datasets</h2>\n<table><tr><th>dataset<th>submitted<th>done<th>failed<th>cancelled<th>"
-                           "progress<th>jobs/s<th>left\n");
+    buffer_add_string(
+        out, "<h2>Datasets</h2>\n<table><tr><th>dataset<th>submitted<th>done<th>failed<th>cancelled<th>"
+             "progress<th>jobs/s<th>left\n");
     if (store_progress(view->store, (struct text){0}, add_dataset, out, &error) != STATUS_OK) {
         buffer_add_string(out, "<tr><td colspan=\"8\">");
         add_escaped(out, text_from_string(error.text));
@@ -65,15 +66,16 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out)
 {
     if (!view->kafka)
         return;
-    buffer_add_string(out, "<h2>Partitions</h2>\n<table><tr><th>partition<th>committed<th>finished above<th>in flight<th>"
-                           "end\n");
+    buffer_add_string(
+        out, "<h2>Partitions</h2>\n<table><tr><th>partition<th>committed<th>finished above<th>in flight<th>"
+             "end\n");
     for (size_t i = 0; i < view->n_partitions; i++) {
         const struct partition_figures *partition = &view->partitions[i];
         buffer_add_string(out, "<tr><th>");
         add_escaped(out, partition->topic);
         buffer_add_format(out, " %" PRId32 "<td>%" PRId64 "<td>%" PRId32 "<td>%" PRId32 "<td>%" PRId64 "\n",
-                          partition->partition, partition->committed, partition->n_map_covered, partition->n_in_flight,
-                          partition->end);
+                          partition->partition, partition->committed, partition->n_map_covered,
+                          partition->n_in_flight, partition->end);
     }
     buffer_add_string(out, "</table>\n");
 }
@@ -98,10 +100,12 @@ static void add_worker(const struct metrics *metrics, struct buffer *out)
 
 void metrics_write_page(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out)
 {
-    buffer_add_string(out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" "
-                           "content=\"5\"><title>sheaf</title>\n<style>body{font:15px sans-serif;margin:2em}"
-                           "table{border-collapse:collapse}th,td{padding:.2em .8em;text-align:right;border-bottom:1px solid "
-                           "#ddd}th:first-child{text-align:left}</style>\n<h1>sheaf ");
+    buffer_add_string(
+        out,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" "
+        "content=\"5\"><title>sheaf</title>\n<style>body{font:15px sans-serif;margin:2em}"
+        "table{border-collapse:collapse}th,td{padding:.2em .8em;text-align:right;border-bottom:1px solid "
+        "#ddd}th:first-child{text-align:left}</style>\n<h1>sheaf ");
     add_escaped(out, text_from_string(view->model));
     buffer_add_string(out, "</h1>\n<p>");
     add_escaped(out, text_from_string(view->backend));

@@ -12,9 +12,9 @@
 #include <string.h>
 
 enum {
-    GROUP_RECORDS_MAX = 2000, // of one transaction
+    GROUP_RECORDS_MAX = 2000,  // of one transaction
     GROUP_BYTES_MAX = 1 << 24, // about; a record's own size is bounded by its topic
-    GROUP_MS = 200,           // waited for them
+    GROUP_MS = 200,            // waited for them
     CHUNK_RECORDS = 50,
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
@@ -64,7 +64,8 @@ static enum status receive_job(struct mirror *mirror, struct job *job, const str
     return STATUS_OK;
 }
 
-// What the value does not hold stands in the headers (headers.h). A record that is no result of ours is left out.
+// What the value does not hold stands in the headers (headers.h). A record that is no result of ours is left
+// out.
 static enum status receive_result(struct mirror *mirror, struct job *job, const struct record *record)
 {
     struct error ignored;
@@ -82,7 +83,8 @@ static enum status receive_result(struct mirror *mirror, struct job *job, const 
     figures->prefill_us = header_integer(record, "sheaf-prefill-us", 0);
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
     struct mirrored_result *result = &mirror->results[mirror->n_results];
-    *result = (struct mirrored_result){.job = job, .finished_at = header_integer(record, "sheaf-finished-us", 0)};
+    *result =
+        (struct mirrored_result){.job = job, .finished_at = header_integer(record, "sheaf-finished-us", 0)};
     if (!job_set_text(job, &result->worker, header_text(record, "sheaf-worker")) ||
         !job_set_text(job, &source->topic, header_text(record, "sheaf-source-topic")))
         return STATUS_RETRY;
@@ -108,7 +110,8 @@ static enum status receive(void *context, const struct record *record, struct er
     job_destroy(job);
     if (status == STATUS_REJECT) {
         log_write(LOG_WARNING, "topic %.*s partition %d offset %lld is no result of sheaf: left out",
-                  (int)record->topic.size, record->topic.data, (int)record->partition, (long long)record->offset);
+                  (int)record->topic.size, record->topic.data, (int)record->partition,
+                  (long long)record->offset);
         return STATUS_OK;
     }
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
@@ -128,8 +131,8 @@ static enum status look_at_group(struct mirror *mirror, struct error *error)
         mirror->standings_capacity = n_partitions;
     }
     struct error away;
-    if (kafka_follow_standings(mirror->follow, TOPIC_JOBS, mirror->standings, n_partitions, &mirror->n_standings, &away) !=
-        STATUS_OK) {
+    if (kafka_follow_standings(mirror->follow, TOPIC_JOBS, mirror->standings, n_partitions,
+                               &mirror->n_standings, &away) != STATUS_OK) {
         log_write(LOG_DEBUG, "%s", away.text);
         mirror->n_standings = 0;
     }
@@ -146,7 +149,8 @@ static struct partition_row row_of(const struct mirror *mirror, const struct kaf
                                   .committed = committed,
                                   .log_end = standing->end,
                                   .map_covered = standing->map_covered < 0 ? 0 : standing->map_covered,
-                                  .owner = standing->owner[0] ? text_from_string(standing->owner) : (struct text){0}};
+                                  .owner = standing->owner[0] ? text_from_string(standing->owner)
+                                                              : (struct text){0}};
 }
 
 // ---- storing ----
@@ -165,7 +169,8 @@ static bool must_leave(const struct mirror *mirror, int timeout_ms)
 }
 
 // Until the store takes it: it may be busy or full for a while. STATUS_RETRY: told to leave before.
-static enum status store_patiently(struct mirror *mirror, const struct mirror_record *record, struct error *error)
+static enum status store_patiently(struct mirror *mirror, const struct mirror_record *record,
+                                   struct error *error)
 {
     int wait_ms = 50;
     enum status status;
@@ -246,8 +251,10 @@ static int64_t start_at(void *context, const char *topic, int32_t partition)
     struct mirror *mirror = context;
     int64_t next = -1;
     struct error error;
-    if (store_mirror_position(mirror->config->store, text_from_string(topic), partition, &next, &error) != STATUS_OK)
-        log_write(LOG_WARNING, "%s; topic %s partition %d is read from its beginning", error.text, topic, (int)partition);
+    if (store_mirror_position(mirror->config->store, text_from_string(topic), partition, &next, &error) !=
+        STATUS_OK)
+        log_write(LOG_WARNING, "%s; topic %s partition %d is read from its beginning", error.text, topic,
+                  (int)partition);
     return next < 0 ? OFFSET_UNKNOWN : next;
 }
 
@@ -277,7 +284,8 @@ static enum status turn(struct mirror *mirror, struct error *error)
     if (status == STATUS_OK)
         fold(mirror);
     if (status == STATUS_OK && mirror->config->progress)
-        mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored, mirror->n_results_stored);
+        mirror->config->progress(mirror->config->progress_context, mirror->n_jobs_stored,
+                                 mirror->n_results_stored);
     return status;
 }
 
@@ -292,13 +300,15 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
     enum status status = store_mirror_start(config->store, text_from_string(config->kafka->jobs),
                                             text_from_string(config->kafka->results), error);
     if (status == STATUS_OK)
-        status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror, error);
+        status = kafka_follow_open(&mirror->follow, config->kafka, mirror->topics, N_TOPICS, start_at, mirror,
+                                   error);
     bool done = false;
     while (status == STATUS_OK && !done) {
         status = turn(mirror, error);
         done = must_leave(mirror, 0) || (config->until_end && kafka_follow_is_at_end(mirror->follow));
     }
-    if (status == STATUS_RETRY) // told to leave while the store was away: what was read is read again next time
+    // told to leave while the store was away: what was read is read again next time
+    if (status == STATUS_RETRY)
         status = STATUS_OK;
     clear(mirror);
     kafka_follow_close(mirror->follow);

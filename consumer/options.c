@@ -10,10 +10,24 @@
 #include <string.h>
 
 enum {
-    WORK = 1 << 0, SUBMIT = 1 << 1, COLLECT = 1 << 2, RUN = 1 << 3, STATUS = 1 << 4, CANCEL = 1 << 5, INSPECT = 1 << 6,
-    TOKENIZE = 1 << 7, TEMPLATE = 1 << 8, LOGITS = 1 << 9, BENCH = 1 << 10, QUANTIZE = 1 << 11,
-    MIRROR = 1 << 12, DATASET = 1 << 13, GRAMMAR = 1 << 14, ALL = (1 << 15) - 1,
-    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS, ENGINE = WORK | RUN | LOGITS | BENCH,
+    WORK = 1 << 0,
+    SUBMIT = 1 << 1,
+    COLLECT = 1 << 2,
+    RUN = 1 << 3,
+    STATUS = 1 << 4,
+    CANCEL = 1 << 5,
+    INSPECT = 1 << 6,
+    TOKENIZE = 1 << 7,
+    TEMPLATE = 1 << 8,
+    LOGITS = 1 << 9,
+    BENCH = 1 << 10,
+    QUANTIZE = 1 << 11,
+    MIRROR = 1 << 12,
+    DATASET = 1 << 13,
+    GRAMMAR = 1 << 14,
+    ALL = (1 << 15) - 1,
+    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS,
+    ENGINE = WORK | RUN | LOGITS | BENCH,
 };
 
 struct command {
@@ -28,7 +42,8 @@ static const struct command commands[] = {
      "The worker: computes jobs from the queue."},
     {"submit", SUBMIT, 1, 1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
      "Queues the lines of a file (- is standard input): OpenAI batch lines, or objects with prompt or messages."},
-    {"collect", COLLECT, 0, 0, "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
+    {"collect", COLLECT, 0, 0,
+     "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
     {"run", RUN, 1, 1, "IN.jsonl -o OUT.jsonl --model MODEL",
      "Submit, work and collect in one process; resumes after an interruption."},
@@ -36,13 +51,16 @@ static const struct command commands[] = {
      "Progress, rate and time left of each dataset."},
     {"mirror", MIRROR, 0, 0, "--brokers HOSTS --store FILE",
      "Builds the store of a whole fleet from the topics and keeps it up to date."},
-    {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]", "Cancels the unfinished jobs of a dataset."},
+    {"cancel", CANCEL, 0, 0, "--dataset NAME [--brokers HOSTS | --store FILE]",
+     "Cancels the unfinished jobs of a dataset."},
     {"dataset", DATASET, 1, 3, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
      "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
-    {"inspect", INSPECT, 1, 1, "MODEL [--json]", "Family, shape, tensor types, tokenizer, template, memory needed."},
+    {"inspect", INSPECT, 1, 1, "MODEL [--json]",
+     "Family, shape, tensor types, tokenizer, template, memory needed."},
     {"tokenize", TOKENIZE, 1, 1, "MODEL [--special]",
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
-    {"grammar", GRAMMAR, 1, 2, "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) [FILE] | --cases CASES.jsonl --json",
+    {"grammar", GRAMMAR, 1, 2,
+     "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) [FILE] | --cases CASES.jsonl --json",
      "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, forced tokens."},
     {"template", TEMPLATE, 1, 1, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
      "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt."},
@@ -56,8 +74,16 @@ static const struct command commands[] = {
 
 enum kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
 
-enum { DURATION_DAYS_MAX = 36525, RETAIN_DAYS_DEFAULT = 30, PROGRESS_S_DEFAULT = 60, CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
-       killed from outside is no proof */, DEAD_SHARE_DEFAULT = 50, MODEL_FAILURES_DEFAULT = 16 };
+enum {
+    DURATION_DAYS_MAX = 36525,
+    RETAIN_DAYS_DEFAULT = 30,
+    PROGRESS_S_DEFAULT = 60,
+    CRASH_LIMIT_DEFAULT = 5 /* two in company, three alone: a worker
+       killed from outside is no proof */
+    ,
+    DEAD_SHARE_DEFAULT = 50,
+    MODEL_FAILURES_DEFAULT = 16
+};
 
 struct option {
     const char *name;
@@ -73,11 +99,14 @@ struct option {
 
 static const struct option options[] = {
     {"model", 'm', TEXT_VALUE, WORK | RUN, AT(model), 0, 0, "MODEL", "GGUF file, or Hugging Face folder"},
-    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS", "Kafka bootstrap servers; default: the embedded queue"},
+    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(brokers), 0, 0, "HOSTS",
+     "Kafka bootstrap servers; default: the embedded queue"},
     {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(jobs_topic), 0, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
-    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC", "topic of results (sheaf-results)"},
+    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(results_topic), 0, 0, "TOPIC",
+     "topic of results (sheaf-results)"},
     {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(dead_topic), 0, 0, "TOPIC", "topic of dead letters (sheaf-dead)"},
-    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC", "compacted topic of cancellations (sheaf-control)"},
+    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(control_topic), 0, 0, "TOPIC",
+     "compacted topic of cancellations (sheaf-control)"},
     {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(group), 0, 0, "NAME", "consumer group (sheaf)"},
     {"member-name", 0, TEXT_VALUE, WORK, AT(member_name), 0, 0, "NAME",
      "static member name and transactional id, e.g. of a pod; default: generated and stored beside the store"},
@@ -88,27 +117,37 @@ static const struct option options[] = {
     {"membership-timeout", 0, DURATION, WORK, AT(membership_timeout), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times max.poll.interval.ms: 3m)"},
     {"create-topics", 0, FLAG, WORK | SUBMIT, AT(create_topics), 0, 0, NULL, "create missing topics"},
-    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(partitions), 1, 65536, "N", "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT, AT(partitions), 1, 65536, "N",
+     "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them; default: a warning"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(ignore_offset_map), 0, 0, NULL,
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
-    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE", "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
-    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR), AT(store), 0, 0, "FILE",
+    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
+     "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
+    {"store", 's', TEXT_VALUE, ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | BENCH | QUANTIZE | GRAMMAR),
+     AT(store), 0, 0, "FILE",
      "SQLite file (sheaf.db; run: OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
-    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | DATASET, AT(dataset), 0, 0, "NAME", "dataset"},
-    {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE", "where to write (- is standard output)"},
-    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE", "file for failed jobs, instead of the output"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | RUN | DATASET, AT(dataset), 0, 0,
+     "NAME", "dataset"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | LOGITS, AT(output), 0, 0, "FILE",
+     "where to write (- is standard output)"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 0, 0, "FILE",
+     "file for failed jobs, instead of the output"},
     {"until-end", 0, FLAG, MIRROR, AT(until_end), 0, 0, NULL, "exit at the end of the topics"},
-    {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL, "collect: even if some jobs have not finished; delete: even if jobs are running"},
+    {"force", 0, FLAG, COLLECT | DATASET, AT(force), 0, 0, NULL,
+     "collect: even if some jobs have not finished; delete: even if jobs are running"},
     {"force-new", 0, FLAG, WORK | RUN, AT(force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all of its jobs again (embedded queue)"},
-    {"retry-failed", 0, FLAG, WORK | RUN, AT(retry_failed), 0, 0, NULL, "first queue the failed jobs again (embedded queue)"},
+    {"retry-failed", 0, FLAG, WORK | RUN, AT(retry_failed), 0, 0, NULL,
+     "first queue the failed jobs again (embedded queue)"},
     {"model-failures", 0, INTEGER, WORK | RUN, AT(model_failures), 0, 1024, "N",
      "end if the first N jobs all fail because of the model, e.g. by NaN logits, and leave them unfinished (16; 0: never)"},
-    {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME", "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
+    {"backend", 0, TEXT_VALUE, ENGINE, AT(backend), 0, 0, "NAME",
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
     {"threads", 't', INTEGER, ENGINE, AT(threads), 1, 256, "N", "threads of the engine (one per core)"},
-    {"gpu-memory", 0, SIZE, ENGINE, AT(gpu_memory), 0, 0, "SIZE", "GPU memory for weights, pages and scratch (the free memory)"},
+    {"gpu-memory", 0, SIZE, ENGINE, AT(gpu_memory), 0, 0, "SIZE",
+     "GPU memory for weights, pages and scratch (the free memory)"},
     {"gpu-device", 0, INTEGER, ENGINE, AT(gpu_device), 0, 1023, "N", "index among the visible GPUs (0)"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(placement), 0, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), attention-cpu[:N] (without attention)"},
@@ -116,32 +155,44 @@ static const struct option options[] = {
      "compute every Nth step again on the CPU and log the difference of the logits"},
     {"cached-tokens", 0, FLAG, WORK | RUN, AT(cached_tokens), 0, 0, NULL,
      "report usage.prompt_tokens_details.cached_tokens in results, the only figure that differs from run to run"},
-    {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL, "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
-    {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL, "on a GPU, schedule a step after the one before has ended: for comparisons"},
-    {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE", "write each step's tokens and times by phase, as JSON lines"},
-    {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE", "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE", "KV cache type: f16, 16 bits per item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
+    {"no-graphs", 0, FLAG, ENGINE, AT(no_graphs), 0, 0, NULL,
+     "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
+    {"no-ahead", 0, FLAG, WORK | RUN, AT(no_ahead), 0, 0, NULL,
+     "on a GPU, schedule a step after the one before has ended: for comparisons"},
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN, AT(trace_steps), 0, 0, "FILE",
+     "write each step's tokens and times by phase, as JSON lines"},
+    {"kv-memory", 0, SIZE, WORK | RUN | BENCH, AT(kv_memory), 0, 0, "SIZE",
+     "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | BENCH | LOGITS, AT(kv_type), 0, 0, "TYPE",
+     "KV cache type: f16, 16 bits per item, or on a GPU q8_0 (f16; on a CPU f32 for a model in f32)"},
     {"max-batch", 0, INTEGER, WORK | RUN, AT(max_batch), 1, 4096, "N", "sequences in one step (derived)"},
-    {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N", "tokens in one step, prefill and decode together (derived)"},
-    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N", "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
-    {"max-tokens", 0, INTEGER, WORK | RUN, AT(max_tokens_default), 1, 1 << 20, "N", "default of jobs (up to the end of the context)"},
+    {"max-rows", 0, INTEGER, WORK | RUN | BENCH, AT(max_rows), 1, 16384, "N",
+     "tokens in one step, prefill and decode together (derived)"},
+    {"window", 0, INTEGER, WORK | RUN, AT(window), 1, 16384, "N",
+     "jobs read ahead of the batch (derived; embedded queue: two batches, more for short jobs)"},
+    {"max-tokens", 0, INTEGER, WORK | RUN, AT(max_tokens_default), 1, 1 << 20, "N",
+     "default of jobs (up to the end of the context)"},
     {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN, AT(sampling.defaults), 0, 0, "WHOSE",
      "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},
-    {"temperature", 0, TEXT_VALUE, WORK | RUN, AT(sampling.temperature), 0, 0, "X", "default of jobs; likewise:"},
+    {"temperature", 0, TEXT_VALUE, WORK | RUN, AT(sampling.temperature), 0, 0, "X",
+     "default of jobs; likewise:"},
     {"top-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_p), 0, 0, "X", ""},
     {"top-k", 0, TEXT_VALUE, WORK | RUN, AT(sampling.top_k), 0, 0, "N", ""},
     {"min-p", 0, TEXT_VALUE, WORK | RUN, AT(sampling.min_p), 0, 0, "X", ""},
     {"presence-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.presence_penalty), 0, 0, "X", ""},
     {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.frequency_penalty), 0, 0, "X", ""},
     {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN, AT(sampling.repetition_penalty), 0, 0, "X", ""},
-    {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE", "chat template instead of the model's"},
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | INSPECT, AT(chat_template), 0, 0, "FILE",
+     "chat template instead of the model's"},
     {"special-in-content", 0, FLAG, WORK | RUN, AT(special_in_content), 0, 0, NULL,
      "encode control tokens in the text of messages, as transformers and vLLM do"},
-    {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
+    {"pre", 0, TEXT_VALUE, WORK | RUN | TOKENIZE | INSPECT, AT(pre), 0, 0, "NAME",
+     "the tokenizer's split pattern instead of the model's"},
     {"model-name", 0, TEXT_VALUE, WORK | RUN, AT(model_name), 0, 0, "NAME", "the model's name in results"},
     {"engine-test", 0, TEXT_VALUE, WORK | RUN, AT(engine_test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
-    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS", "exit after this time without a job"},
+    {"exit-when-idle", 0, INTEGER, WORK, AT(exit_when_idle), 0, 1 << 30, "SECONDS",
+     "exit after this time without a job"},
     {"metrics", 0, TEXT_VALUE, WORK | RUN, AT(metrics), 0, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
     {"crash-limit", 0, INTEGER, WORK | RUN, AT(crash_limit), 0, 60, "N",
@@ -152,19 +203,25 @@ static const struct option options[] = {
      "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
     {"progress", 0, DURATION, WORK | RUN, AT(progress), 0, 0, "TIME",
      "interval of progress lines if standard error is not a terminal (60; 0: never)"},
-    {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL, "first rebuild the store's rows of Kafka jobs from the topics"},
+    {"rebuild", 0, FLAG, STATUS, AT(rebuild), 0, 0, NULL,
+     "first rebuild the store's rows of Kafka jobs from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(watch), 0, 0, NULL, "refresh every second"},
     {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR, AT(json), 0, 0, NULL, "write JSON"},
-    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(json_schema), 0, 0, "FILE", "a JSON Schema, drafts 4 to 2020-12"},
-    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(regex), 0, 0, "R", "a regular expression that the whole text matches"},
+    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(json_schema), 0, 0, "FILE",
+     "a JSON Schema, drafts 4 to 2020-12"},
+    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(regex), 0, 0, "R",
+     "a regular expression that the whole text matches"},
     {"choice", 0, TEXT_VALUE, GRAMMAR, AT(choice), 0, 0, "A,B", "texts, separated by commas"},
     {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar), 0, 0, "FILE", "a grammar in GBNF or in Lark's notation"},
     {"cases", 0, TEXT_VALUE, GRAMMAR, AT(cases), 0, 0, "FILE",
      "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
-    {"spaces", 0, FLAG, GRAMMAR, AT(spaces), 0, 0, NULL, "JSON with a blank behind each comma and colon (compact)"},
-    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL, "encode control tokens in the text as control tokens"},
+    {"spaces", 0, FLAG, GRAMMAR, AT(spaces), 0, 0, NULL,
+     "JSON with a blank behind each comma and colon (compact)"},
+    {"special", 0, FLAG, TOKENIZE, AT(special), 0, 0, NULL,
+     "encode control tokens in the text as control tokens"},
     {"type", 0, TEXT_VALUE, QUANTIZE, AT(type), 0, 0, "TYPE", "tensor type of the matrices"},
-    {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE", "quantize the weights while loading: q8_0, q4_k, ..."},
+    {"quantize", 0, TEXT_VALUE, ENGINE, AT(quantize), 0, 0, "TYPE",
+     "quantize the weights while loading: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(bos), 0, 0, "TEXT", "bos_token (the model's)"},
     {"eos", 0, TEXT_VALUE, TEMPLATE, AT(eos), 0, 0, "TEXT", "eos_token (the model's)"},
     {"now", 0, TEXT_VALUE, TEMPLATE, AT(now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
@@ -174,7 +231,8 @@ static const struct option options[] = {
     {"batch", 0, TEXT_VALUE, BENCH, AT(batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
     {"repeat", 'r', INTEGER, BENCH, AT(repeat), 1, 1000, "N", "runs per size; the median is reported (3)"},
     {"config", 0, TEXT_VALUE, ALL, AT(config), 0, 0, "FILE", "options as \"name = value\" lines"},
-    {"log", 0, TEXT_VALUE, WORK | RUN, AT(log), 0, 0, "FILE", "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
+    {"log", 0, TEXT_VALUE, WORK | RUN, AT(log), 0, 0, "FILE",
+     "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
     {"quiet", 'q', FLAG, ALL, AT(quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(verbose), 0, 0, NULL, "more messages"},
     {"log-json", 0, FLAG, ALL, AT(log_json), 0, 0, NULL, "messages as JSON lines"},
@@ -256,7 +314,8 @@ static enum status set_text(char **target, const char *value, struct error *erro
 {
     free(*target);
     *target = strdup(value);
-    return *target ? STATUS_OK : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+    return *target ? STATUS_OK
+                   : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
 }
 
 static enum status add_property(struct settings *settings, const char *value, struct error *error)
@@ -265,7 +324,8 @@ static enum status add_property(struct settings *settings, const char *value, st
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: expected KEY=VALUE, got \"%.*s\"",
                          (int)strcspn(value, "="), value);
     if (settings->n_properties == OPTIONS_PROPERTIES_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: more than %d properties", OPTIONS_PROPERTIES_MAX);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X: more than %d properties",
+                         OPTIONS_PROPERTIES_MAX);
     return set_text(&settings->properties[settings->n_properties++], value, error);
 }
 
@@ -286,7 +346,8 @@ static enum status set_value(struct settings *settings, const struct option *opt
     char *end;
     switch (option->kind) {
     case FLAG:
-        if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0 && strcmp(value, "1") != 0 && strcmp(value, "0") != 0)
+        if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0 && strcmp(value, "1") != 0 &&
+            strcmp(value, "0") != 0)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected true or false, got \"%s\"",
                              option->name, value);
         *(bool *)target = value[0] == 't' || value[0] == '1';
@@ -304,15 +365,17 @@ static enum status set_value(struct settings *settings, const struct option *opt
         if (options_parse_duration(value, target))
             return STATUS_OK;
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--%s: expected a time as 45s, 90m, 12h or 30d, at most %d days, got \"%s\"", option->name,
-                         DURATION_DAYS_MAX, value);
+                         "--%s: expected a time as 45s, 90m, 12h or 30d, at most %d days, got \"%s\"",
+                         option->name, DURATION_DAYS_MAX, value);
     case INTEGER:
         errno = 0;
         *(int64_t *)target = strtoll(value, &end, 10);
-        if (*value && !*end && !errno && *(int64_t *)target >= option->min && *(int64_t *)target <= option->max)
+        if (*value && !*end && !errno && *(int64_t *)target >= option->min &&
+            *(int64_t *)target <= option->max)
             return STATUS_OK;
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number from %lld to %lld, got \"%s\"",
-                         option->name, (long long)option->min, (long long)option->max, value);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--%s: expected a number from %lld to %lld, got \"%s\"", option->name,
+                         (long long)option->min, (long long)option->max, value);
     }
     return STATUS_OK;
 }
@@ -346,8 +409,8 @@ static enum status add_properties(struct settings *settings, const char *lines, 
     return status;
 }
 
-static enum status apply_environment(struct settings *settings, const struct command *command, const bool *given,
-                                     struct error *error)
+static enum status apply_environment(struct settings *settings, const struct command *command,
+                                     const bool *given, struct error *error)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
         if (!(options[i].commands & command->mask) || (given[i] && options[i].kind != PROPERTY))
@@ -375,8 +438,8 @@ static char *trim(char *text)
     return text;
 }
 
-static enum status apply_line(struct settings *settings, const struct command *command, const bool *given, char *line,
-                              struct error *error)
+static enum status apply_line(struct settings *settings, const struct command *command, const bool *given,
+                              char *line, struct error *error)
 {
     char *text = trim(line);
     if (!*text || *text == '#')
@@ -405,7 +468,8 @@ static enum status apply_file(struct settings *settings, const struct command *c
     if (status != STATUS_OK)
         error->code = ERROR_USAGE;
     else if (content.size && memchr(content.data, '\0', content.size))
-        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte", settings->config);
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte",
+                           settings->config);
     char *line = status == STATUS_OK ? content.data : NULL;
     for (int number = 1; line && status == STATUS_OK; number++) {
         char *next = strchr(line, '\n');
@@ -456,7 +520,8 @@ void options_find_unknown_variables(char *const *environment,
         if (strncmp(*environment, VARIABLE_PREFIX, sizeof VARIABLE_PREFIX - 1) != 0 || length >= sizeof name)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, *environment);
-        int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2; // fewer than half of the letters are others
+        // fewer than half of the letters are others
+        int best = (int)(length - sizeof VARIABLE_PREFIX + 2) / 2;
         bool found = is_variable_of_tests(name);
         for (int i = 0; i < N_OPTIONS && !found; i++) {
             variable_of(&options[i], known);
@@ -474,8 +539,8 @@ void options_find_unknown_variables(char *const *environment,
 
 // ---- the command line ----
 
-static enum status parse_option(struct settings *settings, const struct command *command, bool *given, int argc,
-                                char **argv, int *i, struct error *error)
+static enum status parse_option(struct settings *settings, const struct command *command, bool *given,
+                                int argc, char **argv, int *i, struct error *error)
 {
     const char *argument = argv[*i];
     const struct option *option = NULL;
@@ -492,25 +557,28 @@ static enum status parse_option(struct settings *settings, const struct command 
         value = argument[2] ? argument + 2 : NULL;
     }
     if (!option || !(option->commands & command->mask))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s has no option %s; see sheaf help %s", command->name,
-                         argument, command->name);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s has no option %s; see sheaf help %s",
+                         command->name, argument, command->name);
     if (option->kind == FLAG && !value)
         value = "true";
     if (!value && *i + 1 < argc)
         value = argv[++*i];
     if (!value)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s after it", option->name, option->value);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s after it", option->name,
+                         option->value);
     if (option->kind == PROPERTY && is_secret(value))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "-X %.*s: a secret, and the command line is for all to see: put \"property = %.*s=...\" into the "
-                         "file of --config, or %.*s=... into the environment's SHEAF_PROPERTY",
-                         (int)strcspn(value, "="), value, (int)strcspn(value, "="), value, (int)strcspn(value, "="), value);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "-X %.*s: a secret, and the command line is for all to see: put \"property = %.*s=...\" into the "
+            "file of --config, or %.*s=... into the environment's SHEAF_PROPERTY",
+            (int)strcspn(value, "="), value, (int)strcspn(value, "="), value, (int)strcspn(value, "="),
+            value);
     given[option - options] = true;
     return set_value(settings, option, value, error);
 }
 
-static enum status parse_arguments(struct settings *settings, const struct command *command, bool *given, int argc,
-                                   char **argv, struct error *error)
+static enum status parse_arguments(struct settings *settings, const struct command *command, bool *given,
+                                   int argc, char **argv, struct error *error)
 {
     bool only_positionals = false;
     for (int i = 1; i < argc; i++) {
@@ -521,14 +589,16 @@ static enum status parse_arguments(struct settings *settings, const struct comma
             if (status != STATUS_OK)
                 return status;
         } else if (settings->n_positionals == command->n_max) {
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: unexpected \"%s\"; usage: sheaf %s %s",
-                             command->name, argv[i], command->name, command->usage);
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "sheaf %s: unexpected \"%s\"; usage: sheaf %s %s", command->name, argv[i],
+                             command->name, command->usage);
         } else {
             settings->positionals[settings->n_positionals++] = argv[i];
         }
     }
     if (!settings->help && settings->n_positionals < command->n_min)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf %s %s", command->name, command->usage);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf %s %s", command->name,
+                         command->usage);
     return STATUS_OK;
 }
 
@@ -543,12 +613,19 @@ static void move_to_end(char **properties, int n, int n_first)
 
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error)
 {
-    *settings = (struct settings){.exit_when_idle = -1, .crash_limit = CRASH_LIMIT_DEFAULT, .dead_share = DEAD_SHARE_DEFAULT,
-                                   .model_failures = MODEL_FAILURES_DEFAULT,
-                                   .retain = RETAIN_DAYS_DEFAULT * 86400LL, .progress = PROGRESS_S_DEFAULT, .prompt = 128, .generate = 32, .repeat = 3};
+    *settings = (struct settings){.exit_when_idle = -1,
+                                  .crash_limit = CRASH_LIMIT_DEFAULT,
+                                  .dead_share = DEAD_SHARE_DEFAULT,
+                                  .model_failures = MODEL_FAILURES_DEFAULT,
+                                  .retain = RETAIN_DAYS_DEFAULT * 86400LL,
+                                  .progress = PROGRESS_S_DEFAULT,
+                                  .prompt = 128,
+                                  .generate = 32,
+                                  .repeat = 3};
     const struct command *command = argc > 0 ? find_command(argv[0]) : NULL;
     if (!command)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         argc > 0 ? "there is no command \"%s\"; see sheaf help" : "%s",
                          argc > 0 ? argv[0] : "which command? see sheaf help");
     settings->command = command->name;
     bool given[N_OPTIONS] = {false};
@@ -584,7 +661,8 @@ void options_print_help(const char *name)
         for (int i = 0; i < N_COMMANDS; i++)
             printf("  %-9s %s\n", commands[i].name, commands[i].does);
         printf("\nexit status: 0 done, 1 failed, 2 wrong usage, 3 done but some jobs failed (run, work)\n");
-        printf("\nsheaf help COMMAND tells its options. Each may also stand in SHEAF_NAME or in the file of --config.\n");
+        printf(
+            "\nsheaf help COMMAND tells its options. Each may also stand in SHEAF_NAME or in the file of --config.\n");
         return;
     }
     printf("usage: sheaf %s %s\n\n%s\n\n", command->name, command->usage, command->does);
@@ -592,8 +670,9 @@ void options_print_help(const char *name)
         if (!(options[i].commands & command->mask))
             continue;
         char left[64];
-        snprintf(left, sizeof left, "%s--%s %s", options[i].letter ? (char[]){'-', options[i].letter, ',', ' ', 0} : "    ",
-                 options[i].name, options[i].value ? options[i].value : "");
+        snprintf(left, sizeof left, "%s--%s %s",
+                 options[i].letter ? (char[]){'-', options[i].letter, ',', ' ', 0} : "    ", options[i].name,
+                 options[i].value ? options[i].value : "");
         printf("  %-28s %s\n", left, options[i].help);
     }
 }

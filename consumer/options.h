@@ -9,8 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_PROPERTIES_MAX = 128, OPTIONS_POSITIONALS_MAX = 3, OPTIONS_BATCHES_MAX = 16,
-       OPTIONS_CONFIG_BYTES_MAX = 1 << 20 };
+enum {
+    OPTIONS_PROPERTIES_MAX = 128,
+    OPTIONS_POSITIONALS_MAX = 3,
+    OPTIONS_BATCHES_MAX = 16,
+    OPTIONS_CONFIG_BYTES_MAX = 1 << 20
+};
 
 struct settings {
     const char *command;
@@ -24,10 +28,10 @@ struct settings {
     bool create_topics, ignore_offset_map, dynamic_member, refuse_deleted;
     char *group_protocol;
     int64_t membership_timeout; // seconds; 0: derived
-    int64_t partitions; // of the jobs and results topics that are created
+    int64_t partitions;         // of the jobs and results topics that are created
     // the model and the machine
     char *metrics, *log; // address of the metrics; log file
-    char *kv_type; // of the pages
+    char *kv_type;       // of the pages
     char *model, *backend, *chat_template, *pre, *model_name, *quantize, *engine_test;
     int64_t threads, max_batch, max_rows, window, max_tokens_default;
     uint64_t kv_memory, gpu_memory;
@@ -65,7 +69,8 @@ void settings_finish(struct settings *settings);
 
 // Calls `receive` for each SHEAF_ variable without an option in any command; nearest: the most similar
 // existing name, or NULL. Variables for tests are ignored.
-void options_find_unknown_variables(char *const *environment, void (*receive)(const char *name, const char *nearest));
+void options_find_unknown_variables(char *const *environment,
+                                    void (*receive)(const char *name, const char *nearest));
 
 // Help for a command, or for all commands if NULL or unknown.
 void options_print_help(const char *command);

@@ -16,7 +16,8 @@ static void measure(struct progress_line *line, const struct worker_progress *pr
         line->started_ms = line->shown_ms = now;
     if (now - line->shown_ms < 500)
         return;
-    double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
+    double rate =
+        (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
     line->tokens_per_second = line->tokens_per_second > 0 ? 0.7 * line->tokens_per_second + 0.3 * rate : rate;
     line->tokens_shown = progress->generated_tokens;
     line->shown_ms = now;
@@ -41,13 +42,14 @@ static void write_message(struct progress_line *line, const struct worker_progre
         return;
     if (progress->generated_tokens != line->tokens_shown || here != line->jobs_shown) {
         char total[32] = "", left[32] = "";
-        double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
+        double rate =
+            (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now - line->shown_ms);
         if (line->n_total > 0) {
             snprintf(total, sizeof total, "/%lld", (long long)line->n_total);
             format_left(line, here, left);
         }
-        log_write(LOG_INFO, "%lld%s jobs, %lld failed, %.0f tokens/s%s", (long long)(line->n_before + here), total,
-                  (long long)progress->n_failed, rate, left);
+        log_write(LOG_INFO, "%lld%s jobs, %lld failed, %.0f tokens/s%s", (long long)(line->n_before + here),
+                  total, (long long)progress->n_failed, rate, left);
     }
     line->tokens_shown = progress->generated_tokens;
     line->jobs_shown = here;
@@ -74,7 +76,8 @@ void progress_line_show(void *context, const struct worker_progress *progress)
         fprintf(stderr, "\r\033[K[%s] %lld/%lld", bar, (long long)finished, (long long)line->n_total);
     else // how much will come is not known
         fprintf(stderr, "\r\033[K%lld", (long long)finished);
-    fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed, line->tokens_per_second, left);
+    fprintf(stderr, " jobs, %lld failed, %.0f tokens/s%s", (long long)progress->n_failed,
+            line->tokens_per_second, left);
     line->shown = true;
 }
 

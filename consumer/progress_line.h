@@ -6,9 +6,9 @@
 #include "consumer/worker.h"
 
 struct progress_line {
-    int64_t n_total;       // jobs of the dataset; 0: unknown
-    int64_t n_before;      // finished before this worker started
-    int64_t message_ms;    // interval of messages; 0: none
+    int64_t n_total;    // jobs of the dataset; 0: unknown
+    int64_t n_before;   // finished before this worker started
+    int64_t message_ms; // interval of messages; 0: none
     int64_t started_ms, tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
     bool shown;

@@ -24,10 +24,10 @@
 
 // ---- model ----
 
-// A template the interpreter can't read is no reason to refuse a model that is sent plain prompts: the jobs with messages
-// get the error.
-static enum status open_model_template(struct runtime *runtime, const char *key, const char *jobs, struct template **template,
-                                       struct error *error)
+// A template the interpreter can't read is no reason to refuse a model that is sent plain prompts: the jobs
+// with messages get the error.
+static enum status open_model_template(struct runtime *runtime, const char *key, const char *jobs,
+                                       struct template **template, struct error *error)
 {
     struct text source = {0};
     enum status status = gguf_text(runtime->model->gguf, key, &source, NULL, error);
@@ -43,14 +43,16 @@ static enum status open_model_templates(struct runtime *runtime, struct error *e
     enum status status =
         open_model_template(runtime, "tokenizer.chat_template", "messages", &runtime->chat_template, error);
     if (status == STATUS_OK && named)
-        status = open_model_template(runtime, "tokenizer.chat_template.tool_use", "tools", &runtime->tool_template, error);
+        status = open_model_template(runtime, "tokenizer.chat_template.tool_use", "tools",
+                                     &runtime->tool_template, error);
     if (!named)
         runtime->tool_template = runtime->chat_template;
     return status;
 }
 
 // One that was asked for by name must work.
-static enum status open_template(struct runtime *runtime, const struct settings *settings, struct error *error)
+static enum status open_template(struct runtime *runtime, const struct settings *settings,
+                                 struct error *error)
 {
     if (!settings->chat_template)
         return open_model_templates(runtime, error);
@@ -109,11 +111,14 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 // A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
 static enum status name_model(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
-    runtime->model_name = text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
-    if (runtime->model_name.size <= JOB_MODEL_BYTES_MAX && utf8_valid(runtime->model_name.data, runtime->model_name.size))
+    runtime->model_name =
+        text_from_string(settings->model_name ? settings->model_name : runtime->model->name);
+    if (runtime->model_name.size <= JOB_MODEL_BYTES_MAX &&
+        utf8_valid(runtime->model_name.data, runtime->model_name.size))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--model-name: expected at most %d bytes of UTF-8, got %zu bytes",
-                     JOB_MODEL_BYTES_MAX, runtime->model_name.size);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--model-name: expected at most %d bytes of UTF-8, got %zu bytes", JOB_MODEL_BYTES_MAX,
+                     runtime->model_name.size);
 }
 
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -139,12 +144,8 @@ static bool parse_level(const char *name, enum cpu_level *level)
     static const struct {
         const char *name;
         enum cpu_level level;
-    } names[] = {{"auto", CPU_AVX512},
-                 {"cuda", CPU_AVX512},
-                 {"cpu", CPU_AVX512},
-                 {"cpu:avx512", CPU_AVX512},
-                 {"cpu:avx2", CPU_AVX2},
-                 {"cpu:plain", CPU_PLAIN}};
+    } names[] = {{"auto", CPU_AVX512},       {"cuda", CPU_AVX512},   {"cpu", CPU_AVX512},
+                 {"cpu:avx512", CPU_AVX512}, {"cpu:avx2", CPU_AVX2}, {"cpu:plain", CPU_PLAIN}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i].name) == 0) {
             *level = names[i].level;
@@ -173,12 +174,14 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
     return STATUS_OK;
 }
 
-enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
+enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
+                                 struct error *error)
 {
     const char *name = settings->backend ? settings->backend : "auto";
     enum cpu_level level;
     if (!parse_level(name, &level))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"", name);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--backend: expected auto, cpu or cuda, got \"%s\"", name);
     enum status status = open_pool(runtime, settings, error);
     bool wanted = strcmp(name, "cuda") == 0;
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
@@ -197,8 +200,10 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 // "layers:20": how, and how many layers on the device.
 static enum status parse_placement(const char *text, struct limits_wanted *wanted, struct error *error)
 {
-    static const char *const names[] = {
-        [PLACING_AUTO] = "auto", [PLACING_DEVICE] = "device", [PLACING_LAYERS] = "layers", [PLACING_ATTENTION] = "attention-cpu"};
+    static const char *const names[] = {[PLACING_AUTO] = "auto",
+                                        [PLACING_DEVICE] = "device",
+                                        [PLACING_LAYERS] = "layers",
+                                        [PLACING_ATTENTION] = "attention-cpu"};
     size_t length = strcspn(text, ":");
     for (int placing = 0; placing <= PLACING_ATTENTION; placing++) {
         if (strlen(names[placing]) != length || memcmp(names[placing], text, length) != 0)
@@ -211,10 +216,11 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
         wanted->n_device_layers = (int32_t)n;
         return STATUS_OK;
     }
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--placement: expected auto, device, layers or attention-cpu, the last two also with a number of "
-                     "layers from 1 to %d as layers:20, got \"%s\"",
-                     MODEL_LAYERS_MAX, text);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--placement: expected auto, device, layers or attention-cpu, the last two also with a number of "
+        "layers from 1 to %d as layers:20, got \"%s\"",
+        MODEL_LAYERS_MAX, text);
 }
 
 // The backend of both sides, which takes them over; or the device's alone.
@@ -228,7 +234,8 @@ static enum status place(struct runtime *runtime, struct error *error)
         return STATUS_OK;
     }
     struct backend *placed;
-    enum status status = hybrid_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
+    enum status status =
+        hybrid_backend_create(&placed, runtime->backend, runtime->host, &plan->placement, error);
     if (status != STATUS_OK)
         return status;
     runtime->backend = placed;
@@ -239,32 +246,34 @@ static enum status place(struct runtime *runtime, struct error *error)
     return STATUS_OK;
 }
 
-enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
-                         struct error *error)
+enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
+                         struct limits_wanted *wanted, struct error *error)
 {
     struct backend *backend = runtime->backend;
     wanted->backend = backend;
     wanted->device = runtime->on_gpu;
     enum status status = parse_placement(settings->placement ? settings->placement : "auto", wanted, error);
     if (status == STATUS_OK && !runtime->on_gpu && wanted->placing != PLACING_AUTO)
-        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on", settings->placement);
+        status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on",
+                           settings->placement);
     if (status != STATUS_OK)
         return status;
     runtime->host_memory_available = machine_memory_available();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
     if (bytes && wanted->placing >= PLACING_LAYERS)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s with --kv-type q8_0: the CPU's pages are f16",
-                         settings->placement);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--placement %s with --kv-type q8_0: the CPU's pages are f16", settings->placement);
     if (runtime->host && !bytes) {
         wanted->host = runtime->host;
         wanted->host_memory_available = runtime->host_memory_available;
     }
-    status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted, error);
+    status = limits_derive(&runtime->plan, runtime->model, backend->device.memory_available(backend), wanted,
+                           error);
     return status == STATUS_OK ? place(runtime, error) : status;
 }
 
-enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings, enum kv_type *type,
-                            struct error *error)
+enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings,
+                            enum kv_type *type, struct error *error)
 {
     if (!settings->kv_type)
         return STATUS_OK;
@@ -273,9 +282,11 @@ enum status runtime_kv_type(const struct runtime *runtime, const struct settings
     else if (strcmp(settings->kv_type, "q8_0") == 0)
         *type = KV_Q8_0;
     else
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"", settings->kv_type);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
+                         settings->kv_type);
     if (*type == KV_Q8_0 && !runtime->on_gpu)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--kv-type q8_0: only the cuda backend keeps such pages, %s has f16",
                          runtime->backend->device.name);
     return STATUS_OK;
 }
@@ -303,17 +314,20 @@ static void say_plan(const struct runtime *runtime)
               runtime->model_name.data, model_family_name(runtime->model),
               (double)model_n_parameters(runtime->model) / 1e6, runtime->backend->device.name,
               pool_n_threads(runtime->pool), pool_n_threads(runtime->pool) == 1 ? "" : "s");
-    log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs", plan->batch.n_sequences_max,
-              plan->batch.n_rows_max, plan->batch.n_jobs_max);
+    log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs",
+              plan->batch.n_sequences_max, plan->batch.n_rows_max, plan->batch.n_jobs_max);
     log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
-              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
-              plan->batch.n_pages, plan->batch.page_positions);
-    int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions, n_context = runtime->model->shape.n_context;
+              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
+              (double)plan->page_bytes / 1e6, plan->batch.n_pages, plan->batch.page_positions);
+    int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions,
+            n_context = runtime->model->shape.n_context;
     if (n_positions < n_context)
-        log_write(LOG_WARNING, "KV pages hold %lld of the context's %lld tokens: a job that needs more is refused; --kv-memory %lldM "
-                               "holds one context",
-                  (long long)n_positions, (long long)n_context,
-                  (long long)((double)plan->page_bytes / (double)n_positions * (double)n_context / 0x1p20) + 1);
+        log_write(
+            LOG_WARNING,
+            "KV pages hold %lld of the context's %lld tokens: a job that needs more is refused; --kv-memory %lldM "
+            "holds one context",
+            (long long)n_positions, (long long)n_context,
+            (long long)((double)plan->page_bytes / (double)n_positions * (double)n_context / 0x1p20) + 1);
     log_write(LOG_INFO, "system_fingerprint of results: %s", runtime->arithmetic);
 }
 
@@ -345,31 +359,36 @@ enum status runtime_open_session(struct runtime *runtime, const struct settings 
 static enum status say_lacking(const struct runtime *runtime, struct error *error)
 {
     uint64_t left = runtime->backend->device.memory_available(runtime->backend);
-    return error_prefix(error, "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
-                        (unsigned long long)(left >> 20));
+    return error_prefix(
+        error,
+        "the GPU has not the memory that was planned for; --gpu-memory %lluM would fit what it has now",
+        (unsigned long long)(left >> 20));
 }
 
 static enum status open_engine(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     if (settings->engine_test) {
-        log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's", settings->engine_test);
+        log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
+                  settings->engine_test);
         return test_engine_create(&runtime->test_engine, settings->engine_test, runtime->tokenizer, error);
     }
     struct loading loading = {0};
-    enum status status = forward_create(&runtime->forward, runtime->model, runtime->backend, &runtime->plan.forward,
-                                        show_loading, &loading, error);
+    enum status status = forward_create(&runtime->forward, runtime->model, runtime->backend,
+                                        &runtime->plan.forward, show_loading, &loading, error);
     if (loading.shown)
         fputs("\r\033[K", stderr);
     if (status == STATUS_REFUSE && error->code == ERROR_OUT_OF_MEMORY && runtime->on_gpu)
         return say_lacking(runtime, error);
     if (status == STATUS_OK)
-        status = runtime_open_session(runtime, settings, &runtime->plan.forward, settings->trace_steps != NULL, error);
+        status = runtime_open_session(runtime, settings, &runtime->plan.forward,
+                                      settings->trace_steps != NULL, error);
     if (status == STATUS_OK && settings->trace_steps)
         status = trace_open(&runtime->trace, settings->trace_steps, error);
     return status;
 }
 
-static enum status create_batcher(struct runtime *runtime, const struct settings *settings, struct error *error)
+static enum status create_batcher(struct runtime *runtime, const struct settings *settings,
+                                  struct error *error)
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct batcher_config config = {
@@ -384,7 +403,8 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                         .limits = {.n_context = runtime->model->shape.n_context,
                                    .n_context_original = runtime->model->shape.n_context_original,
                                    .n_vocab = runtime->model->shape.n_vocab,
-                                   .page_bytes = runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
+                                   .page_bytes =
+                                       runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
                                    .max_tokens_default = (int32_t)runtime->defaults.max_tokens}},
         .limits = runtime->plan.batch};
     return batcher_create(&runtime->batcher, &config, error);

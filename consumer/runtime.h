@@ -20,7 +20,7 @@ struct runtime {
     struct backend *host;    // the CPU backend for a possible hybrid, until the plan is made; else NULL
     bool on_gpu;
     uint64_t host_memory_available; // at the time of the plan
-    struct trace *trace; // NULL: none
+    struct trace *trace;            // NULL: none
     struct check_cpu check;
     struct forward *forward;         // NULL with test_engine
     struct session session;          // of `forward`
@@ -28,8 +28,8 @@ struct runtime {
     struct batcher *batcher;
     struct limits_plan plan;
     struct text model_name;
-    struct sampling_defaults defaults; // set by runtime_open
-    int gpu_capability; // 90 for 9.0
+    struct sampling_defaults defaults;              // set by runtime_open
+    int gpu_capability;                             // 90 for 9.0
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };
 
@@ -45,16 +45,17 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
 enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
                          struct error *error) WARN_UNUSED;
 // Pool and backend of the settings.
-enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings, struct error *error)
-    WARN_UNUSED;
+enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
+                                 struct error *error) WARN_UNUSED;
 // Derives the memory plan (sets `wanted`'s backends and placing) and creates the hybrid if the plan needs it.
-enum status runtime_plan(struct runtime *runtime, const struct settings *settings, struct limits_wanted *wanted,
-                         struct error *error) WARN_UNUSED;
+enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
+                         struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 // The KV type of --kv-type for the open backend; without the option *type is unchanged.
-enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings, enum kv_type *type,
-                            struct error *error) WARN_UNUSED;
+enum status runtime_kv_type(const struct runtime *runtime, const struct settings *settings,
+                            enum kv_type *type, struct error *error) WARN_UNUSED;
 // The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is
 // there, with limits.
 enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
-                                 const struct forward_limits *limits, bool timed, struct error *error) WARN_UNUSED;
+                                 const struct forward_limits *limits, bool timed,
+                                 struct error *error) WARN_UNUSED;
 void runtime_close(struct runtime *runtime);

@@ -15,21 +15,25 @@ static const struct parameter {
     size_t setting; // in struct settings
     size_t number;  // in struct sampling
 } parameters[] = {
-#define PARAMETER(name, option, key, bit) \
-    {#name, option, key, bit, offsetof(struct settings, sampling.name), offsetof(struct sampling, name)}
+#define PARAMETER(name, option, key, bit)                                                                    \
+    {                                                                                                        \
+#name, option, key, bit, offsetof(struct settings, sampling.name), offsetof(struct sampling, name)   \
+    }
     PARAMETER(temperature, "temperature", "general.sampling.temp", SAMPLING_TEMPERATURE),
     PARAMETER(top_p, "top-p", "general.sampling.top_p", SAMPLING_TOP_P),
     PARAMETER(top_k, "top-k", "general.sampling.top_k", SAMPLING_TOP_K),
     PARAMETER(min_p, "min-p", "general.sampling.min_p", SAMPLING_MIN_P),
     PARAMETER(presence_penalty, "presence-penalty", NULL, SAMPLING_PRESENCE_PENALTY),
     PARAMETER(frequency_penalty, "frequency-penalty", NULL, SAMPLING_FREQUENCY_PENALTY),
-    PARAMETER(repetition_penalty, "repetition-penalty", "general.sampling.penalty_repeat", SAMPLING_REPETITION_PENALTY),
+    PARAMETER(repetition_penalty, "repetition-penalty", "general.sampling.penalty_repeat",
+              SAMPLING_REPETITION_PENALTY),
 #undef PARAMETER
 };
 
 enum { N_PARAMETERS = sizeof parameters / sizeof *parameters };
 
-static enum status read_model(struct sampling_defaults *defaults, const struct gguf *gguf, struct error *error)
+static enum status read_model(struct sampling_defaults *defaults, const struct gguf *gguf,
+                              struct error *error)
 {
     enum status status = STATUS_OK;
     double number;
@@ -56,7 +60,8 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
 {
     enum { MIROSTAT, XTC_PROBABILITY, XTC_THRESHOLD, PENALTY_LAST_N, N_KEYS };
     static const char *const keys[N_KEYS] = {"general.sampling.mirostat", "general.sampling.xtc_probability",
-                                             "general.sampling.xtc_threshold", "general.sampling.penalty_last_n"};
+                                             "general.sampling.xtc_threshold",
+                                             "general.sampling.penalty_last_n"};
     double numbers[N_KEYS] = {[XTC_THRESHOLD] = 0.1, [PENALTY_LAST_N] = -1.0};
     bool found[N_KEYS];
     for (int i = 0; i < N_KEYS; i++) {
@@ -64,7 +69,8 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
         if (status != STATUS_OK)
             return status;
     }
-    // XTC draws with its probability, and only from tokens above its threshold: above one half at most one is.
+    // XTC draws with its probability, and only from tokens above its threshold: above one half at most one
+    // is.
     bool has_xtc = numbers[XTC_PROBABILITY] > 0.0 && numbers[XTC_THRESHOLD] <= 0.5;
     const bool has_effect[N_KEYS] = {numbers[MIROSTAT] != 0.0, has_xtc, has_xtc && found[XTC_THRESHOLD],
                                      numbers[PENALTY_LAST_N] != -1.0}; // -1: all tokens, as here
@@ -74,7 +80,8 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
     return STATUS_OK;
 }
 
-static enum status read_options(struct sampling_defaults *defaults, const struct settings *settings, struct error *error)
+static enum status read_options(struct sampling_defaults *defaults, const struct settings *settings,
+                                struct error *error)
 {
     for (int i = 0; i < N_PARAMETERS; i++) {
         const char *text = *(char *const *)(const void *)((const char *)settings + parameters[i].setting);
@@ -100,13 +107,15 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
 
 static void write_names(struct sampling_defaults *defaults)
 {
-    size_t size = 0, room = sizeof defaults->names; // eight names of at most 18 bytes, a number of at most 12 each
+    // eight names of at most 18 bytes, a number of at most 12 each
+    size_t size = 0, room = sizeof defaults->names;
     for (int i = 0; i < N_PARAMETERS; i++) {
         const void *number = (const char *)&defaults->sampling + parameters[i].number;
         if (!(defaults->sampling.given & parameters[i].bit))
             continue;
         if (parameters[i].bit == SAMPLING_TOP_K)
-            size += (size_t)snprintf(defaults->names + size, room - size, " %s=%d", parameters[i].option, *(const int32_t *)number);
+            size += (size_t)snprintf(defaults->names + size, room - size, " %s=%d", parameters[i].option,
+                                     *(const int32_t *)number);
         else
             size += (size_t)snprintf(defaults->names + size, room - size, " %s=%.6g", parameters[i].option,
                                      (double)*(const float *)number);
@@ -122,7 +131,8 @@ enum status sampling_defaults_read(struct sampling_defaults *defaults, const str
     const char *whose = settings->sampling.defaults ? settings->sampling.defaults : "model";
     bool models = strcmp(whose, "model") == 0;
     if (!models && strcmp(whose, "none") != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--sampling-defaults: expected model or none, got \"%s\"", whose);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--sampling-defaults: expected model or none, got \"%s\"", whose);
     enum status status = models ? read_model(defaults, gguf, error) : STATUS_OK;
     if (status == STATUS_OK && models)
         status = warn_of_others(gguf, error);

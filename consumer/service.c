@@ -53,15 +53,17 @@ static enum status open_transport(struct transport **transport, struct kafka_set
     enum status status = kafka_settings_init(kafka, settings, service->late->path, error);
     if (status != STATUS_OK)
         return status;
-    log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers, kafka->config.jobs,
-              kafka->config.group, kafka_library_version());
+    log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
+              kafka->config.jobs, kafka->config.group, kafka_library_version());
     return kafka_transport_open(transport, &kafka->config, error);
 }
 
-static void attach_exporter(struct exporter *exporter, struct transport *transport, const struct service *service,
-                            const struct kafka_settings *kafka, const struct runtime *runtime)
+static void attach_exporter(struct exporter *exporter, struct transport *transport,
+                            const struct service *service, const struct kafka_settings *kafka,
+                            const struct runtime *runtime)
 {
-    snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
+    snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size,
+             runtime->model_name.data);
     struct metrics_view view = {.version = SHEAF_VERSION,
                                 .model = exporter->model,
                                 .backend = runtime->backend->device.name,
@@ -101,8 +103,8 @@ static void begin_close(struct closing *closing, struct exporter *exporter, cons
     closing_serve(closing, exporter->http);
 }
 
-enum status service_run(const struct service *service, const struct settings *settings, struct worker_progress *progress,
-                        struct error *error)
+enum status service_run(const struct service *service, const struct settings *settings,
+                        struct worker_progress *progress, struct error *error)
 {
     struct runtime runtime = {0};
     struct kafka_settings kafka = {0};
@@ -110,7 +112,8 @@ enum status service_run(const struct service *service, const struct settings *se
     struct exporter *exporter = NULL;
     struct closing closing = {0};
     int stop_fd = stop_fd_open(); // before any thread
-    enum status status = exporter_open(&exporter, settings->metrics, error); // before a model is loaded for nothing
+    // before a model is loaded for nothing
+    enum status status = exporter_open(&exporter, settings->metrics, error);
     if (status == STATUS_OK)
         status = runtime_open(&runtime, settings, settings->model, error);
     if (status == STATUS_OK)
@@ -120,30 +123,31 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK) {
         attach_exporter(exporter, transport, service, &kafka, &runtime);
         struct store_finder finder = {service->late, exporter};
-        struct worker_config config = {.transport = transport,
-                                       .store = service->store,
-                                       .find_store = service->late ? find_store : NULL,
-                                       .store_context = &finder,
-                                       .batcher = runtime.batcher,
-                                       .n_jobs_max = runtime.plan.batch.n_jobs_max,
-                                       .n_batch = settings->brokers || settings->window ? 0 : runtime.plan.batch.n_sequences_max,
-                                       .names = {runtime.model_name, text_from_string(runtime.arithmetic), settings->cached_tokens},
-                                       .jobs_need_recording = settings->brokers != NULL,
-                                       .exit_when_idle_s = service->exit_when_idle_s,
-                                       .crash_limit = (int32_t)settings->crash_limit,
-                                       .model_failures_max = (int32_t)settings->model_failures,
-                                       .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
-                                       .retain_s = settings->retain,
-                                       .on_terminal = isatty(STDERR_FILENO),
-                                       .trace = runtime.trace,
-                                       .stop_fd = stop_fd,
-                                       .check_model = check_model,
-                                       .check_model_context = &runtime,
-                                       .metrics = &exporter->metrics,
-                                       .http = exporter->http,
-                                       .closing = &closing,
-                                       .progress = service->line ? progress_line_show : NULL,
-                                       .progress_context = service->line};
+        struct worker_config config = {
+            .transport = transport,
+            .store = service->store,
+            .find_store = service->late ? find_store : NULL,
+            .store_context = &finder,
+            .batcher = runtime.batcher,
+            .n_jobs_max = runtime.plan.batch.n_jobs_max,
+            .n_batch = settings->brokers || settings->window ? 0 : runtime.plan.batch.n_sequences_max,
+            .names = {runtime.model_name, text_from_string(runtime.arithmetic), settings->cached_tokens},
+            .jobs_need_recording = settings->brokers != NULL,
+            .exit_when_idle_s = service->exit_when_idle_s,
+            .crash_limit = (int32_t)settings->crash_limit,
+            .model_failures_max = (int32_t)settings->model_failures,
+            .dead_share_max = settings->brokers ? (int32_t)settings->dead_share : 0,
+            .retain_s = settings->retain,
+            .on_terminal = isatty(STDERR_FILENO),
+            .trace = runtime.trace,
+            .stop_fd = stop_fd,
+            .check_model = check_model,
+            .check_model_context = &runtime,
+            .metrics = &exporter->metrics,
+            .http = exporter->http,
+            .closing = &closing,
+            .progress = service->line ? progress_line_show : NULL,
+            .progress_context = service->line};
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};

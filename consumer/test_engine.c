@@ -38,15 +38,16 @@ static bool parse_spec(const char *spec, struct test_engine *engine)
     return strncmp(spec, "random:", 7) == 0 && parse_ms(spec + 7, &engine->step_us_max);
 }
 
-enum status test_engine_create(struct test_engine **engine, const char *spec, const struct tokenizer *tokenizer,
-                               struct error *error)
+enum status test_engine_create(struct test_engine **engine, const char *spec,
+                               const struct tokenizer *tokenizer, struct error *error)
 {
     struct test_engine parsed = {.tokenizer = tokenizer};
     *engine = NULL;
     if (!parse_spec(spec, &parsed))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--engine-test: expected instant, fixed:MS or random:MS with MS from 0 to %d, got \"%s\"",
-                         TEST_ENGINE_MS_MAX, spec);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--engine-test: expected instant, fixed:MS or random:MS with MS from 0 to %d, got \"%s\"",
+            TEST_ENGINE_MS_MAX, spec);
     *engine = malloc(sizeof **engine);
     if (!*engine)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "test engine: out of memory");
@@ -87,14 +88,15 @@ static void take_time(struct test_engine *engine)
     engine->n_steps++;
     if (engine->step_us_max == 0)
         return;
-    int64_t us = engine->step_us_min +
-                 (int64_t)(draw % (uint64_t)(engine->step_us_max - engine->step_us_min + 1));
+    int64_t us =
+        engine->step_us_min + (int64_t)(draw % (uint64_t)(engine->step_us_max - engine->step_us_min + 1));
     struct timespec left = {us / 1000000, us % 1000000 * 1000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;
 }
 
-static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status compute_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     struct test_engine *engine = context;
     for (int32_t i = 0; i < step->n_outputs; i++)

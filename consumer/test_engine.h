@@ -18,7 +18,7 @@ struct tokenizer;
 enum { TEST_ENGINE_MS_MAX = 600000 };
 
 // The tokenizer must outlive it. Errors: STATUS_REFUSE, ERROR_USAGE for an invalid spec.
-enum status test_engine_create(struct test_engine **engine, const char *spec, const struct tokenizer *tokenizer,
-                               struct error *error) WARN_UNUSED;
+enum status test_engine_create(struct test_engine **engine, const char *spec,
+                               const struct tokenizer *tokenizer, struct error *error) WARN_UNUSED;
 void test_engine_destroy(struct test_engine *engine);
 struct engine test_engine_bind(struct test_engine *engine);

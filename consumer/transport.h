@@ -29,12 +29,12 @@ struct record {
     struct text key;              // data NULL: none
     const struct header *headers; // [n_headers]
     int32_t n_headers;
-    bool has_more_headers;        // than these
-    int64_t written;              // seconds since 1970 UTC; 0: unknown
-    struct text content_type;     // from the headers; may be empty
+    bool has_more_headers;    // than these
+    int64_t written;          // seconds since 1970 UTC; 0: unknown
+    struct text content_type; // from the headers; may be empty
     struct text value;
-    int32_t attempts;             // earlier starts; on Kafka the number of crashes
-    int32_t crashes;              // crashes of workers that may have been computing it
+    int32_t attempts; // earlier starts; on Kafka the number of crashes
+    int32_t crashes;  // crashes of workers that may have been computing it
 };
 
 // Callbacks of poll.
@@ -67,8 +67,8 @@ struct transport_impl {
     const char *name; // "kafka", "store"
     // Waits up to timeout_ms and calls events->receive for at most n_max records. STATUS_RETRY: temporarily
     // unavailable. STATUS_RESTART: fenced, or another fatal error.
-    enum status (*poll)(struct transport *transport, int timeout_ms, int n_max, const struct transport_events *events,
-                        struct error *error);
+    enum status (*poll)(struct transport *transport, int timeout_ms, int n_max,
+                        const struct transport_events *events, struct error *error);
     // Back-pressure: while paused poll delivers nothing, but must still be called.
     void (*pause)(struct transport *transport);
     void (*resume)(struct transport *transport);
@@ -76,10 +76,11 @@ struct transport_impl {
     // caller still owns the jobs and may commit them again after an error. committed[i] is set to whether job
     // i was published now (false: its partition was revoked, or it was published before). STATUS_RETRY with
     // ERROR_RESULT_REFUSED: the broker refused records of these jobs; job_source says which, as far as known.
-    enum status (*commit)(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
-                          struct error *error);
+    enum status (*commit)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                          bool *committed, struct error *error);
     // Returns unfinished jobs to the queue, so that another worker can take them at once.
-    enum status (*release)(struct transport *transport, struct job *const *jobs, size_t n_jobs, struct error *error);
+    enum status (*release)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                           struct error *error);
     // No job is waiting in the queue now; jobs in flight do not count.
     bool (*is_drained)(struct transport *transport);
     // Fills at most n_max entries; returns the total number.
@@ -93,8 +94,8 @@ struct transport_impl {
     bool (*is_cancelled)(struct transport *transport, const struct job *job);
     // Makes the start of the jobs durable; they must not be computed before it returns STATUS_OK. NULL:
     // crashes are not counted.
-    enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
-                         struct error *error);
+    enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                         enum suspect_state how, struct error *error);
     // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
 };

@@ -9,11 +9,11 @@
 enum { TRIAL_HOLD_MS = 1000 };
 
 struct trial {
-    int32_t limit;        // 0: nothing is held
-    int32_t n_failed;     // because of the model, before any answer
-    bool passed;          // a job has an answer
+    int32_t limit;    // 0: nothing is held
+    int32_t n_failed; // because of the model, before any answer
+    bool passed;      // a job has an answer
     struct job_list held;
-    int64_t since_ms;     // when the last one was held
+    int64_t since_ms; // when the last one was held
 };
 
 // Moves finished jobs to `ready` or holds them.

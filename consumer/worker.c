@@ -15,14 +15,16 @@ enum { TURN_MS = 1 };
 // Once as long as the text stays the same, and again after WORKER_WARN_AGAIN_MS: nothing waits in silence.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
-    if (strcmp(worker->warning.text, error->text) != 0 || clock_ms() - worker->warning.at_ms >= WORKER_WARN_AGAIN_MS) {
+    if (strcmp(worker->warning.text, error->text) != 0 ||
+        clock_ms() - worker->warning.at_ms >= WORKER_WARN_AGAIN_MS) {
         log_write(LOG_WARNING, "%s; %s", error->text, then);
         worker->warning.at_ms = clock_ms();
     }
     memcpy(worker->warning.text, error->text, sizeof worker->warning.text);
 }
 
-// Waits longer each time. Memory that does not come back is the host's fault: the worker ends, another may have it.
+// Waits longer each time. Memory that does not come back is the host's fault: the worker ends, another may
+// have it.
 static enum status back_off(struct worker *worker, struct retry *retry, struct error *error)
 {
     retry->n_without_memory = error->code == ERROR_OUT_OF_MEMORY ? retry->n_without_memory + 1 : 0;
@@ -42,7 +44,8 @@ static enum status back_off(struct worker *worker, struct retry *retry, struct e
 static void recovered(struct worker *worker, struct retry *retry)
 {
     *retry = (struct retry){0};
-    if (worker->polling.delay_ms || (worker->commits.retry.delay_ms && worker->finished.n_jobs) || worker->figures.retry.delay_ms)
+    if (worker->polling.delay_ms || (worker->commits.retry.delay_ms && worker->finished.n_jobs) ||
+        worker->figures.retry.delay_ms)
         return;
     if (worker->warning.text[0])
         log_write(LOG_INFO, "working again");
@@ -58,7 +61,8 @@ static bool reject_record(const struct worker *worker, struct job *job, const st
     if (limit == 0 || record->crashes < limit || job->result.status != RESULT_NONE)
         return true;
     struct error error;
-    (void)error_set(&error, STATUS_REJECT, ERROR_CRASHED, "%d workers died while they computed this job", record->crashes);
+    (void)error_set(&error, STATUS_REJECT, ERROR_CRASHED, "%d workers died while they computed this job",
+                    record->crashes);
     job->figures.attempts = record->crashes;
     job_fail(job, &error);
     return job_set_text(job, &job->source.record, record->value);
@@ -74,7 +78,8 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
     job_fail(job, &error);
 }
 
-// Jobs that failed for the model's reasons may be held back: none is published before the model is known to work.
+// Jobs that failed for the model's reasons may be held back: none is published before the model is known to
+// work.
 static enum status check_model(struct worker *worker, struct error *error)
 {
     if (worker->finished.n_jobs == 0)
@@ -124,21 +129,26 @@ static enum status check_share(const struct worker *worker, struct error *error)
     if (most == 0 || worker->records.n_recent < WORKER_SHARE_LEAST ||
         (int64_t)worker->records.n_recent_dead * 100 <= (int64_t)worker->records.n_recent * most)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                     "%d of the last %d records are no jobs, more than %d %%: is this the right topic? %lld were published as dead "
-                     "letters before that showed; --dead-share 100 would answer them all so",
-                     worker->records.n_recent_dead, worker->records.n_recent, most, (long long)worker->records.n_dead_published);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+        "%d of the last %d records are no jobs, more than %d %%: is this the right topic? %lld were published as dead "
+        "letters before that showed; --dead-share 100 would answer them all so",
+        worker->records.n_recent_dead, worker->records.n_recent, most,
+        (long long)worker->records.n_dead_published);
 }
 
 // Reports reduced batches and their end.
 static void tell_of_suspects(struct worker *worker)
 {
     if (worker->records.n_suspects > 0 && !worker->records.told_suspects)
-        log_write(LOG_INFO, "%d jobs, of which more may follow, may have been running when a worker died (killed or crashed):"
-                            " until they are answered at most %d of them are computed at a time, after two deaths one",
-                  worker->records.n_suspects, GATE_FEW);
+        log_write(
+            LOG_INFO,
+            "%d jobs, of which more may follow, may have been running when a worker died (killed or crashed):"
+            " until they are answered at most %d of them are computed at a time, after two deaths one",
+            worker->records.n_suspects, GATE_FEW);
     if (worker->records.n_suspects == 0 && worker->records.told_suspects)
-        log_write(LOG_INFO, "the jobs that may have been running when a worker died are answered: full batches again");
+        log_write(LOG_INFO,
+                  "the jobs that may have been running when a worker died are answered: full batches again");
     worker->records.told_suspects = worker->records.n_suspects > 0;
 }
 
@@ -167,7 +177,8 @@ static void let_go(void *context)
     struct error error = {.text = "there was no more time"};
     worker_take_rounds(worker);
     enum status status = STATUS_OK;
-    for (int64_t until = clock_ms() + WORKER_REVOKE_MS; worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until;) {
+    for (int64_t until = clock_ms() + WORKER_REVOKE_MS;
+         worker->finished.n_jobs && status == STATUS_OK && clock_ms() < until;) {
         status = worker_commit(worker, &error);
         if (worker->commits.is_isolating)
             status = STATUS_OK;
@@ -212,7 +223,8 @@ static void wait_for_news(struct worker *worker)
     }
     // A paused transport may have news that it is not asked for: only time wakes us then.
     int transport_fd = worker->paused ? -1 : worker->config->transport->impl->fd(worker->config->transport);
-    struct pollfd fds[] = {{worker->engine.ended ? -1 : queue_fd(engine_thread_outbox(worker->engine.thread)), POLLIN, 0},
+    struct pollfd fds[] = {{worker->engine.ended ? -1 : queue_fd(engine_thread_outbox(worker->engine.thread)),
+                            POLLIN, 0},
                            {transport_fd, POLLIN, 0},
                            {worker->config->stop_fd, POLLIN, 0},
                            {worker->config->http ? http_fd(worker->config->http) : -1, POLLIN, 0}};
@@ -233,7 +245,8 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
         status = take_records(worker, error);
         if (worker->config->transport->impl->waiting)
-            worker->config->metrics->waiting = worker->config->transport->impl->waiting(worker->config->transport);
+            worker->config->metrics->waiting =
+                worker->config->transport->impl->waiting(worker->config->transport);
         if (status == STATUS_OK)
             recovered(worker, retry);
     }
@@ -253,8 +266,10 @@ static enum status turn(struct worker *worker, struct error *error)
     if (status == STATUS_RETRY)
         return back_off(worker, retry, error);
     struct error projection;
-    if (status == STATUS_OK && worker->figures.n_steps && clock_ms() - worker->figures.recorded_ms > WORKER_RECORD_INTERVAL_MS &&
-        clock_ms() >= worker->figures.retry.at_ms && worker_figures_record(worker, NULL, 0, &projection) != STATUS_OK)
+    if (status == STATUS_OK && worker->figures.n_steps &&
+        clock_ms() - worker->figures.recorded_ms > WORKER_RECORD_INTERVAL_MS &&
+        clock_ms() >= worker->figures.retry.at_ms &&
+        worker_figures_record(worker, NULL, 0, &projection) != STATUS_OK)
         (void)back_off(worker, &worker->figures.retry, &projection); // figures: no reason to end
     worker_figures_fold(worker);
     worker_figures_serve(worker);
@@ -281,9 +296,10 @@ static enum status loop(struct worker *worker, struct error *error)
         // A store or broker that stays away must not keep a worker that was told to go.
         if (worker->stop.mode >= LEAVING && worker->engine.ended &&
             clock_ms() - worker->stop.leaving_since_ms > 3 * WORKER_GRACE_MS)
-            return error_set(error, STATUS_RESTART, ERROR_STORE,
-                             "leaving with %zu finished jobs that could not be committed (%s); they will run again",
-                             worker->finished.n_jobs, worker->warning.text);
+            return error_set(
+                error, STATUS_RESTART, ERROR_STORE,
+                "leaving with %zu finished jobs that could not be committed (%s); they will run again",
+                worker->finished.n_jobs, worker->warning.text);
     }
     if (worker->engine.error.status != STATUS_OK) {
         *error = worker->engine.error;
@@ -295,7 +311,8 @@ static enum status loop(struct worker *worker, struct error *error)
     return STATUS_OK;
 }
 
-enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
+enum status worker_run(const struct worker_config *config, struct worker_progress *progress,
+                       struct error *error)
 {
     struct worker worker = {.config = config, .figures = {.totals = progress, .recorded_ms = clock_ms()}};
     worker.commits.jobs_max = worker_commit_jobs_max(&worker);
@@ -317,7 +334,8 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
         if (status != STATUS_OK)
             worker_stop_failed(&worker, error);
         if (config->closing)
-            closing_begin(config->closing, "the engine's step", status == STATUS_OK ? "the work is done" : error->text);
+            closing_begin(config->closing, "the engine's step",
+                          status == STATUS_OK ? "the work is done" : error->text);
         worker_stop_engine(&worker);
         worker_figures_show(&worker, true);
     }

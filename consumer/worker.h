@@ -26,47 +26,53 @@ struct worker_progress {
 
 struct worker_config {
     struct transport *transport;
-    struct store *store;      // records steps and Kafka's jobs; NULL: none
+    struct store *store;                        // records steps and Kafka's jobs; NULL: none
     struct store *(*find_store)(void *context); // instead of `store`, called each time; may be NULL
     void *store_context;
     struct batcher *batcher;
-    int32_t n_jobs_max;       // of the batcher
-    int32_t n_batch;          // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
+    int32_t n_jobs_max; // of the batcher
+    // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
+    int32_t n_batch;
     struct result_names names;
     bool jobs_need_recording; // over Kafka; the embedded queue has them already
     int exit_when_idle_s;     // exit after this time without a job, once the queue is drained; -1: never
     int32_t crash_limit;      // a job suspected of this many crashes is not computed again; 0: no limit
-    int32_t model_failures_max; // end if this many first jobs fail because of the model (trial.h); 0: no limit
-    int32_t dead_share_max;   // percent of dead letters among the records that ends the worker; 0: no limit
-    int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
-    bool on_terminal;         // SIGHUP stops the worker, unless a log file is to be reopened
-    struct trace *trace;      // of the steps; NULL: none
-    int stop_fd;              // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
+    // end if this many first jobs fail because of the model (trial.h); 0: no limit
+    int32_t model_failures_max;
+    int32_t dead_share_max; // percent of dead letters among the records that ends the worker; 0: no limit
+    int64_t retain_s;       // older rows of the store are compacted to sums; 0: never
+    bool on_terminal;       // SIGHUP stops the worker, unless a log file is to be reopened
+    struct trace *trace;    // of the steps; NULL: none
+    // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
+    int stop_fd;
     // Called before each commit: checks that the model file was not changed during the computation. On an
     // error nothing is committed and worker_run returns it. May be NULL.
     enum status (*check_model)(void *context, struct error *error);
     void *check_model_context;
-    struct metrics *metrics;  // updated by the loop
-    struct closing *closing;  // begun when the loop ends; NULL: no time limit
-    struct http *http;        // served by the loop; NULL: none
-    void (*progress)(void *context, const struct worker_progress *progress); // about five times a second; may be NULL
+    struct metrics *metrics; // updated by the loop
+    struct closing *closing; // begun when the loop ends; NULL: no time limit
+    struct http *http;       // served by the loop; NULL: none
+    // about five times a second; may be NULL
+    void (*progress)(void *context, const struct worker_progress *progress);
     void *progress_context;
 };
 
 enum {
-    WORKER_COMMIT_JOBS = 1024,     // maximum of one commit. Commit when this many, or half of the window, are finished
+    // maximum of one commit. Commit when this many, or half of the window, are finished
+    WORKER_COMMIT_JOBS = 1024,
     WORKER_COMMIT_LINGER_MS = 100, // or the first of them has waited this long
     WORKER_GRACE_MS = 10000,       // for running jobs to finish after the first signal
     WORKER_RETRY_MS_MAX = 5000,
-    WORKER_WARN_AGAIN_MS = 30000,   // a fault that stays is told again
-    WORKER_MEMORY_TRIES = 8,        // so often in a row memory may be missing, at growing distances of 50 ms to WORKER_RETRY_MS_MAX
+    WORKER_WARN_AGAIN_MS = 30000, // a fault that stays is told again
+    // so often in a row memory may be missing, at growing distances of 50 ms to WORKER_RETRY_MS_MAX
+    WORKER_MEMORY_TRIES = 8,
     WORKER_POLL_RETRY_MS_MAX = 250, // short, because group events wait for the next poll
     WORKER_REVOKE_MS = 10000,       // then partitions are revoked even if finished jobs are not committed
-    WORKER_SHARE_LEAST = 100, // records before the share of dead letters is checked
-    WORKER_SHARE_SPAN = 2000, // moving average over this many records
+    WORKER_SHARE_LEAST = 100,       // records before the share of dead letters is checked
+    WORKER_SHARE_SPAN = 2000,       // moving average over this many records
 };
 
 // Returns when the work is done or after a stop: finished jobs are committed, the others released. Errors:
 // those of the transport and the engine that cannot be retried.
-enum status worker_run(const struct worker_config *config, struct worker_progress *progress, struct error *error)
-    WARN_UNUSED;
+enum status worker_run(const struct worker_config *config, struct worker_progress *progress,
+                       struct error *error) WARN_UNUSED;

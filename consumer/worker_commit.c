@@ -57,7 +57,8 @@ static void commit_more(struct worker *worker)
     worker->commits.jobs_max = worker->commits.jobs_max < most / 2 ? worker->commits.jobs_max * 2 : most;
 }
 
-// After the commit. Returns how many jobs were published: the group's first ones from now on; the others are freed.
+// After the commit. Returns how many jobs were published: the group's first ones from now on; the others are
+// freed.
 static size_t settle_group(struct worker *worker, size_t n)
 {
     const bool *is_published = worker->commits.is_published;
@@ -90,8 +91,8 @@ enum status worker_commit(struct worker *worker, struct error *error)
     if (config->check_model && config->check_model(config->check_model_context, error) != STATUS_OK)
         return error->status;
     int64_t began_us = clock_us();
-    enum status status =
-        config->transport->impl->commit(config->transport, worker->commits.group, n, worker->commits.is_published, error);
+    enum status status = config->transport->impl->commit(config->transport, worker->commits.group, n,
+                                                         worker->commits.is_published, error);
     if (is_refusal(status, error))
         put_refused_last(worker);
     else if (status == STATUS_RETRY)
@@ -131,7 +132,8 @@ enum status worker_give_back(struct worker *worker, struct error *error)
     const struct transport_impl *impl = worker->config->transport->impl;
     while (worker->released.n_jobs) {
         size_t n = 0;
-        for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max; job = job->next)
+        for (struct job *job = worker->released.first; job && n < (size_t)worker->config->n_jobs_max;
+             job = job->next)
             worker->commits.group[n++] = job;
         enum status status = impl->release(worker->config->transport, worker->commits.group, n, error);
         if (status != STATUS_OK)

@@ -18,7 +18,8 @@ void worker_add_finished(struct worker *worker, struct job_list *list)
 
 void worker_send_order(struct worker *worker, struct order *order)
 {
-    // The engine thread takes orders between steps; when 256 are waiting it is busy, and waiting for it is right.
+    // The engine thread takes orders between steps; when 256 are waiting it is busy, and waiting for it is
+    // right.
     if (!order || !queue_push(engine_thread_inbox(worker->engine.thread), order)) {
         worker->out_of_memory = worker->out_of_memory || !order;
         order_destroy(order);
@@ -30,12 +31,14 @@ static enum status let_through(struct worker *worker, bool *any, struct error *e
 {
     struct transport *transport = worker->config->transport;
     enum suspect_state how;
-    size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->commits.group, (size_t)worker->config->n_jobs_max, &how);
+    size_t n = gate_next(&worker->gate, worker->finished.n_jobs == 0, worker->commits.group,
+                         (size_t)worker->config->n_jobs_max, &how);
     *any = n > 0;
     if (n == 0)
         return STATUS_OK;
-    enum status status =
-        transport->impl->start ? transport->impl->start(transport, worker->commits.group, n, how, error) : STATUS_OK;
+    enum status status = transport->impl->start
+                             ? transport->impl->start(transport, worker->commits.group, n, how, error)
+                             : STATUS_OK;
     if (status != STATUS_OK)
         return status;
     struct order *order = order_create(ORDER_JOBS);

@@ -25,7 +25,8 @@ void worker_figures_take(struct worker *worker, const struct round *round)
     worker->figures.totals->prefill_tokens += round->figures.prefill_tokens;
     // A store that is away for long costs the oldest figures, never a job.
     if (worker->figures.n_steps == WORKER_STEPS_KEPT_MAX)
-        memmove(worker->figures.steps, worker->figures.steps + 1, --worker->figures.n_steps * sizeof *worker->figures.steps);
+        memmove(worker->figures.steps, worker->figures.steps + 1,
+                --worker->figures.n_steps * sizeof *worker->figures.steps);
     worker->figures.steps[worker->figures.n_steps++] = round->figures;
 }
 
@@ -35,7 +36,8 @@ static struct store *find_store(const struct worker *worker)
     return config->find_store ? config->find_store(config->store_context) : config->store;
 }
 
-enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs, struct error *error)
+enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error)
 {
     const struct worker_config *config = worker->config;
     struct store *store = find_store(worker);
@@ -46,8 +48,9 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
     size_t n = config->transport->impl->figures(config->transport, figures, PARTITIONS_MAX);
     n = n < PARTITIONS_MAX ? n : PARTITIONS_MAX;
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition, figures[i].position,
-                                         figures[i].committed,     figures[i].end,       figures[i].n_in_flight,
+        rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition,
+                                         figures[i].position,      figures[i].committed,
+                                         figures[i].end,           figures[i].n_in_flight,
                                          figures[i].n_map_covered, .deleted = figures[i].n_deleted};
     struct store_record news = {.jobs = (const struct job *const *)jobs,
                                 .n_jobs = config->jobs_need_recording ? n_jobs : 0,
@@ -58,7 +61,8 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                 .n_partitions = n};
     worker->figures.recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
-    // While another process holds the store the group is served: one wait, then short ones until the store is free again.
+    // While another process holds the store the group is served: one wait, then short ones until the store is
+    // free again.
     if (config->jobs_need_recording)
         store_set_patience(store, status == STATUS_OK ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (status == STATUS_OK) {
@@ -88,7 +92,8 @@ void worker_figures_fold(struct worker *worker)
 void worker_figures_show(struct worker *worker, bool last)
 {
     worker->figures.totals->n_in_flight = worker->n_in_flight;
-    if (!worker->config->progress || (!last && clock_ms() - worker->figures.progress_ms < PROGRESS_INTERVAL_MS))
+    if (!worker->config->progress ||
+        (!last && clock_ms() - worker->figures.progress_ms < PROGRESS_INTERVAL_MS))
         return;
     worker->figures.progress_ms = clock_ms();
     worker->config->progress(worker->config->progress_context, worker->figures.totals);

@@ -1,5 +1,5 @@
-// The worker's loop from inside. worker.c takes records in and turns; each of the other files calls only those named before it:
-// worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
+// The worker's loop from inside. worker.c takes records in and turns; each of the other files calls only
+// those named before it: worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
 #pragma once
 
 #include "consumer/ahead.h"
@@ -22,11 +22,12 @@ struct worker_engine {
 };
 
 struct worker_commits {
-    struct job **group;      // [n_jobs_max] the commit's
-    bool *is_published;      // [n_jobs_max] of these
-    size_t jobs_max;         // of the next commit: fewer after each that failed, more after each that did not
+    struct job **group; // [n_jobs_max] the commit's
+    bool *is_published; // [n_jobs_max] of these
+    size_t jobs_max;    // of the next commit: fewer after each that failed, more after each that did not
     int64_t finished_since_ms;
-    bool is_isolating;       // the last commit's broker refused some of many records: the next one finds which
+    // the last commit's broker refused some of many records: the next one finds which
+    bool is_isolating;
     struct retry retry;
 };
 
@@ -83,11 +84,11 @@ struct worker {
 
 void worker_figures_take(struct worker *worker, const struct round *round);
 // Into the store: jobs, steps, prefixes, partitions.
-enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs, struct error *error)
-    WARN_UNUSED;
-void worker_figures_fold(struct worker *worker);             // old rows of the store, when it is time
-void worker_figures_show(struct worker *worker, bool last);  // the progress line
-void worker_figures_serve(struct worker *worker);            // HTTP
+enum status worker_figures_record(struct worker *worker, struct job *const *jobs, size_t n_jobs,
+                                  struct error *error) WARN_UNUSED;
+void worker_figures_fold(struct worker *worker);            // old rows of the store, when it is time
+void worker_figures_show(struct worker *worker, bool last); // the progress line
+void worker_figures_serve(struct worker *worker);           // HTTP
 
 // ---- worker_engine.c ----
 

@@ -25,7 +25,8 @@ void worker_stop_on_signals(struct worker *worker)
         worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
     }
     if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > WORKER_GRACE_MS) {
-        log_write(LOG_INFO, "running jobs take longer than %d s: they are given back", WORKER_GRACE_MS / 1000);
+        log_write(LOG_INFO, "running jobs take longer than %d s: they are given back",
+                  WORKER_GRACE_MS / 1000);
         worker->stop.mode = ABORTING;
         worker_send_order(worker, order_create(ORDER_ABORT));
     }
@@ -48,8 +49,8 @@ void worker_stop_when_idle(struct worker *worker)
     queue_close(engine_thread_inbox(worker->engine.thread));
 }
 
-// From now on the worker is neither healthy nor ready, and says why. It is logged before anything is closed, which may take
-// long or hang.
+// From now on the worker is neither healthy nor ready, and says why. It is logged before anything is closed,
+// which may take long or hang.
 void worker_stop_failed(struct worker *worker, const struct error *error)
 {
     log_write(LOG_WARNING, "closing: %s", error->text);

@@ -32,7 +32,8 @@ static void free_anywhere(struct backend *backend, void *memory)
     free(memory);
 }
 
-void backend_init(struct backend *backend, const struct backend_device *device, const struct backend_operations *operations)
+void backend_init(struct backend *backend, const struct backend_device *device,
+                  const struct backend_operations *operations)
 {
     *backend = (struct backend){*device, *operations};
     if (!backend->device.layer)

@@ -31,8 +31,9 @@ enum weight_role {
 enum kv_type {
     KV_F32,
     KV_F32_OF_F16, // float32 rounded to binary16: to compare with engines that store binary16
-    KV_F16,        // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
-    KV_Q8_0,       // GPU only
+    // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
+    KV_F16,
+    KV_Q8_0, // GPU only
 };
 
 // Attention is computed split-KV in segments of this many positions, merged in order; the size is part of the
@@ -44,31 +45,37 @@ struct kv_shape {
     int32_t page_positions; // 16 or more; divides ATTENTION_SEGMENT
     int32_t n_pages;
     enum kv_type type; // a GPU stores binary16 for both kinds of float32
-    int32_t n_heads;   // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
+    // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
+    int32_t n_heads;
     int32_t n_positions_most; // of a sequence; 0: limited by n_pages only
 };
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
 struct step_sequence {
     int32_t first_row, n_rows;
-    int32_t position;      // of the first row, which is the number of positions in the KV cache
-    const int32_t *pages;  // block table: page of positions [i * page_positions, ...), up to the last row's position
-    bool long_context;     // uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
-                           // sequence; pages are shared only between sequences with the same value
+    int32_t position; // of the first row, which is the number of positions in the KV cache
+    // block table: page of positions [i * page_positions, ...), up to the last row's position
+    const int32_t *pages;
+    bool
+        long_context; // uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
+                      // sequence; pages are shared only between sequences with the same value
 };
 
 // Input of the sampler for one token. The draw depends only on this and the logits.
 struct sample_request {
     const struct sampling *sampling;
-    uint32_t choice;            // 0..n-1 of the job
-    uint32_t index;             // number of tokens generated before: the counter of the random number generator
-    int32_t pending;            // 1 + j: the newest token is output j of the step submitted before; 0: all tokens are known
-    const int32_t *prompt;      // for the penalties
+    uint32_t choice; // 0..n-1 of the job
+    // number of tokens generated before: the counter of the random number generator
+    uint32_t index;
+    // 1 + j: the newest token is output j of the step submitted before; 0: all tokens are known
+    int32_t pending;
+    const int32_t *prompt; // for the penalties
     int32_t n_prompt;
-    const int32_t *generated;   // known tokens
+    const int32_t *generated; // known tokens
     int32_t n_generated;
-    const uint32_t *allowed;    // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
-    int32_t n_allowed_words;    // token_mask_words(n_vocab)
+    // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
+    const uint32_t *allowed;
+    int32_t n_allowed_words; // token_mask_words(n_vocab)
 };
 
 static inline int32_t token_mask_words(int32_t n_vocab)
@@ -82,8 +89,8 @@ static inline bool token_mask_has(const uint32_t *mask, int32_t token)
 }
 
 struct sample_result {
-    int32_t token;              // -1: the logits held a NaN
-    float logprob;              // set if the request asks for logprobs, with the alternatives in `top`
+    int32_t token; // -1: the logits held a NaN
+    float logprob; // set if the request asks for logprobs, with the alternatives in `top`
     int32_t n_top;
     struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
 };
@@ -92,16 +99,17 @@ struct sample_result {
 // The caller owns all arrays and must not change them until end returns.
 struct step {
     int32_t n_rows;
-    const int32_t *tokens;        // [n_rows]; -1 - j: output j of the step submitted before
-    const int32_t *positions;     // [n_rows]
+    const int32_t *tokens;    // [n_rows]; -1 - j: output j of the step submitted before
+    const int32_t *positions; // [n_rows]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
-    const float *rope[2];         // cos, sin pairs [n_rows, n_rope_dims] of each table; NULL: no such table
+    const float *rope[2]; // cos, sin pairs [n_rows, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;
-    const int32_t *output_rows;   // [n_outputs], ascending: the rows for which logits are computed
+    const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
-    bool stops;                   // the host reads, writes or waits within the step, so it cannot be captured into a graph
+    // the host reads, writes or waits within the step, so it cannot be captured into a graph
+    bool stops;
 };
 
 struct norm_parameters {
@@ -116,10 +124,11 @@ struct attention_parameters {
     int32_t layer;
     int32_t n_heads;
     float scale;
-    float softcap;           // 0: none; else cap * tanh(x / cap)
-    int32_t window;          // sliding window in positions, including the row's own; 0: unlimited
-    float alibi_bias_max;    // 0: none
-    const struct weight *sinks; // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
+    float softcap;        // 0: none; else cap * tanh(x / cap)
+    int32_t window;       // sliding window in positions, including the row's own; 0: unlimited
+    float alibi_bias_max; // 0: none
+    // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
+    const struct weight *sinks;
 };
 
 enum { ROUTE_GROUPS_MAX = 64 };
@@ -154,7 +163,15 @@ enum { PRODUCTS_MAX = 4 };
 
 // Phases of a step, for the trace. Norms, activations and residual sums count as PHASE_PRODUCTS; rope and
 // storing keys and values as PHASE_ATTENTION.
-enum step_phase { PHASE_UPLOAD, PHASE_EMBED, PHASE_ATTENTION, PHASE_PRODUCTS, PHASE_SAMPLING, PHASE_DOWNLOAD, PHASE_COUNT };
+enum step_phase {
+    PHASE_UPLOAD,
+    PHASE_EMBED,
+    PHASE_ATTENTION,
+    PHASE_PRODUCTS,
+    PHASE_SAMPLING,
+    PHASE_DOWNLOAD,
+    PHASE_COUNT
+};
 
 struct step_times {
     double us[PHASE_COUNT];
@@ -162,8 +179,8 @@ struct step_times {
 
 enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // embedding and its norm; output and its norm
 
-// Weights, matrices and pages in the device's memory. "Optional": NULL in an implementation's table, and filled in by
-// backend_init.
+// Weights, matrices and pages in the device's memory. "Optional": NULL in an implementation's table, and
+// filled in by backend_init.
 struct backend_device {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
@@ -180,12 +197,13 @@ struct backend_device {
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
     // Between steps: reads one layer's pages as float32: keys [n_pages, page_positions, n_kv_heads, key_dim],
     // values with value_dim. NULL: not implemented.
-    enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
-                           float *values, struct error *error);
+    enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
+                           float *keys, float *values, struct error *error);
     // Writes the same arrays to the pages. NULL: not implemented.
-    void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages, const float *keys,
-                     const float *values);
-    // Called once after all weights, matrices and pages were created: allocates the scratch of a step. Optional.
+    void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
+                     const float *keys, const float *values);
+    // Called once after all weights, matrices and pages were created: allocates the scratch of a step.
+    // Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*memory_available)(struct backend *backend); // bytes left for weights, matrices and pages
     // Bytes of memory_available that a weight uses. NULL: its size in the file.
@@ -230,7 +248,8 @@ struct backend_operations {
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
     // x += scale * y
-    void (*add)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
+    void (*add)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows,
+                float scale);
     // x *= scale, then cap * tanh(x / cap) unless cap is 0
     void (*scale)(struct backend *backend, struct matrix *x, int32_t n_rows, float scale, float cap);
     // out[i] = in[output_rows[i]]
@@ -286,4 +305,5 @@ struct backend {
 };
 
 // Copies the tables and fills in what is optional.
-void backend_init(struct backend *backend, const struct backend_device *device, const struct backend_operations *operations);
+void backend_init(struct backend *backend, const struct backend_device *device,
+                  const struct backend_operations *operations);

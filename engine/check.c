@@ -12,16 +12,16 @@ struct check {
     struct backend *backend, *host;
     struct forward *forward; // on the host
     struct forward_limits limits;
-    int32_t n_pages;         // of the backend
-    int32_t *places;         // [n_pages] the check's page for a page of the backend; -1: none
-    int32_t *from, *to;      // [limits.n_pages] pages of this step: the backend's and the check's
-    int32_t *held;           // [limits.n_pages] pages of `from` with positions before the step
+    int32_t n_pages;    // of the backend
+    int32_t *places;    // [n_pages] the check's page for a page of the backend; -1: none
+    int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
+    int32_t *held;      // [limits.n_pages] pages of `from` with positions before the step
     int32_t n_used;
     struct step_sequence *sequences; // [n_sequences_max]
-    int32_t *tables;         // [n_tables] block tables of these
+    int32_t *tables;                 // [n_tables] block tables of these
     int64_t n_tables;
-    float *keys, *values;    // [PAGES_AT_ONCE, page_positions, heads, dim]
-    float *logits, *own;     // [n_outputs_max, n_vocab]
+    float *keys, *values;          // [PAGES_AT_ONCE, page_positions, heads, dim]
+    float *logits, *own;           // [n_outputs_max, n_vocab]
     struct sample_result *results; // [n_outputs_max]
 };
 
@@ -69,16 +69,19 @@ void check_destroy(struct check *check)
     free(check);
 }
 
-enum status check_create(struct check **out, const struct model *model, struct backend *backend, int32_t n_pages,
-                         struct backend *host, const struct forward_limits *limits, struct error *error)
+enum status check_create(struct check **out, const struct model *model, struct backend *backend,
+                         int32_t n_pages, struct backend *host, const struct forward_limits *limits,
+                         struct error *error)
 {
     *out = NULL;
     if (!backend->device.kv_read || !host->device.kv_write)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read", backend->device.name);
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read",
+                         backend->device.name);
     struct check *check = calloc(1, sizeof *check);
     if (!check)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
-    *check = (struct check){.model = model, .backend = backend, .host = host, .limits = *limits, .n_pages = n_pages};
+    *check = (struct check){
+        .model = model, .backend = backend, .host = host, .limits = *limits, .n_pages = n_pages};
     enum status status = STATUS_OK;
     if (!allocate(check))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
@@ -168,11 +171,12 @@ static enum status copy_pages(struct check *check, struct error *error)
     for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {
             int32_t n = n_held - first < PAGES_AT_ONCE ? n_held - first : PAGES_AT_ONCE;
-            enum status status = check->backend->device.kv_read(check->backend, layer, check->held + first, n, check->keys,
-                                                               check->values, error);
+            enum status status = check->backend->device.kv_read(check->backend, layer, check->held + first, n,
+                                                                check->keys, check->values, error);
             if (status != STATUS_OK)
                 return status;
-            check->host->device.kv_write(check->host, layer, check->to + first, n, check->keys, check->values);
+            check->host->device.kv_write(check->host, layer, check->to + first, n, check->keys,
+                                         check->values);
         }
     return STATUS_OK;
 }
@@ -187,7 +191,9 @@ static void compare(const struct check *check, const struct step *own, const str
     for (size_t i = 0; i < n; i++) {
         double theirs = (double)check->logits[i], ours = (double)check->own[i];
         bool same = theirs == ours || (isnan(theirs) && isnan(ours));
-        double difference = same ? 0.0 : isnan(theirs) || isnan(ours) ? (double)INFINITY : fabs(theirs - ours);
+        double difference = same                           ? 0.0
+                            : isnan(theirs) || isnan(ours) ? (double)INFINITY
+                                                           : fabs(theirs - ours);
         apart += difference * difference;
         all += isnan(ours) ? 0.0 : ours * ours;
         if (difference <= result->difference)

@@ -20,8 +20,9 @@ struct check_result {
 // `limits`: as of the checked forward pass, but may have fewer pages. `n_pages`: of the checked backend.
 // `host` is a new CPU backend. Model and backends must outlive the check. Errors: those of forward_create;
 // ERROR_DEVICE when the backend does not implement kv_read.
-enum status check_create(struct check **check, const struct model *model, struct backend *backend, int32_t n_pages,
-                         struct backend *host, const struct forward_limits *limits, struct error *error) WARN_UNUSED;
+enum status check_create(struct check **check, const struct model *model, struct backend *backend,
+                         int32_t n_pages, struct backend *host, const struct forward_limits *limits,
+                         struct error *error) WARN_UNUSED;
 void check_destroy(struct check *check);
 
 // Buffer for the logits of the first computation (forward_step).

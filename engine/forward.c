@@ -23,7 +23,8 @@ static void normalise_slot(struct pass *pass, struct matrix *out, const struct m
 }
 
 // In place, head by head, or over the full width: the shape of the norm's weight decides.
-static void normalise_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot, int32_t n_heads)
+static void normalise_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
+                            int32_t n_heads)
 {
     const struct forward_layer *weights = &pass->forward->layers[layer];
     const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
@@ -51,7 +52,8 @@ static void multiply(struct pass *pass, struct product product, const struct mat
 }
 
 // gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
-static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x, bool experts)
+static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x,
+                           bool experts)
 {
     const struct backend_operations *operations = pass->operations;
     enum activation_kind activation = pass->forward->model->family->activation;
@@ -78,7 +80,7 @@ static void embed(struct pass *pass)
     const struct forward *forward = pass->forward;
     enter(pass, PHASE_EMBED);
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->embedding_scale,
-                      forward->position_embd);
+                            forward->position_embd);
     if (forward->embd_norm)
         normalise(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias);
 }
@@ -89,7 +91,8 @@ static void project(struct pass *pass, int32_t index, const struct matrix *input
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q), slot_product(m->k, layer, SLOT_ATTN_K),
+    struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
+                                 slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     enter(pass, PHASE_ATTENTION);
@@ -107,10 +110,10 @@ static void rotate(struct pass *pass, int32_t index)
         return;
     int own = shape->queries_own_table ? 1 : 0;
     int table = tensors->windowed && shape->n_rope_tables == 2 && !own ? 1 : 0;
-    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim, shape->n_rope_dims,
-                     shape->rope_style, own ? own : table);
-    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim, shape->n_rope_dims,
-                     shape->rope_style, table);
+    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->n_heads, shape->key_dim,
+                           shape->n_rope_dims, shape->rope_style, own ? own : table);
+    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->n_kv_heads, shape->key_dim,
+                           shape->n_rope_dims, shape->rope_style, table);
 }
 
 static void attend(struct pass *pass, int32_t index)
@@ -154,7 +157,8 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply(pass, up, input);
-        pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows, pass->forward->model->family->activation);
+        pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
+                                   pass->forward->model->family->activation);
     }
     multiply(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
@@ -212,7 +216,8 @@ static void run_layer(struct pass *pass, int32_t index)
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool parallel = pass->shape->parallel_residual;
-    bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL, ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
+    bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
+         ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
     enter(pass, PHASE_PRODUCTS);
     if (attn_normed)
         normalise_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM);
@@ -256,7 +261,7 @@ static void compute_logits(struct pass *pass)
     multiply(pass, product, pass->normed);
     if (shape->logit_scale != 1.0f || shape->logit_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.logits, pass->n_rows, shape->logit_scale,
-                          shape->logit_softcap);
+                                shape->logit_softcap);
 }
 
 static void fill_rope(struct forward *forward, struct step *step)

@@ -9,8 +9,8 @@
 struct forward;
 
 struct forward_limits {
-    int32_t n_rows_max;     // tokens of one step
-    int32_t n_outputs_max;  // tokens of one step with logits
+    int32_t n_rows_max;    // tokens of one step
+    int32_t n_outputs_max; // tokens of one step with logits
     int32_t n_sequences_max;
     int32_t page_positions;
     int32_t n_pages;
@@ -40,11 +40,12 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 // (asserted). With step->samples, `results` [n_outputs] are set to the sampled tokens. `logits` [n_outputs,
 // n_vocab], if not NULL, are set. Errors: STATUS_RESTART when the device failed; the results are invalid
 // then.
-enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results, float *logits,
-                         struct error *error) WARN_UNUSED;
+enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
+                         float *logits, struct error *error) WARN_UNUSED;
 
 // A step with samples in two calls, for asynchronous backends (struct engine in batching/batcher.h). At most
 // two steps are submitted and not yet collected.
 bool forward_computes_ahead(const struct forward *forward);
 enum status forward_submit(struct forward *forward, struct step *step, struct error *error) WARN_UNUSED;
-enum status forward_collect(struct forward *forward, struct sample_result *results, struct error *error) WARN_UNUSED;
+enum status forward_collect(struct forward *forward, struct sample_result *results,
+                            struct error *error) WARN_UNUSED;

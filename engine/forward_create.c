@@ -83,8 +83,8 @@ static enum status load_globals(struct loading *loading)
     enum status status = STATUS_OK;
     for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
         enter_layer(forward, global_weights[i].layer);
-        status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor), global_weights[i].role,
-                             global_weight(forward, i));
+        status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor),
+                             global_weights[i].role, global_weight(forward, i));
     }
     return status;
 }
@@ -130,7 +130,8 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
 {
     if (!backend->device.weight_bytes)
         return model_held_bytes(model);
-    uint64_t sum = forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
+    uint64_t sum =
+        forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
         sum += forward_layer_bytes(model, backend, layer);
     return sum;
@@ -232,9 +233,10 @@ static enum status create_matrices(struct forward *forward, struct error *error)
         if (plans[i].n_rows > INT32_MAX)
             return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                              "%lld rows of one matrix are too many", (long long)plans[i].n_rows);
-        enum status status = forward->backend->device.matrix_create(
-            forward->backend, (int32_t)plans[i].n_rows, (int32_t)plans[i].n_cols,
-            matrix_at(forward, plans[i].matrix), error);
+        enum status status =
+            forward->backend->device.matrix_create(forward->backend, (int32_t)plans[i].n_rows,
+                                                   (int32_t)plans[i].n_cols,
+                                                   matrix_at(forward, plans[i].matrix), error);
         if (status != STATUS_OK)
             return status;
     }
@@ -272,7 +274,8 @@ static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page
                              .n_positions_most = shape->n_context};
 }
 
-uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions, enum kv_type kv_type)
+uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                            enum kv_type kv_type)
 {
     const struct model_shape *shape = &model->shape;
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);

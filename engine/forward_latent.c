@@ -51,7 +51,8 @@ static void put_values(const struct split *split, char *out)
             memcpy(out, whole_row(split, head, split->key + v), row_bytes);
 }
 
-static struct tensor part_of(const struct tensor *whole, enum tensor_type type, const int64_t dims[3], const void *data)
+static struct tensor part_of(const struct tensor *whole, enum tensor_type type, const int64_t dims[3],
+                             const void *data)
 {
     struct tensor part = {.name = whole->name, .type = type, .n_dims = 3, .data = data};
     for (int i = 0; i < 3; i++)
@@ -147,10 +148,10 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     struct weight *const *weights = layer->weights;
     int32_t n_rope = shape->n_rope_dims, key = shape->latent_key_dim, n_heads = shape->n_heads;
     bool compressed = weights[SLOT_ATTN_Q_A] != NULL;
-    struct product products[] = {
-        {m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
-        {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
-        {compressed ? m->query_latent : m->head_queries, compressed ? weights[SLOT_ATTN_Q_A] : weights[SLOT_ATTN_Q], NULL}};
+    struct product products[] = {{m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
+                                 {m->latent_rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},
+                                 {compressed ? m->query_latent : m->head_queries,
+                                  compressed ? weights[SLOT_ATTN_Q_A] : weights[SLOT_ATTN_Q], NULL}};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     if (compressed) {
         struct product queries = {m->head_queries, weights[SLOT_ATTN_Q_B], NULL};
@@ -161,11 +162,12 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     struct head_columns none = {0, 0}, latent = {n_rope, shape->key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope}, first = {0, shape->key_dim};
     pass->operations->copy_columns(pass->backend, m->k, none, m->latent_rope, none, 1, n_rope, pass->n_rows);
-    pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim, pass->n_rows);
+    pass->operations->copy_columns(pass->backend, m->k, latent, m->v, none, 1, shape->latent_dim,
+                                   pass->n_rows);
     pass->operations->copy_columns(pass->backend, m->q, first, m->head_queries, rotated, n_heads, n_rope,
-                             pass->n_rows);
-    pass->operations->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries, plain,
-                              pass->n_rows);
+                                   pass->n_rows);
+    pass->operations->head_products(pass->backend, m->q, latent, weights[SLOT_ATTN_K_B], m->head_queries,
+                                    plain, pass->n_rows);
 }
 
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer)
@@ -173,7 +175,7 @@ struct matrix *latent_values(const struct pass *pass, const struct forward_layer
     const struct model_shape *shape = pass->shape;
     struct matrix *values = pass->forward->matrices.head_values;
     pass->operations->head_products(pass->backend, values, (struct head_columns){0, shape->latent_value_dim},
-                              layer->weights[SLOT_ATTN_V_B], pass->heads, (struct head_columns){0, shape->latent_dim},
-                              pass->n_rows);
+                                    layer->weights[SLOT_ATTN_V_B], pass->heads,
+                                    (struct head_columns){0, shape->latent_dim}, pass->n_rows);
     return values;
 }

@@ -24,15 +24,15 @@ struct hybrid_backend {
     struct backend *sides[SIDES];
     struct placement placement;
     char name[64];
-    int32_t layer;     // of the weights created now
-    int32_t n_layers;  // with pages
+    int32_t layer;    // of the weights created now
+    int32_t n_layers; // with pages
     // Transfer buffers. Memory taken since the last wait for the device may still be read.
     float *staging;
     size_t n_staging, n_staged, n_staging_wanted; // floats
-    struct step step;  // the device's copy, with `stops` set
+    struct step step;                             // the device's copy, with `stops` set
     int route_side, sample_side;
-    int32_t n_pairs;   // of the last route
-    bool failed;       // `error` is latched
+    int32_t n_pairs; // of the last route
+    bool failed;     // `error` is latched
     struct error error;
 };
 
@@ -152,7 +152,8 @@ static void weight_destroy(struct backend *base, struct weight *weight)
 }
 
 // With attention on the host, vectors are created on both backends, because attention sinks are vectors.
-static bool belongs(const struct hybrid_backend *hybrid, const struct weight *weight, int side, enum weight_role role)
+static bool belongs(const struct hybrid_backend *hybrid, const struct weight *weight, int side,
+                    enum weight_role role)
 {
     return side == weight->side ||
            (role == WEIGHT_VECTOR && side == HOST && hybrid->placement.host_attention && hybrid->layer >= 0);
@@ -199,8 +200,8 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
 }
 
 // Created on both backends; the host's memory is committed on first use.
-static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
-                                 struct error *error)
+static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols,
+                                 struct matrix **out, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     *out = NULL;
@@ -211,7 +212,8 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_cols = n_cols;
     for (int side = 0; side < SIDES; side++) {
         struct backend *backend = hybrid->sides[side];
-        enum status status = backend->device.matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
+        enum status status =
+            backend->device.matrix_create(backend, n_rows_max, n_cols, &matrix->at[side], error);
         if (status != STATUS_OK) {
             matrix_destroy(base, matrix);
             return status;
@@ -241,8 +243,8 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     return status;
 }
 
-static enum status kv_read(struct backend *base, int32_t index, const int32_t *pages, int32_t n_pages, float *keys,
-                           float *values, struct error *error)
+static enum status kv_read(struct backend *base, int32_t index, const int32_t *pages, int32_t n_pages,
+                           float *keys, float *values, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *backend = hybrid->sides[attention_side(hybrid, index)];
@@ -321,7 +323,7 @@ static void embed(struct backend *base, struct matrix *out, const struct weight 
     if (hybrid->failed)
         return;
     backend->operations.embed(backend, out->at[table->side], part(table, table->side), scale,
-                         part(positions_table, table->side));
+                              part(positions_table, table->side));
     wrote(out, table->side, hybrid->step.n_rows);
 }
 
@@ -347,7 +349,8 @@ static int unwrap(struct product *own, const struct product *products, int n)
     assert(n <= PRODUCTS_MAX);
     for (int i = 0; i < n; i++) {
         assert(products[i].weight->side == side);
-        own[i] = (struct product){products[i].y->at[side], part(products[i].weight, side), part(products[i].bias, side)};
+        own[i] = (struct product){products[i].y->at[side], part(products[i].weight, side),
+                                  part(products[i].bias, side)};
     }
     return side;
 }
@@ -402,15 +405,16 @@ static void attend(struct backend *base, struct matrix *out, const struct matrix
     wrote(out, side, hybrid->step.n_rows);
 }
 
-static void activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
-                     int32_t n_rows, enum activation_kind kind)
+static void activate(struct backend *base, struct matrix *out, const struct matrix *gate,
+                     const struct matrix *up, int32_t n_rows, enum activation_kind kind)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(gate);
     struct backend *backend = hybrid->sides[side];
     if (hybrid->failed || (up && !transfer_one(hybrid, side, up)))
         return;
-    backend->operations.activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows, kind);
+    backend->operations.activate(backend, out->at[side], gate->at[side], up ? up->at[side] : NULL, n_rows,
+                                 kind);
     wrote(out, side, n_rows);
 }
 
@@ -464,8 +468,8 @@ static void route(struct backend *base, const struct matrix *logits, int32_t n_r
     backend->operations.route(backend, logits->at[side], n_rows, &own);
 }
 
-static void expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
-                            int32_t n_rows, bool x_per_pair)
+static void expert_products(struct backend *base, const struct product *products, int n,
+                            const struct matrix *x, int32_t n_rows, bool x_per_pair)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct product own[PRODUCTS_MAX];
@@ -503,20 +507,23 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
 
 // ---- latent attention: a matrix written by columns is written on one backend ----
 
-static void head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
-                          const struct matrix *x, struct head_columns from, int32_t n_rows)
+static void head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                          const struct weight *weight, const struct matrix *x, struct head_columns from,
+                          int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = weight->side;
     struct backend *backend = hybrid->sides[side];
     if (!transfer_one(hybrid, side, x))
         return;
-    backend->operations.head_products(backend, y->at[side], to, part(weight, side), x->at[side], from, n_rows);
+    backend->operations.head_products(backend, y->at[side], to, part(weight, side), x->at[side], from,
+                                      n_rows);
     wrote(y, side, n_rows);
 }
 
-static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
-                         struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows)
+static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
+                         const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                         int32_t n_rows)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     int side = rows_side(in);
@@ -573,8 +580,9 @@ static enum status end(struct backend *base, struct sample_result *results, stru
     enum status status = hybrid->failed ? hybrid->error.status : STATUS_OK;
     for (int side = 0; side < SIDES; side++) {
         struct error own = {0};
-        enum status ended = hybrid->sides[side]->operations.end(hybrid->sides[side],
-                                                           side == hybrid->sample_side ? results : NULL, &own);
+        enum status ended =
+            hybrid->sides[side]->operations.end(hybrid->sides[side],
+                                                side == hybrid->sample_side ? results : NULL, &own);
         if (status == STATUS_OK && ended != STATUS_OK)
             hybrid->error = own;
         status = status == STATUS_OK ? ended : status;

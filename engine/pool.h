@@ -17,4 +17,5 @@ int pool_n_threads(const struct pool *pool);
 // Calls task(context, i, thread) once for each i in [0, n_tasks), thread in [0, n_threads), and returns when
 // all are done. Idle threads spin for a short time, then sleep. Thread: one caller at a time; not from a
 // task.
-void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int index, int thread), void *context);
+void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int index, int thread),
+              void *context);

@@ -46,8 +46,8 @@ static void trace_step(struct session *session, const struct step *step)
 
 // --- The check ---
 
-// Where the step's logits are stored; NULL: it is not checked. A step without outputs has nothing to compare: then the
-// next one is checked.
+// Where the step's logits are stored; NULL: it is not checked. A step without outputs has nothing to compare:
+// then the next one is checked.
 static float *logits_to_check(struct session *session, const struct step *step)
 {
     if (!session->options.check)
@@ -59,8 +59,8 @@ static float *logits_to_check(struct session *session, const struct step *step)
     return check_logits(session->options.check);
 }
 
-static enum status check_the_step(struct session *session, const struct step *step, const struct sample_result *results,
-                                  struct error *error)
+static enum status check_the_step(struct session *session, const struct step *step,
+                                  const struct sample_result *results, struct error *error)
 {
     struct check_result result;
     struct check_totals *totals = &session->totals;
@@ -71,7 +71,8 @@ static enum status check_the_step(struct session *session, const struct step *st
     totals->n_outputs += result.n_outputs;
     totals->n_draws += result.n_draws;
     totals->n_draws_apart += result.n_draws_apart;
-    totals->squared_error = result.squared_error > totals->squared_error ? result.squared_error : totals->squared_error;
+    totals->squared_error =
+        result.squared_error > totals->squared_error ? result.squared_error : totals->squared_error;
     if (!first && result.difference <= totals->difference)
         return STATUS_OK;
     totals->difference = result.difference;
@@ -88,7 +89,8 @@ static enum status check_the_step(struct session *session, const struct step *st
 
 // --- Steps ---
 
-enum status session_step(struct session *session, struct step *step, struct sample_result *results, struct error *error)
+enum status session_step(struct session *session, struct step *step, struct sample_result *results,
+                         struct error *error)
 {
     if (session->options.before_step)
         session->options.before_step(step);

@@ -1,6 +1,6 @@
-// The steps of one forward pass, and what is observed of them: a comparison with a second backend (engine/check.h), the times of
-// their phases. Findings are kept until session_take_findings, so that the caller can report them elsewhere (the batcher
-// returns them with its round; the main thread logs them).
+// The steps of one forward pass, and what is observed of them: a comparison with a second backend
+// (engine/check.h), the times of their phases. Findings are kept until session_take_findings, so that the
+// caller can report them elsewhere (the batcher returns them with its round; the main thread logs them).
 // Thread: engine, between session_init and session_finish.
 #pragma once
 
@@ -25,14 +25,14 @@ struct step_findings {
 // Sums over the checked steps.
 struct check_totals {
     int64_t n_steps, n_checked, n_outputs, n_draws, n_draws_apart; // n_steps: checked or not
-    double difference, squared_error; // the largest of all steps
+    double difference, squared_error;                              // the largest of all steps
 };
 
 struct session_options {
     struct forward *forward;
-    struct check *check;   // NULL: steps are not checked
-    int64_t check_every;   // checks each check_every-th step
-    struct backend *timed; // measures the steps for findings.trace; NULL: not measured
+    struct check *check;                          // NULL: steps are not checked
+    int64_t check_every;                          // checks each check_every-th step
+    struct backend *timed;                        // measures the steps for findings.trace; NULL: not measured
     void (*before_step)(const struct step *step); // called before each step is computed; NULL: none
 };
 
@@ -52,9 +52,10 @@ void session_init(struct session *session, const struct session_options *options
 void session_finish(struct session *session); // zeroed storage is fine
 
 // forward_step, observed. Errors: those of forward_step and check_step.
-enum status session_step(struct session *session, struct step *step, struct sample_result *results, struct error *error)
-    WARN_UNUSED;
-// forward_submit and forward_collect, observed. False where steps are checked: they end before the next one begins.
+enum status session_step(struct session *session, struct step *step, struct sample_result *results,
+                         struct error *error) WARN_UNUSED;
+// forward_submit and forward_collect, observed. False where steps are checked: they end before the next one
+// begins.
 bool session_computes_ahead(const struct session *session);
 enum status session_submit(struct session *session, struct step *step, struct error *error) WARN_UNUSED;
 enum status session_collect(struct session *session, const struct step *step, struct sample_result *results,

@@ -1,7 +1,8 @@
 // The backend of a program that was built without the CUDA Toolkit.
 #include "gpu/backend.h"
 
-enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options, struct error *error)
+enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options,
+                               struct error *error)
 {
     (void)options;
     *backend = NULL;

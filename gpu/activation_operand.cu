@@ -14,7 +14,8 @@ static __device__ __forceinline__ int32_t piece_first(int32_t index)
 }
 
 // 0 beyond the end. A head's columns need no alignment.
-static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index, int32_t n)
+static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index,
+                                                  int32_t n)
 {
     int32_t first = piece_first(index);
     if ((uintptr_t)row % 16 == 0 && first + PIECE <= n) {
@@ -43,7 +44,8 @@ static __device__ __forceinline__ uint32_t piece_max(const float items[PIECE], u
     return largest;
 }
 
-static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], float factor, enum activation_operand_form form)
+static __device__ __forceinline__ uint4 pack_piece(const float items[PIECE], float factor,
+                                                   enum activation_operand_form form)
 {
     uint32_t words[4];
 #pragma unroll
@@ -82,7 +84,8 @@ static __device__ float power_of_2(int exponent) // a normal number
     return __uint_as_float((uint32_t)(exponent + 127) << 23);
 }
 
-static __device__ __forceinline__ void put_piece(const struct activation_operand &out, const float items[PIECE], int32_t index, float factor,
+static __device__ __forceinline__ void put_piece(const struct activation_operand &out,
+                                                 const float items[PIECE], int32_t index, float factor,
                                                  bool finite)
 {
     uint4 packed = pack_piece(items, factor, out.form);
@@ -96,7 +99,8 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct activation
     int32_t n = out.n_inputs;
     int32_t head = launch.head_rows ? (int32_t)blockIdx.x / launch.head_rows : 0;
     int64_t row_index = launch.head_rows ? (int32_t)blockIdx.x % launch.head_rows
-                        : launch.rows    ? launch.rows[blockIdx.x] / launch.rows_divisor : (int32_t)blockIdx.x;
+                        : launch.rows    ? launch.rows[blockIdx.x] / launch.rows_divisor
+                                         : (int32_t)blockIdx.x;
     const float *row = launch.x + row_index * launch.x_stride + (int64_t)head * launch.x_head_step;
     int32_t n_pieces = (n + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * (OPERAND_ALIGNMENT / PIECE);
     uint32_t largest = 0;

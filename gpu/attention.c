@@ -20,11 +20,12 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, st
     assert(!backend->pages.memory);
     if (shape->key_dim > ATTENTION_DIM_MAX || shape->value_dim > ATTENTION_DIM_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                         "attention heads of %d and %d items: the CUDA backend computes with at most %d", shape->key_dim,
-                         shape->value_dim, (int)ATTENTION_DIM_MAX);
+                         "attention heads of %d and %d items: the CUDA backend computes with at most %d",
+                         shape->key_dim, shape->value_dim, (int)ATTENTION_DIM_MAX);
     backend->kv = *shape;
     struct attention_pages pages = pages_of(shape, NULL);
-    return gpu_scratch_reserve(backend, &backend->pages, attention_pages_bytes(&pages), "the KV pages", error);
+    return gpu_scratch_reserve(backend, &backend->pages, attention_pages_bytes(&pages), "the KV pages",
+                               error);
 }
 
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
@@ -42,14 +43,18 @@ uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
     int64_t n_positions = (int64_t)kv->n_pages * kv->page_positions;
     if (kv->n_positions_most && kv->n_positions_most < n_positions)
         n_positions = kv->n_positions_most;
-    return kv->n_heads ? attention_scratch_bytes(kv->n_heads, kv->value_dim, backend->n_rows_least, n_positions) : 0;
+    return kv->n_heads
+               ? attention_scratch_bytes(kv->n_heads, kv->value_dim, backend->n_rows_least, n_positions)
+               : 0;
 }
 
 static int32_t count_small_rows(const struct kv_shape *kv, const struct step *step)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
-        n += attention_is_small(step->sequences[i].n_rows, kv->n_heads, kv->n_kv_heads) ? step->sequences[i].n_rows : 0;
+        n += attention_is_small(step->sequences[i].n_rows, kv->n_heads, kv->n_kv_heads)
+                 ? step->sequences[i].n_rows
+                 : 0;
     return n;
 }
 
@@ -74,7 +79,8 @@ void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
     shared_prefix_find(&backend->shared, step, &rules);
     backend->n_shared_segments = rules.n_segments_most;
     backend->figures.shared_bytes_saved += backend->shared.n_reads_saved * kv->n_kv_heads * kv->n_layers *
-                                           (ATTENTION_SEGMENT / ATTENTION_BLOCK) * (int64_t)attention_block_bytes(&pages);
+                                           (ATTENTION_SEGMENT / ATTENTION_BLOCK) *
+                                           (int64_t)attention_block_bytes(&pages);
 }
 
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)
@@ -86,8 +92,9 @@ void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     assert(v->n_cols == backend->kv.n_kv_heads * backend->kv.value_dim);
     struct attention_pages pages = pages_of(&backend->kv, backend->pages.memory);
     launch_attention_store(backend->stream, &pages, layer, uploaded(backend, backend->layout.sequences),
-                           uploaded(backend, backend->layout.row_sequences), uploaded(backend, 0), backend->padded.n_rows,
-                           k->device.items, k->device.stride, v->device.items, v->device.stride);
+                           uploaded(backend, backend->layout.row_sequences), uploaded(backend, 0),
+                           backend->padded.n_rows, k->device.items, k->device.stride, v->device.items,
+                           v->device.stride);
 }
 
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -122,7 +129,8 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
                                       .shared_members = uploaded(backend, backend->layout.shared_members),
                                       .positions = uploaded(backend, backend->layout.positions),
                                       .n_shared_tiles = backend->padded.n_shared_tiles,
-                                      .n_shared_segments = backend->padded.n_shared_tiles ? backend->n_shared_segments : 0,
+                                      .n_shared_segments =
+                                          backend->padded.n_shared_tiles ? backend->n_shared_segments : 0,
                                       .scratch = backend->attention.memory,
                                       .scratch_bytes = backend->attention.size_bytes,
                                       .n_multiprocessors = device_facts(backend->device)->n_multiprocessors,

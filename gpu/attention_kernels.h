@@ -17,4 +17,5 @@ struct tile_choice {
 };
 
 template <enum kv_type type>
-void launch_attention_of(void *stream, const struct attention_arguments &arguments, enum tile_way way, struct tile_choice choice);
+void launch_attention_of(void *stream, const struct attention_arguments &arguments, enum tile_way way,
+                         struct tile_choice choice);

@@ -24,9 +24,10 @@ static __device__ row_place find_row(const struct store_arguments &arguments, in
     if (index < 0)
         return {-1, 0, 0};
     struct attention_sequence sequence = arguments.sequences[index];
-    int32_t position = sequence.position + row - sequence.first_row, page_positions = arguments.pages.page_positions;
-    return {arguments.tables[sequence.first_page + position / page_positions], position % page_positions / ATTENTION_BLOCK,
-            position % ATTENTION_BLOCK};
+    int32_t position = sequence.position + row - sequence.first_row,
+            page_positions = arguments.pages.page_positions;
+    return {arguments.tables[sequence.first_page + position / page_positions],
+            position % page_positions / ATTENTION_BLOCK, position % ATTENTION_BLOCK};
 }
 
 // Index of an item among a block's keys, the same for both types.
@@ -40,13 +41,15 @@ static __device__ int32_t value_place(int32_t at, int32_t d)
     return ((d / 16 * 32 + d % 8 * 4 + at / 4) * 2 + d % 16 / 8) * 4 + at % 4;
 }
 
-static __device__ float key_item(const struct store_arguments &arguments, int64_t row, int32_t head, int32_t d)
+static __device__ float key_item(const struct store_arguments &arguments, int64_t row, int32_t head,
+                                 int32_t d)
 {
     int32_t dim = arguments.pages.key_dim;
     return d < dim ? arguments.k[row * arguments.k_stride + head * dim + d] : 0.0f;
 }
 
-static __device__ float value_item(const struct store_arguments &arguments, int64_t row, int32_t head, int32_t d)
+static __device__ float value_item(const struct store_arguments &arguments, int64_t row, int32_t head,
+                                   int32_t d)
 {
     int32_t dim = arguments.pages.value_dim;
     return d < dim ? arguments.v[row * arguments.v_stride + head * dim + d] : 0.0f;
@@ -65,9 +68,11 @@ static __global__ void __launch_bounds__(THREADS) store_halves(const struct stor
         int32_t head = i / width, d = i % width;
         unsigned char *block = page_block(pages, shape, arguments.layer, place.page, head, place.block);
         bool key = d < key_width;
-        float item = key ? key_item(arguments, row, head, d) : value_item(arguments, row, head, d - key_width);
+        float item =
+            key ? key_item(arguments, row, head, d) : value_item(arguments, row, head, d - key_width);
         uint16_t *items = (uint16_t *)(block + (key ? 0 : shape.values));
-        items[key ? key_place(shape, place.at, d) : value_place(place.at, d - key_width)] = (uint16_t)half2_make(item, 0.0f);
+        items[key ? key_place(shape, place.at, d) : value_place(place.at, d - key_width)] =
+            (uint16_t)half2_make(item, 0.0f);
     }
 }
 
@@ -116,7 +121,8 @@ static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store
         uint16_t scale = group_scale(item);
         uint16_t *scales = (uint16_t *)(block + (key ? shape.key_scales : shape.value_scales));
         if (lane == 0)
-            scales[key ? (place.at / 8 * shape.key_steps + group) * 8 + place.at % 8 : group * ATTENTION_BLOCK + place.at] = scale;
+            scales[key ? (place.at / 8 * shape.key_steps + group) * 8 + place.at % 8
+                       : group * ATTENTION_BLOCK + place.at] = scale;
         if (key)
             block[key_place(shape, place.at, d)] = quantised(item, scale);
         else if (d < shape.value_blocks * 16)
@@ -126,11 +132,13 @@ static __global__ void __launch_bounds__(THREADS) store_bytes(const struct store
 
 void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
                             const struct attention_sequence *sequences, const int32_t *row_sequences,
-                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride, const float *v,
-                            int64_t v_stride)
+                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride,
+                            const float *v, int64_t v_stride)
 {
     if (n_rows == 0)
         return;
-    struct store_arguments arguments = {*pages, layer, sequences, row_sequences, tables, k, v, k_stride, v_stride};
-    launch(pages->type == KV_Q8_0 ? store_bytes : store_halves, {(unsigned)n_rows, 1, 1, THREADS, 0}, stream, arguments);
+    struct store_arguments arguments = {*pages, layer, sequences, row_sequences, tables,
+                                        k,      v,     k_stride,  v_stride};
+    launch(pages->type == KV_Q8_0 ? store_bytes : store_halves, {(unsigned)n_rows, 1, 1, THREADS, 0}, stream,
+           arguments);
 }

@@ -13,7 +13,8 @@
 enum {
     STRIP = 16,
     SEGMENT = ATTENTION_SEGMENT,
-    SCORE_STRIDE = SEGMENT + 8, // floats, padded against bank conflicts; binary16 weights overwrite the scores
+    // floats, padded against bank conflicts; binary16 weights overwrite the scores
+    SCORE_STRIDE = SEGMENT + 8,
 };
 
 // A warp computes n_blocks blocks of 16 value dimensions: value_dim is at most 16 n_warps n_blocks.
@@ -44,7 +45,8 @@ struct merge_factors {
 };
 
 // Merges the largest score and sum of the next segment or of a sink.
-static __device__ __forceinline__ merge_factors merge_state(struct query_state &state, float largest, float sum, bool seen)
+static __device__ __forceinline__ merge_factors merge_state(struct query_state &state, float largest,
+                                                            float sum, bool seen)
 {
     merge_factors factors = {1.0f, 0.0f, seen};
     if (!seen)
@@ -91,7 +93,8 @@ static __device__ __forceinline__ int64_t query_row(const tile_place &place, int
     return place.members ? place.members[index] : place.sequence.first_row + index;
 }
 
-static __device__ __forceinline__ int32_t query_position(const struct attention_launch &call, const tile_place &place, int32_t query)
+static __device__ __forceinline__ int32_t query_position(const struct attention_launch &call,
+                                                         const tile_place &place, int32_t query)
 {
     return place.members ? call.positions[query_row(place, query)]
                          : place.sequence.position + (place.first_query + query) / place.group;
@@ -108,7 +111,8 @@ static __device__ __forceinline__ int32_t first_seen(const struct attention_laun
 }
 
 // Address of the 16 positions from 16 * `block` on.
-static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call, const tile_place &place,
+static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call,
+                                                                  const tile_place &place,
                                                                   const page_shape &pages, int32_t block)
 {
     int32_t page_blocks = call.pages.page_positions / ATTENTION_BLOCK;
@@ -141,22 +145,24 @@ struct tile_memory {
 };
 
 // A tile of one strip fits every device: the smallest shared memory of a block is 99 KiB (8.6 and 8.9).
-static_assert(tile_memory::bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024, "the smallest tile fits everywhere");
+static_assert(tile_memory::bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
+              "the smallest tile fits everywhere");
 
-static __device__ __forceinline__ float query_item(const struct attention_launch &call, const tile_place &place, int32_t query,
-                                   int32_t dim)
+static __device__ __forceinline__ float query_item(const struct attention_launch &call,
+                                                   const tile_place &place, int32_t query, int32_t dim)
 {
     if (query >= place.n_queries || dim >= call.pages.key_dim)
         return 0.0f;
-    int64_t at = query_row(place, query) * call.q_stride + (int64_t)query_head(place, query) * call.pages.key_dim + dim;
+    int64_t at = query_row(place, query) * call.q_stride +
+                 (int64_t)query_head(place, query) * call.pages.key_dim + dim;
     return call.q[at] * call.scale;
 }
 
 // Converts queries to fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2
 // * 2 + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16.
 template <class shape>
-static __device__ void load_queries(const struct attention_launch &call, const tile_place &place, int32_t key_steps,
-                                    const tile_memory &memory)
+static __device__ void load_queries(const struct attention_launch &call, const tile_place &place,
+                                    int32_t key_steps, const tile_memory &memory)
 {
     for (int32_t i = (int32_t)threadIdx.x; i < shape::n_strips * key_steps * 64; i += shape::n_threads) {
         int32_t lane = i % 32, f = i / 32 % 2, step = i / 64 % key_steps, strip = i / 64 / key_steps;
@@ -177,9 +183,9 @@ static __device__ void load_queries(const struct attention_launch &call, const t
 // Scores of 32 positions from `first` (a multiple of 32) for all strips; positions from `end` on are not
 // read.
 template <class shape>
-static __device__ __forceinline__ void score_positions(const struct attention_launch &call, const tile_place &place,
-                                                       const page_shape &pages, const tile_memory &memory, int32_t first,
-                                                       int32_t end)
+static __device__ __forceinline__ void score_positions(const struct attention_launch &call,
+                                                       const tile_place &place, const page_shape &pages,
+                                                       const tile_memory &memory, int32_t first, int32_t end)
 {
     constexpr int n_strips = shape::n_strips;
     int32_t lane = (int32_t)threadIdx.x % 32;
@@ -193,14 +199,16 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
         uint4 key[4];
 #pragma unroll
         for (int n = 0; n < 4; n++)
-            key[n] = blocks[n / 2] ? load_keys<shape::type>(blocks[n / 2], pages, n % 2, step) : make_uint4(0, 0, 0, 0);
+            key[n] = blocks[n / 2] ? load_keys<shape::type>(blocks[n / 2], pages, n % 2, step)
+                                   : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int f = 0; f < 2; f++)
 #pragma unroll
             for (int strip = 0; strip < n_strips; strip++)
 #pragma unroll
                 for (int part = 0; part < 2; part++) {
-                    uint4 query = memory.queries[(((strip * pages.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
+                    uint4 query =
+                        memory.queries[(((strip * pages.key_steps + step) * 2 + f) * 2 + part) * 32 + lane];
                     uint32_t a[4] = {query.x, query.y, query.z, query.w};
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
@@ -221,7 +229,8 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
             }
 }
 
-static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score, float slope, int32_t distance)
+static __device__ __forceinline__ float finish_score(const struct attention_launch &call, float score,
+                                                     float slope, int32_t distance)
 {
     if (call.softcap != 0.0f)
         score = call.softcap * tanhf(score / call.softcap);
@@ -231,8 +240,10 @@ static __device__ __forceinline__ float finish_score(const struct attention_laun
 }
 
 // Converts one query's scores of a segment to weights; lane l has positions l, l + 32, ..
-static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call, const tile_place &place,
-                                            int32_t query, int32_t segment, float *scores, struct query_state &state)
+static __device__ __forceinline__ merge_factors weigh_query(const struct attention_launch &call,
+                                                            const tile_place &place, int32_t query,
+                                                            int32_t segment, float *scores,
+                                                            struct query_state &state)
 {
     int32_t lane = (int32_t)threadIdx.x % 32, position = query_position(call, place, query);
     int32_t from = first_seen(call, position);
@@ -268,8 +279,9 @@ static __device__ __forceinline__ merge_factors weigh_query(const struct attenti
 // Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp +
 // n_warps, ..
 template <class shape>
-static __device__ __forceinline__ void add_values(const struct attention_launch &call, const tile_place &place,
-                                                  const page_shape &pages, const tile_memory &memory, int32_t begin, int32_t end,
+static __device__ __forceinline__ void add_values(const struct attention_launch &call,
+                                                  const tile_place &place, const page_shape &pages,
+                                                  const tile_memory &memory, int32_t begin, int32_t end,
                                                   float acc[shape::n_strips][shape::n_blocks][2][4])
 {
     constexpr int n_strips = shape::n_strips, n_blocks = shape::n_blocks;
@@ -290,12 +302,14 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
             uint32_t second = n <= 2 ? 0u : n == 3 ? 0xFFFFu : 0xFFFFFFFFu;
 #pragma unroll
             for (int i = 0; i < n_blocks; i++)
-                value[i] = make_uint4(value[i].x & first, value[i].y & second, value[i].z & first, value[i].w & second);
+                value[i] = make_uint4(value[i].x & first, value[i].y & second, value[i].z & first,
+                                      value[i].w & second);
         }
 #pragma unroll
         for (int strip = 0; strip < n_strips; strip++) {
             const uint32_t *weights =
-                (const uint32_t *)(memory.scores + (strip * STRIP + lane / 4) * SCORE_STRIDE) + block % 16 * 8 + lane % 4 * 2;
+                (const uint32_t *)(memory.scores + (strip * STRIP + lane / 4) * SCORE_STRIDE) +
+                block % 16 * 8 + lane % 4 * 2;
             uint2 upper = *(const uint2 *)weights, lower = *(const uint2 *)(weights + 8 * SCORE_STRIDE);
             uint32_t a[4] = {upper.x, lower.x, upper.y, lower.y};
 #pragma unroll
@@ -309,7 +323,8 @@ static __device__ __forceinline__ void add_values(const struct attention_launch 
 }
 
 // Merges the attention sink, after all segments.
-static __device__ __forceinline__ merge_factors merge_sink(const struct attention_launch &call, int32_t head, struct query_state &state)
+static __device__ __forceinline__ merge_factors merge_sink(const struct attention_launch &call, int32_t head,
+                                                           struct query_state &state)
 {
     if (!call.sinks)
         return {1.0f, 0.0f, false};

@@ -13,9 +13,11 @@ static __device__ __forceinline__ void set_positions(tile_place &place)
 
 // Decode (small sequences): blocks are [sequences, key-value heads x tiles, segments or 1].
 template <class shape>
-static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments, tile_place &place)
+static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments,
+                                                  tile_place &place)
 {
-    int32_t n_most = arguments.n_strips_small * STRIP, n_tiles = (n_most + shape::n_queries - 1) / shape::n_queries;
+    int32_t n_most = arguments.n_strips_small * STRIP,
+            n_tiles = (n_most + shape::n_queries - 1) / shape::n_queries;
     place.sequence = arguments.call.sequences[blockIdx.x];
     place.kv_head = (int32_t)blockIdx.y / n_tiles;
     place.first_query = (int32_t)blockIdx.y % n_tiles * shape::n_queries;
@@ -25,19 +27,22 @@ static __device__ __forceinline__ bool find_small(const struct attention_argumen
     place.n_queries = left < shape::n_queries ? left : (int32_t)shape::n_queries;
     set_positions(place);
     place.only_segment = arguments.split_kv ? (int32_t)blockIdx.z : -1;
-    return !arguments.split_kv || !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
+    return !arguments.split_kv ||
+           !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
 }
 
 // Prefill (other sequences): blocks are [tiles, key-value heads]. Tiles are numbered through the sequences.
 template <class shape>
-static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments, tile_place &place)
+static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments,
+                                                  tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
     int32_t lane = (int32_t)threadIdx.x % 32, index = (int32_t)blockIdx.x;
     place.kv_head = (int32_t)blockIdx.y;
     for (int32_t base = 0; base < call.n_sequences; base += 32) {
         int32_t n = base + lane < call.n_sequences ? call.sequences[base + lane].n_rows * place.group : 0;
-        int32_t n_tiles = n > arguments.n_strips_small * STRIP ? (n + shape::n_queries - 1) / shape::n_queries : 0;
+        int32_t n_tiles =
+            n > arguments.n_strips_small * STRIP ? (n + shape::n_queries - 1) / shape::n_queries : 0;
         int32_t sum = n_tiles; // inclusive prefix sum of tiles over the lanes
         for (int distance = 1; distance < 32; distance *= 2) {
             int32_t other = __shfl_sync(0xFFFFFFFFu, sum, lane >= distance ? lane - distance : lane);
@@ -61,7 +66,8 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
 }
 
 // Shared prefixes: blocks are [tiles, key-value heads].
-static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments, tile_place &place)
+static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments,
+                                                   tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
     struct attention_shared_tile tile = call.shared_tiles[blockIdx.x];
@@ -80,7 +86,8 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
 }
 
 template <class shape>
-static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident) attend(const struct attention_arguments arguments, enum tile_way way)
+static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
+    attend(const struct attention_arguments arguments, enum tile_way way)
 {
     tile_place place = {};
     place.group = arguments.call.n_heads / arguments.call.pages.n_kv_heads;
@@ -92,7 +99,8 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
         attend_tile<shape>(arguments, place);
 }
 
-template <class shape> static void launch_shape_of(void *stream, const struct attention_arguments &arguments, enum tile_way way)
+template <class shape>
+static void launch_shape_of(void *stream, const struct attention_arguments &arguments, enum tile_way way)
 {
     const struct attention_launch &call = arguments.call;
     int32_t n_kv_heads = call.pages.n_kv_heads, group = call.n_heads / n_kv_heads;
@@ -117,8 +125,9 @@ static void launch_tiles(void *stream, const struct attention_arguments &argumen
     launch_shape_of<tile_shape<KV_TYPE, n_warps, n_strips, n_blocks>>(stream, arguments, way);
 }
 
-template <> void launch_attention_of<KV_TYPE>(void *stream, const struct attention_arguments &arguments, enum tile_way way,
-                                              struct tile_choice choice)
+template <>
+void launch_attention_of<KV_TYPE>(void *stream, const struct attention_arguments &arguments,
+                                  enum tile_way way, struct tile_choice choice)
 {
     void (*const table[N_TILE_WIDTHS][3])(void *, const struct attention_arguments &, enum tile_way) = {
         {launch_tiles<4, 1, 1>, launch_tiles<4, 2, 1>, launch_tiles<4, 4, 1>},

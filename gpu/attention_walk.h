@@ -9,20 +9,20 @@ struct attention_arguments {
     struct attention_launch call;
     float *parts;
     int32_t n_segments;     // partial results per row and head
-    bool split_kv;             // split-KV: each segment of a small sequence has its own block
+    bool split_kv;          // split-KV: each segment of a small sequence has its own block
     int32_t n_strips_small; // maximum number of strips of a small sequence
 };
 
-static __device__ __forceinline__ float *find_part(const struct attention_arguments &arguments, int64_t part, int32_t head,
-                                                   int32_t segment)
+static __device__ __forceinline__ float *find_part(const struct attention_arguments &arguments, int64_t part,
+                                                   int32_t head, int32_t segment)
 {
     const struct attention_launch &call = arguments.call;
     int64_t index = (part * call.n_heads + head) * arguments.n_segments + segment;
     return arguments.parts + index * (call.pages.value_dim + 4); // as attention_part_bytes
 }
 
-static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments, const tile_place &place,
-                                                    int32_t query, int32_t segment)
+static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments,
+                                                    const tile_place &place, int32_t query, int32_t segment)
 {
     int32_t part = place.sequence.first_part + (place.first_query + query) / place.group;
     return find_part(arguments, part, query_head(place, query), segment);
@@ -51,8 +51,9 @@ template <class shape, class F> static __device__ __forceinline__ void for_items
 
 // Each warp converts scores to weights, one query at a time; padding queries get weight 0.
 template <class shape>
-static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call, const tile_place &place,
-                                                     int32_t segment, const tile_memory &memory)
+static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call,
+                                                     const tile_place &place, int32_t segment,
+                                                     const tile_memory &memory)
 {
     for (int32_t query = (int32_t)threadIdx.x / 32; query < shape::n_queries; query += shape::n_warps) {
         float *scores = memory.scores + query * SCORE_STRIDE;
@@ -75,10 +76,10 @@ static __device__ __forceinline__ void weigh_queries(const struct attention_laun
 
 // Computes positions [from, to) of a segment: sums, merged states and factors.
 template <class shape>
-static __device__ __forceinline__ void compute_segment(const struct attention_launch &call, const tile_place &place,
-                                                       const page_shape &pages, const tile_memory &memory, int32_t segment,
-                                                       int32_t from, int32_t to,
-                                                       float sums[shape::n_strips][shape::n_blocks][2][4])
+static __device__ __forceinline__ void
+compute_segment(const struct attention_launch &call, const tile_place &place, const page_shape &pages,
+                const tile_memory &memory, int32_t segment, int32_t from, int32_t to,
+                float sums[shape::n_strips][shape::n_blocks][2][4])
 {
     constexpr int32_t positions = SEGMENT / shape::n_warps;
     int32_t first = segment * SEGMENT + (int32_t)threadIdx.x / 32 * positions;
@@ -89,20 +90,22 @@ static __device__ __forceinline__ void compute_segment(const struct attention_la
     __syncthreads();
     weigh_queries<shape>(call, place, segment, memory);
     __syncthreads();
-    for_items<shape>([&](int strip, int block, int half, int i, item_place) { sums[strip][block][half][i] = 0.0f; });
+    for_items<shape>(
+        [&](int strip, int block, int half, int i, item_place) { sums[strip][block][half][i] = 0.0f; });
     add_values<shape>(call, place, pages, memory, from, to, sums);
 }
 
 // The same, from the partial result of a shared tile.
 template <class shape>
-static __device__ __forceinline__ void take_part(const struct attention_arguments &arguments, const tile_place &place,
-                                                 const tile_memory &memory, int32_t segment,
-                                                 float sums[shape::n_strips][shape::n_blocks][2][4])
+static __device__ __forceinline__ void
+take_part(const struct attention_arguments &arguments, const tile_place &place, const tile_memory &memory,
+          int32_t segment, float sums[shape::n_strips][shape::n_blocks][2][4])
 {
     int32_t dim = arguments.call.pages.value_dim;
     for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
         bool there = item.query < place.n_queries && item.dim < dim;
-        sums[strip][block][half][i] = there ? query_part(arguments, place, item.query, segment)[item.dim] : 0.0f;
+        sums[strip][block][half][i] =
+            there ? query_part(arguments, place, item.query, segment)[item.dim] : 0.0f;
     });
     __syncthreads();
     for (int32_t query = (int32_t)threadIdx.x; query < shape::n_queries; query += shape::n_threads) {
@@ -118,14 +121,15 @@ static __device__ __forceinline__ void take_part(const struct attention_argument
 }
 
 template <class shape>
-static __device__ __forceinline__ void leave_part(const struct attention_arguments &arguments, const tile_place &place,
-                                                  const tile_memory &memory,
+static __device__ __forceinline__ void leave_part(const struct attention_arguments &arguments,
+                                                  const tile_place &place, const tile_memory &memory,
                                                   float sums[shape::n_strips][shape::n_blocks][2][4])
 {
     int32_t dim = arguments.call.pages.value_dim;
     for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
         if (item.query < place.n_queries && item.dim < dim)
-            query_part(arguments, place, item.query, place.only_segment)[item.dim] = sums[strip][block][half][i];
+            query_part(arguments, place, item.query, place.only_segment)[item.dim] =
+                sums[strip][block][half][i];
     });
     for (int32_t query = (int32_t)threadIdx.x; query < place.n_queries; query += shape::n_threads) {
         float *part = query_part(arguments, place, query, place.only_segment);
@@ -136,8 +140,8 @@ static __device__ __forceinline__ void leave_part(const struct attention_argumen
 }
 
 template <class shape>
-static __device__ __forceinline__ void finish_tile(const struct attention_arguments &arguments, const tile_place &place,
-                                                   const tile_memory &memory,
+static __device__ __forceinline__ void finish_tile(const struct attention_arguments &arguments,
+                                                   const tile_place &place, const tile_memory &memory,
                                                    float totals[shape::n_strips][shape::n_blocks][2][4])
 {
     const struct attention_launch &call = arguments.call;
@@ -157,14 +161,16 @@ static __device__ __forceinline__ void finish_tile(const struct attention_argume
 
 // Whether a shared tile computed the segment: only if all its queries see the whole segment, so that a result
 // never depends on positions visible to other sequences only.
-static __device__ __forceinline__ bool is_shared(const struct attention_launch &call, const struct attention_sequence &sequence,
+static __device__ __forceinline__ bool is_shared(const struct attention_launch &call,
+                                                 const struct attention_sequence &sequence,
                                                  int32_t position_most, int32_t segment)
 {
     return segment < sequence.n_shared && first_seen(call, position_most) <= segment * SEGMENT;
 }
 
 template <class shape>
-static __device__ __forceinline__ void attend_tile(const struct attention_arguments &arguments, const tile_place &place)
+static __device__ __forceinline__ void attend_tile(const struct attention_arguments &arguments,
+                                                   const tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
     const page_shape pages = page_shape_of<shape::type>(call.pages);

@@ -38,13 +38,15 @@ void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes)
     return memory;
 }
 
-enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what, struct error *error)
+enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
+                          struct error *error)
 {
     uint64_t left = device_memory_free(backend->device);
     if (device_status(backend->device, error) != STATUS_OK)
         return error->status; // the error of device_open
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no device memory for %s: %.1f MB wanted, %.1f MB left", what,
-                     (double)size_bytes / 1e6, (double)left / 1e6);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                     "no device memory for %s: %.1f MB wanted, %.1f MB left", what, (double)size_bytes / 1e6,
+                     (double)left / 1e6);
 }
 
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes)
@@ -85,8 +87,8 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
     free(matrix);
 }
 
-static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols, struct matrix **out,
-                                 struct error *error)
+static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols,
+                                 struct matrix **out, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(n_rows_max > 0 && n_cols > 0);
@@ -111,7 +113,8 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
     backend->n_rows_max = larger(backend->n_rows_max, n_rows_max);
-    backend->n_rows_least = backend->n_rows_least && backend->n_rows_least < n_rows_max ? backend->n_rows_least : n_rows_max;
+    backend->n_rows_least =
+        backend->n_rows_least && backend->n_rows_least < n_rows_max ? backend->n_rows_least : n_rows_max;
     backend->n_cols_max = larger(backend->n_cols_max, n_cols);
     *out = matrix;
     return STATUS_OK;
@@ -124,10 +127,12 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
-    int32_t widest = larger(larger(shape->n_embd, shape->n_ff), shape->n_heads * larger(shape->key_dim, shape->value_dim));
+    int32_t widest =
+        larger(larger(shape->n_embd, shape->n_ff), shape->n_heads * larger(shape->key_dim, shape->value_dim));
     widest = larger(widest, larger(shape->n_ff_shared, shape->n_ff_expert));
     int32_t n_pairs = n_rows_max * larger(shape->n_experts_used, 1);
-    uint64_t step = (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
+    uint64_t step =
+        (uint64_t)n_rows_max * (uint64_t)(shape->n_rope_dims * shape->n_rope_tables + 16) * sizeof(float);
     (void)base;
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
@@ -149,7 +154,8 @@ static enum status reserve(struct gpu_backend *backend, struct error *error)
         uint64_t size_bytes;
         const char *what;
     } wanted[] = {
-        {&backend->operand_items, activation_operand_bytes(backend->n_rows_max, backend->n_inputs_max), "operands"},
+        {&backend->operand_items, activation_operand_bytes(backend->n_rows_max, backend->n_inputs_max),
+         "operands"},
         {&backend->operand_scales, rows * sizeof(float), "operands"},
         {&backend->attention, gpu_attention_scratch_bytes(backend), "attention"},
         {&backend->counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
@@ -187,14 +193,15 @@ static enum status settle(struct gpu_backend *backend, struct error *error)
         return STATUS_OK;
     enum status status = device_wait(backend->device, error);
     for (int i = 0; i < 2; i++)
-        if (status == STATUS_OK && backend->times && &backend->slots[i] != backend->slot && !backend->slots[i].timed)
+        if (status == STATUS_OK && backend->times && &backend->slots[i] != backend->slot &&
+            !backend->slots[i].timed)
             add_times(&backend->slots[i]);
     return status;
 }
 
 // The contents are not preserved.
-static enum status pin_again(struct gpu_backend *backend, unsigned char **memory, size_t size_bytes, const char *what,
-                             struct error *error)
+static enum status pin_again(struct gpu_backend *backend, unsigned char **memory, size_t size_bytes,
+                             const char *what, struct error *error)
 {
     device_unpin(backend->device, *memory);
     *memory = device_pin(backend->device, size_bytes);
@@ -202,7 +209,8 @@ static enum status pin_again(struct gpu_backend *backend, unsigned char **memory
         return STATUS_OK;
     if (device_status(backend->device, error) != STATUS_OK)
         return error->status;
-    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for %s: %zu bytes", what, size_bytes);
+    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no pinned memory for %s: %zu bytes", what,
+                     size_bytes);
 }
 
 // Grows the pinned memory of the step's input and its copy on the device, with slack so that growth is rare.
@@ -220,7 +228,8 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->given, given, "sampling", error);
-    if (status == STATUS_REFUSE) // too late for that: what others took of the device since, a new plan will see
+    // too late for that: what others took of the device since, a new plan will see
+    if (status == STATUS_REFUSE)
         error->status = status = STATUS_RESTART;
     return status;
 }
@@ -233,8 +242,9 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
     enum status status = STATUS_OK;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
         status = pin_again(backend, &backend->slots[i].outcome_host, size_bytes, "a step's outcome", error);
-    return status == STATUS_OK ? gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error)
-                               : status;
+    return status == STATUS_OK
+               ? gpu_scratch_reserve(backend, &backend->outcome, size_bytes, "a step's outcome", error)
+               : status;
 }
 
 // A pure decode step: one token per sequence, each with an output.
@@ -249,7 +259,8 @@ static void measure(struct gpu_backend *backend, const struct step *step)
 {
     backend->n_positions = backend->n_rows_most = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->n_positions = larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_rows);
+        backend->n_positions =
+            larger(backend->n_positions, step->sequences[i].position + step->sequences[i].n_rows);
         backend->n_rows_most = larger(backend->n_rows_most, step->sequences[i].n_rows);
     }
     backend->decoding = is_decoding(backend, step);
@@ -279,7 +290,8 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
         slot->way = STEP_EAGER;
     if (slot->way == STEP_EAGER) {
-        backend->padded = (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
+        backend->padded =
+            (struct upload_counts){step->n_rows, step->n_sequences, step->n_outputs, backend->shared.n_tiles};
         backend->n_positions_padded = backend->n_positions;
         backend->n_part_rows = backend->shared.n_part_rows;
         return;
@@ -313,8 +325,8 @@ static enum status prepare(struct gpu_backend *backend, const struct step *step,
         choose_way(backend, step);
         backend->layout = upload_layout(step, &backend->padded, page_positions);
     }
-    upload_fill(backend->slot->upload_host, &backend->layout, step, &backend->padded, page_positions, &backend->shared,
-                backend->n_cols_max);
+    upload_fill(backend->slot->upload_host, &backend->layout, step, &backend->padded, page_positions,
+                &backend->shared, backend->n_cols_max);
     return STATUS_OK;
 }
 
@@ -352,7 +364,8 @@ static void trace(struct backend *base, struct step_times *times)
     assert(!backend->step);
     backend->times = NULL;
     if (changes && settle(backend, &ignored) == STATUS_OK)
-        graphs_clear(&backend->graphs, backend->device); // graphs contain the events, or were captured without them
+        graphs_clear(&backend->graphs,
+                     backend->device); // graphs contain the events, or were captured without them
     backend->times = times;
 }
 
@@ -371,9 +384,10 @@ static bool has_pending(const struct step *step)
 static void resolve(struct gpu_backend *backend)
 {
     unsigned char *upload = backend->upload.memory;
-    launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->layout.tokens), backend->padded.n_rows,
-                   uploaded(backend, backend->layout.settings), backend->step->samples ? backend->padded.n_outputs : 0,
-                   (int32_t *)(void *)upload, backend->outcome.memory);
+    launch_resolve(backend->stream, (int32_t *)(void *)(upload + backend->layout.tokens),
+                   backend->padded.n_rows, uploaded(backend, backend->layout.settings),
+                   backend->step->samples ? backend->padded.n_outputs : 0, (int32_t *)(void *)upload,
+                   backend->outcome.memory);
 }
 
 static void begin(struct backend *base, const struct step *step)
@@ -381,7 +395,8 @@ static void begin(struct backend *base, const struct step *step)
     struct gpu_backend *backend = gpu_backend_of(base);
     assert(!backend->step && step->n_rows <= backend->n_rows_max && backend->n_under_way < 2);
     device_use(backend->device);
-    struct step_slot *slot = backend->slot = backend->slot == backend->slots ? &backend->slots[1] : backend->slots;
+    struct step_slot *slot = backend->slot =
+        backend->slot == backend->slots ? &backend->slots[1] : backend->slots;
     backend->step = step;
     backend->pending = (struct pending_add){0};
     slot->drawn = slot->timed = false;
@@ -519,10 +534,10 @@ static void destroy(struct backend *base)
     }
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->shared);
-    struct scratch *all[] = {&backend->pages,         &backend->upload,       &backend->outcome,
+    struct scratch *all[] = {&backend->pages,         &backend->upload,         &backend->outcome,
                              &backend->operand_items, &backend->operand_scales, &backend->attention,
-                             &backend->given,         &backend->counts,       &backend->states,
-                             &backend->pair_experts,  &backend->pair_weights, &backend->pair_order,
+                             &backend->given,         &backend->counts,         &backend->states,
+                             &backend->pair_experts,  &backend->pair_weights,   &backend->pair_order,
                              &backend->expert_first};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scratch_finish(backend, all[i]);
@@ -609,8 +624,8 @@ void gpu_backend_describe(const struct backend *base, char *text, size_t size)
 {
     const struct gpu_backend *backend = (const struct gpu_backend *)(const void *)base;
     const struct device_facts *facts = device_facts(backend->device);
-    snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors", facts->name, facts->capability_major,
-             facts->capability_minor, facts->n_multiprocessors);
+    snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors", facts->name,
+             facts->capability_major, facts->capability_minor, facts->n_multiprocessors);
 }
 
 int gpu_backend_capability(const struct backend *base)

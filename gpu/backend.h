@@ -12,18 +12,18 @@
 #include "engine/pool.h"
 
 struct gpu_options {
-    int index;              // of the device
-    uint64_t memory_bytes;  // limit for weights, pages and scratch; 0: the free memory
-    struct pool *pool;      // packs weights while loading; NULL: the calling thread packs
-    bool eager;             // never use graphs, for comparisons
+    int index;             // of the device
+    uint64_t memory_bytes; // limit for weights, pages and scratch; 0: the free memory
+    struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
+    bool eager;            // never use graphs, for comparisons
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work;
 };
 
 // Errors: STATUS_REFUSE, ERROR_DEVICE: not built in, no driver, no device.
-enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options, struct error *error)
-    WARN_UNUSED;
+enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options,
+                               struct error *error) WARN_UNUSED;
 
 // "NVIDIA H200, 132 multiprocessors", for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);

@@ -23,9 +23,9 @@ struct device_graph;
 struct device_options {
     int index; // among the devices visible to this process
     // Emulated device only:
-    uint64_t memory_bytes; // device memory; 0: 4 GiB
+    uint64_t memory_bytes;     // device memory; 0: 4 GiB
     uint64_t shared_bytes_max; // shared memory per block; 0: as compute capability 9.0
-    int64_t failing_work;  // the n-th enqueued operation fails and the device is lost; 0: none
+    int64_t failing_work;      // the n-th enqueued operation fails and the device is lost; 0: none
 };
 
 struct device_facts {
@@ -37,9 +37,11 @@ struct device_facts {
 };
 
 // ERROR_DEVICE: no driver, no device, or its compute capability is too old.
-enum status device_open(struct device **device, const struct device_options *options, struct error *error) WARN_UNUSED;
-void device_close(struct device *device); // waits for the stream; its memory, events and graphs must be freed before
-void device_use(struct device *device);   // makes the calling thread the one that uses the device
+enum status device_open(struct device **device, const struct device_options *options,
+                        struct error *error) WARN_UNUSED;
+// waits for the stream; its memory, events and graphs must be freed before
+void device_close(struct device *device);
+void device_use(struct device *device); // makes the calling thread the one that uses the device
 const struct device_facts *device_facts(const struct device *device);
 uint64_t device_memory_free(struct device *device);
 
@@ -72,12 +74,14 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
                         size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
-enum status device_status(struct device *device, struct error *error) WARN_UNUSED; // the latched error, without waiting
+// the latched error, without waiting
+enum status device_status(struct device *device, struct error *error) WARN_UNUSED;
 
 struct device_event *device_event_create(struct device *device); // NULL: out of memory, or failed (latched)
 void device_event_destroy(struct device *device, struct device_event *event);
 void device_event_record(struct device *device, struct device_event *event); // can be captured into a graph
-void device_event_wait(struct device *device, struct device_event *event);   // blocks the host; failures stay latched
+// blocks the host; failures stay latched
+void device_event_wait(struct device *device, struct device_event *event);
 // Time between two events that have run; 0 if unknown.
 double device_event_between_us(const struct device_event *begin, const struct device_event *end);
 

@@ -52,8 +52,9 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     facts->n_multiprocessors = properties.multiProcessorCount;
     facts->shared_bytes_max = properties.sharedMemPerBlockOptin;
     if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "%s: compute capability: expected 8.0 or more, got %d.%d",
-                         facts->name, properties.major, properties.minor);
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                         "%s: compute capability: expected 8.0 or more, got %d.%d", facts->name,
+                         properties.major, properties.minor);
     return STATUS_OK;
 }
 
@@ -66,10 +67,11 @@ static enum status refuse_driver(cudaError_t code, struct error *error)
         cudaRuntimeGetVersion(&wanted) != cudaSuccess)
         return refuse(error, "looking for devices", code);
     if (driver == 0)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "looking for devices: there is no NVIDIA driver");
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                         "looking for devices: there is no NVIDIA driver");
     return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
-                     "looking for devices: the NVIDIA driver is for CUDA %d.%d, expected %d.%d or newer", driver / 1000,
-                     driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
+                     "looking for devices: the NVIDIA driver is for CUDA %d.%d, expected %d.%d or newer",
+                     driver / 1000, driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
 }
 
 enum status device_open(struct device **out, const struct device_options *options, struct error *error)
@@ -80,8 +82,8 @@ enum status device_open(struct device **out, const struct device_options *option
     if (code != cudaSuccess)
         return refuse_driver(code, error);
     if (options->index < 0 || options->index >= n_devices)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are %d", options->index,
-                         n_devices);
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are %d",
+                         options->index, n_devices);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
@@ -122,7 +124,8 @@ const struct device_facts *device_facts(const struct device *device)
 uint64_t device_memory_free(struct device *device)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    return check(device, cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory") ? free_bytes : 0;
+    return check(device, cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory") ? free_bytes
+                                                                                               : 0;
 }
 
 void *device_allocate(struct device *device, size_t size_bytes)
@@ -167,13 +170,15 @@ void *device_stream(struct device *device)
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
 {
     if (size_bytes)
-        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->stream), "an upload");
+        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->stream),
+              "an upload");
 }
 
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
 {
     if (size_bytes)
-        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, device->stream), "a download");
+        check(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, device->stream),
+              "a download");
 }
 
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
@@ -181,7 +186,8 @@ void device_download_rows(struct device *device, void *to, const void *from, siz
 {
     if (n_rows)
         check(device,
-              cudaMemcpy2DAsync(to, row_bytes, from, stride_bytes, row_bytes, n_rows, cudaMemcpyDeviceToHost, device->stream),
+              cudaMemcpy2DAsync(to, row_bytes, from, stride_bytes, row_bytes, n_rows, cudaMemcpyDeviceToHost,
+                                device->stream),
               "a download");
 }
 
@@ -190,7 +196,8 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
 {
     if (n_rows)
         check(device,
-              cudaMemcpy2DAsync(to, stride_bytes, from, row_bytes, row_bytes, n_rows, cudaMemcpyHostToDevice, device->stream),
+              cudaMemcpy2DAsync(to, stride_bytes, from, row_bytes, row_bytes, n_rows, cudaMemcpyHostToDevice,
+                                device->stream),
               "an upload");
 }
 
@@ -205,8 +212,8 @@ enum status device_status(struct device *device, struct error *error)
     check(device, cudaGetLastError(), "launching a kernel");
     if (device->failure == cudaSuccess)
         return STATUS_OK;
-    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s: %s", device->facts.name, device->failed_call,
-                     cudaGetErrorString(device->failure));
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s: %s", device->facts.name,
+                     device->failed_call, cudaGetErrorString(device->failure));
 }
 
 enum status device_wait(struct device *device, struct error *error)
@@ -239,7 +246,8 @@ void device_event_record(struct device *device, struct device_event *event)
     check(device, cudaStreamIsCapturing(device->stream, &capture), "asking for a capture");
     // During capture a plain record is only a dependency; an external one becomes a node that records at each
     // replay.
-    unsigned flags = capture == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+    unsigned flags =
+        capture == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
     check(device, cudaEventRecordWithFlags(event->event, device->stream, flags), "recording an event");
 }
 
@@ -259,7 +267,8 @@ double device_event_between_us(const struct device_event *begin, const struct de
 
 bool device_graph_begin(struct device *device)
 {
-    return check(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+    return check(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal),
+                 "beginning a graph");
 }
 
 struct device_graph *device_graph_end(struct device *device)

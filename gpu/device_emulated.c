@@ -16,7 +16,8 @@
 #include <string.h>
 
 static const uint64_t memory_bytes_default = 4ull << 30;
-static const uint64_t graph_bytes = 4 << 20; // some 10 KB for each of some hundred launches, as people report of real ones
+// some 10 KB for each of some hundred launches, as people report of real ones
+static const uint64_t graph_bytes = 4 << 20;
 
 struct list {
     struct emulated_work *first, *last;
@@ -142,15 +143,20 @@ enum status device_open(struct device **out, const struct device_options *option
 {
     *out = NULL;
     if (options->index != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are 1", options->index);
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are 1",
+                         options->index);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
     device->failing_work = options->failing_work;
-    device->facts = (struct device_facts){
-        .name = "emulated", .capability_major = 9, .n_multiprocessors = 4, .emulated = true,
-        .shared_bytes_max = options->shared_bytes_max ? options->shared_bytes_max : EMULATE_SHARED_BYTES_MAX};
+    device->facts =
+        (struct device_facts){.name = "emulated",
+                              .capability_major = 9,
+                              .n_multiprocessors = 4,
+                              .emulated = true,
+                              .shared_bytes_max = options->shared_bytes_max ? options->shared_bytes_max
+                                                                            : EMULATE_SHARED_BYTES_MAX};
     device_use(device);
     *out = device;
     return STATUS_OK;
@@ -293,16 +299,16 @@ void device_download_rows(struct device *device, void *to, const void *from, siz
                           size_t stride_bytes)
 {
     for (size_t row = 0; row < n_rows; row++)
-        submit_copy(device, (unsigned char *)to + row * row_bytes, (const unsigned char *)from + row * stride_bytes,
-                    row_bytes);
+        submit_copy(device, (unsigned char *)to + row * row_bytes,
+                    (const unsigned char *)from + row * stride_bytes, row_bytes);
 }
 
 void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                         size_t stride_bytes)
 {
     for (size_t row = 0; row < n_rows; row++)
-        submit_copy(device, (unsigned char *)to + row * stride_bytes, (const unsigned char *)from + row * row_bytes,
-                    row_bytes);
+        submit_copy(device, (unsigned char *)to + row * stride_bytes,
+                    (const unsigned char *)from + row * row_bytes, row_bytes);
 }
 
 void device_zero(struct device *device, void *memory, size_t size_bytes)

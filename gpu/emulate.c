@@ -99,16 +99,18 @@ extern char __data_start[], _end[];
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
 {
-    if (!run.active || is_within(memory, run.stacks, EMULATE_THREADS_MAX * (size_t)(STACK_BYTES + GUARD_BYTES)))
+    if (!run.active ||
+        is_within(memory, run.stacks, EMULATE_THREADS_MAX * (size_t)(STACK_BYTES + GUARD_BYTES)))
         return false;
     const struct fiber *fiber = &run.fibers[run.current];
-    *moment = (struct emulate_moment){.launch = run.launch,
-                                      .block = run.block_number,
-                                      .thread = run.current,
-                                      .n_barriers = fiber->n_barriers,
-                                      .n_warp_syncs = fiber->n_warp_syncs,
-                                      .shared = is_within(memory, run.shared, run.shared_bytes) ||
-                                                is_within(memory, __data_start, (size_t)(_end - __data_start))};
+    *moment =
+        (struct emulate_moment){.launch = run.launch,
+                                .block = run.block_number,
+                                .thread = run.current,
+                                .n_barriers = fiber->n_barriers,
+                                .n_warp_syncs = fiber->n_warp_syncs,
+                                .shared = is_within(memory, run.shared, run.shared_bytes) ||
+                                          is_within(memory, __data_start, (size_t)(_end - __data_start))};
     return true;
 }
 
@@ -176,7 +178,8 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     struct warp *warp = &run.warps[run.current / WARP];
     unsigned slot = warp->meeting.generation & 1;
     assert(size <= EMULATE_EXCHANGE_BYTES);
-    assert((warp->meeting.n_arrived == 0 || warp->size == size) && "a warp's lanes meet in unlike operations");
+    assert((warp->meeting.n_arrived == 0 || warp->size == size) &&
+           "a warp's lanes meet in unlike operations");
     warp->size = size;
     if (size > 0)
         memcpy(warp->exchange[slot][run.current % WARP], mine, size);
@@ -206,7 +209,8 @@ static void run_block(struct emulate_shape grid, struct emulate_shape block, uns
         fiber->ended = false;
         fiber->n_groups = 0;
         fiber->n_barriers = fiber->n_warp_syncs = 0;
-        emulate_switch_prepare(&fiber->state, run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
+        emulate_switch_prepare(&fiber->state,
+                               run.stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES,
                                STACK_BYTES, fiber_main, fiber);
     }
     memset(run.warps, 0, sizeof run.warps);
@@ -229,8 +233,8 @@ static void stacks_map(void)
         mprotect(run.stacks + i * each, GUARD_BYTES, PROT_NONE);
 }
 
-void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes, void (*thread)(void *context),
-                 void *context)
+void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
+                 void (*thread)(void *context), void *context)
 {
     assert(n_threads > 0 && n_threads <= EMULATE_THREADS_MAX && n_threads % WARP == 0 && !run.active);
     assert(shared_bytes <= EMULATE_SHARED_BYTES_MAX);
@@ -270,7 +274,8 @@ void emulate_check_aligned(const void *address, size_t bytes)
 void emulate_copy(void *shared, const void *global, bool valid)
 {
     struct fiber *fiber = &run.fibers[run.current];
-    assert(((uintptr_t)shared | (valid ? (uintptr_t)global : 0)) % 16 == 0 && fiber->n_copies < EMULATE_COPIES_MAX);
+    assert(((uintptr_t)shared | (valid ? (uintptr_t)global : 0)) % 16 == 0 &&
+           fiber->n_copies < EMULATE_COPIES_MAX);
     if (fiber->n_copies == fiber->n_copies_room) {
         fiber->n_copies_room = 2 * fiber->n_copies_room + 16;
         fiber->copies = realloc(fiber->copies, (size_t)fiber->n_copies_room * sizeof *fiber->copies);

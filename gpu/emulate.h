@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 enum {
-    EMULATE_THREADS_MAX = 1024, // of a block
-    EMULATE_EXCHANGE_BYTES = 48, // operands of a lane in a warp operation: mma's 12 items as floats
+    EMULATE_THREADS_MAX = 1024,           // of a block
+    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: mma's 12 items as floats
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
-    EMULATE_COPIES_MAX = 4096,  // outstanding asynchronous copies of a thread
+    EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
 };
 
 struct emulate_shape {
@@ -33,8 +33,8 @@ extern "C" {
 
 // Runs `thread(context)` once for every thread of every block. n_threads is a multiple of 32. Shared memory
 // has exactly the requested size; its initial bytes are 0xFF.
-void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes, void (*thread)(void *context),
-                 void *context);
+void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
+                 void (*thread)(void *context), void *context);
 // Runs threads from last to first: a missing barrier changes results in one of the two orders.
 void emulate_reverse(bool reverse);
 

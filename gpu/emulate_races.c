@@ -78,7 +78,8 @@ enum { WARP = 32 };
 
 static bool is_race(const struct touch *before, const struct touch *now, bool shared)
 {
-    if (before->launch != now->launch || (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
+    if (before->launch != now->launch ||
+        (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
         return false;
     if (before->block != now->block)
         return !shared; // else a later block's memory at the same place
@@ -90,8 +91,8 @@ static bool is_race(const struct touch *before, const struct touch *now, bool sh
 
 static void tell(const struct touch *before, const struct touch *now, uintptr_t address)
 {
-    struct emulate_race race = {(const void *)address, before->access, now->access,
-                                before->thread,        now->thread,    before->block, now->block};
+    struct emulate_race race = {(const void *)address, before->access, now->access, before->thread,
+                                now->thread,           before->block,  now->block};
     assert(tell_race && "threads touch the same memory without an order: a debugger shows `race`");
     tell_race(&race);
 }
@@ -99,7 +100,8 @@ static void tell(const struct touch *before, const struct touch *now, uintptr_t 
 // What a store comes after: all loads that are kept. A load that adds to them makes a crowd.
 static void add_load(struct touch *loads, const struct touch *now)
 {
-    bool together = loads->launch == now->launch && loads->block == now->block && loads->n_barriers == now->n_barriers;
+    bool together =
+        loads->launch == now->launch && loads->block == now->block && loads->n_barriers == now->n_barriers;
     bool one_warp = loads->thread / WARP == now->thread / WARP && loads->crowd < 2;
     if (!together || (one_warp && loads->n_warp_syncs < now->n_warp_syncs)) {
         *loads = *now;
@@ -151,26 +153,26 @@ void __tsan_vptr_update(void **vptr, void *value);
 void __tsan_read_range(void *address, unsigned long size);
 void __tsan_write_range(void *address, unsigned long size);
 
-#define ACCESSES(size)                                                                                                       \
-    void __tsan_read##size(void *address);                                                                                   \
-    void __tsan_write##size(void *address);                                                                                  \
-    void __tsan_unaligned_read##size(void *address);                                                                         \
-    void __tsan_unaligned_write##size(void *address);                                                                        \
-    void __tsan_read##size(void *address)                                                                                    \
-    {                                                                                                                        \
-        note(address, size, EMULATE_LOADS);                                                                                  \
-    }                                                                                                                        \
-    void __tsan_write##size(void *address)                                                                                   \
-    {                                                                                                                        \
-        note(address, size, EMULATE_STORES);                                                                                 \
-    }                                                                                                                        \
-    void __tsan_unaligned_read##size(void *address)                                                                          \
-    {                                                                                                                        \
-        note(address, size, EMULATE_LOADS);                                                                                  \
-    }                                                                                                                        \
-    void __tsan_unaligned_write##size(void *address)                                                                         \
-    {                                                                                                                        \
-        note(address, size, EMULATE_STORES);                                                                                 \
+#define ACCESSES(size)                                                                                       \
+    void __tsan_read##size(void *address);                                                                   \
+    void __tsan_write##size(void *address);                                                                  \
+    void __tsan_unaligned_read##size(void *address);                                                         \
+    void __tsan_unaligned_write##size(void *address);                                                        \
+    void __tsan_read##size(void *address)                                                                    \
+    {                                                                                                        \
+        note(address, size, EMULATE_LOADS);                                                                  \
+    }                                                                                                        \
+    void __tsan_write##size(void *address)                                                                   \
+    {                                                                                                        \
+        note(address, size, EMULATE_STORES);                                                                 \
+    }                                                                                                        \
+    void __tsan_unaligned_read##size(void *address)                                                          \
+    {                                                                                                        \
+        note(address, size, EMULATE_LOADS);                                                                  \
+    }                                                                                                        \
+    void __tsan_unaligned_write##size(void *address)                                                         \
+    {                                                                                                        \
+        note(address, size, EMULATE_STORES);                                                                 \
     }
 
 ACCESSES(1)
@@ -199,9 +201,7 @@ void __tsan_func_entry(void *pc)
     (void)pc;
 }
 
-void __tsan_func_exit(void)
-{
-}
+void __tsan_func_exit(void) {}
 
 void __tsan_vptr_update(void **vptr, void *value)
 {

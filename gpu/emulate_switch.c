@@ -14,7 +14,7 @@
 #endif
 
 #ifndef __SANITIZE_ADDRESS__
-#define __sanitizer_start_switch_fiber(save, bottom, size) ((void)(save))
+#define __sanitizer_start_switch_fiber(save, bottom, size)   ((void)(save))
 #define __sanitizer_finish_switch_fiber(saved, bottom, size) ((void)(saved))
 #endif
 
@@ -54,8 +54,8 @@ static void enter(void)
     __builtin_unreachable();
 }
 
-void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t stack_bytes, void (*main)(void *argument),
-                            void *argument)
+void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t stack_bytes,
+                            void (*main)(void *argument), void *argument)
 {
     void **top = (void **)((char *)stack + stack_bytes);
     *--top = NULL; // where a caller's address would be: calls begin 8 bytes beside a multiple of 16

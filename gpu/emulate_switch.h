@@ -13,8 +13,8 @@ struct emulate_switch {
 };
 
 // Prepares a stack: the first switch to it calls main, which ends with emulate_switch_last.
-void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t stack_bytes, void (*main)(void *argument),
-                            void *argument);
+void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t stack_bytes,
+                            void (*main)(void *argument), void *argument);
 // Continues in `to`; returns when another context switches back.
 void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to);
 // The same, for a stack that is not used any more.

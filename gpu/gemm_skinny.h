@@ -9,7 +9,8 @@
 
 enum { SKINNY_WARPS_MAX = 16 };
 
-template <enum tensor_type type> static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+template <enum tensor_type type>
+static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     if (type == TENSOR_BF16)
         mma_bfloat(d, a, b);
@@ -26,9 +27,9 @@ template <enum tensor_type type, int n_panels> static __host__ __device__ conste
 
 // Partial sums of one split-K chunk: groups [begin, end).
 template <enum tensor_type type, int n_panels, int n_columns> // columns: of 8 rows
-static __device__ __forceinline__ void skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels],
-                                         const row_tile &rows, int32_t begin, int32_t end,
-                                         float acc[n_panels][n_columns][4])
+static __device__ __forceinline__ void
+skinny_chunk(const struct product_plan &plan, const panel_place places[n_panels], const row_tile &rows,
+             int32_t begin, int32_t end, float acc[n_panels][n_columns][4])
 {
     constexpr struct tile_format format = tile_format(type);
     constexpr int batch = skinny_batch<type, n_panels>();
@@ -58,7 +59,8 @@ static __device__ __forceinline__ void skinny_chunk(const struct product_plan &p
 #pragma unroll
                 for (int n = 0; n < n_columns; n++) {
                     int32_t row = n * 8 + lane / 4;
-                    int64_t at = ((int64_t)(first + i) * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
+                    int64_t at =
+                        ((int64_t)(first + i) * GROUP_STEPS + step) * plan.call.x.n_rows + rows.first + row;
                     columns[step][n] = row < rows.n ? x[at * 4 + lane % 4] : make_uint4(0, 0, 0, 0);
                 }
 #pragma unroll
@@ -102,7 +104,7 @@ static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX) gemm_skinny(cons
         int32_t chunk = first + warp, end = (chunk + 1) * SPLIT_K_GROUPS;
         if (chunk < n_chunks)
             skinny_chunk<type, n_panels, n_columns>(plan, places, rows, chunk * SPLIT_K_GROUPS,
-                                                 end < plan.n_groups ? end : plan.n_groups, acc);
+                                                    end < plan.n_groups ? end : plan.n_groups, acc);
 #pragma unroll
         for (int m = 0; m < n_panels; m++)
 #pragma unroll

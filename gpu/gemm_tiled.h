@@ -41,8 +41,9 @@ struct tiled_shape {
 
 // Copies one stage: group `group` (0..3) of each current split-K chunk.
 template <class shape>
-static __device__ __forceinline__ void tiled_copy(const struct product_plan &plan, const row_tile &rows, const unsigned char *const *tiles,
-                                 int32_t first_chunk, int32_t group_in_chunk, unsigned char *stage)
+static __device__ __forceinline__ void tiled_copy(const struct product_plan &plan, const row_tile &rows,
+                                                  const unsigned char *const *tiles, int32_t first_chunk,
+                                                  int32_t group_in_chunk, unsigned char *stage)
 {
     constexpr struct tile_format format = shape::format;
     constexpr int x_pieces = shape::x_bytes / 16, panel_pieces = shape::panel_bytes / 16;
@@ -64,24 +65,24 @@ static __device__ __forceinline__ void tiled_copy(const struct product_plan &pla
             int from = byte < quants          ? part * quants + byte
                        : byte < quants + high ? format.n_groups * quants + part * high + (byte - quants)
                                               : format.n_groups * (quants + high) + (byte - quants - high);
-            copy_async_16(stage + shape::x_bytes + i * 16, tiles[panel] + (int64_t)tile * tile_bytes(format) + from,
-                          true);
+            copy_async_16(stage + shape::x_bytes + i * 16,
+                          tiles[panel] + (int64_t)tile * tile_bytes(format) + from, true);
         }
     }
 }
 
 // Multiplies one group in shared memory by one warp.
 template <class shape>
-static __device__ __forceinline__ void tiled_group(const unsigned char *slice, int output_warp, int row_warp, int part, int lane,
-                                  float acc[2][shape::n_columns][4])
+static __device__ __forceinline__ void tiled_group(const unsigned char *slice, int output_warp, int row_warp,
+                                                   int part, int lane, float acc[2][shape::n_columns][4])
 {
     constexpr struct tile_format format = shape::format;
     struct tile_group<shape::type> groups[2];
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         const unsigned char *at = slice + shape::x_bytes + (output_warp * 2 + m) * shape::panel_bytes;
-        groups[m].template load<shared_memory>(at, at + format.quants_bytes, at + format.quants_bytes + format.high_bytes,
-                                               part, lane);
+        groups[m].template load<shared_memory>(at, at + format.quants_bytes,
+                                               at + format.quants_bytes + format.high_bytes, part, lane);
         groups[m].prepare();
     }
     const uint4 *x = (const uint4 *)slice + (row_warp * shape::n_columns * 8) * 4 + lane;
@@ -109,10 +110,12 @@ static __device__ __forceinline__ void tiled_group(const unsigned char *slice, i
 // Ends a round of split-K chunks: adds their partial sums, in order, to the totals, which are distributed
 // over the warps.
 template <class shape>
-static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chunks][4],
-                                  float *exchange, int warp_in_slice, int slice, int n_chunks, int lane)
+static __device__ __forceinline__ void
+tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chunks][4],
+            float *exchange, int warp_in_slice, int slice, int n_chunks, int lane)
 {
-    constexpr int n_kept = shape::n_columns / shape::over_chunks, n_tiles = shape::over_outputs * shape::over_rows;
+    constexpr int n_kept = shape::n_columns / shape::over_chunks,
+                  n_tiles = shape::over_outputs * shape::over_rows;
     if (shape::over_chunks == 1) {
 #pragma unroll
         for (int m = 0; m < 2; m++)
@@ -137,7 +140,9 @@ static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns
 #pragma unroll
             for (int n = 0; n < n_kept; n++) {
                 int column = slice * n_kept + n;
-                float4 sum = sums[(((chunk * n_tiles + warp_in_slice) * 2 + m) * shape::n_columns + column) * 32 + lane];
+                float4 sum =
+                    sums[(((chunk * n_tiles + warp_in_slice) * 2 + m) * shape::n_columns + column) * 32 +
+                         lane];
                 totals[m][n][0] = totals[m][n][0] + sum.x;
                 totals[m][n][1] = totals[m][n][1] + sum.y;
                 totals[m][n][2] = totals[m][n][2] + sum.z;
@@ -146,9 +151,11 @@ static __device__ __forceinline__ void tiled_total(float acc[2][shape::n_columns
     __syncthreads();
 }
 
-template <class shape> static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
 {
-    constexpr int n_kept = shape::n_columns / shape::over_chunks, n_tiles = shape::over_outputs * shape::over_rows;
+    constexpr int n_kept = shape::n_columns / shape::over_chunks,
+                  n_tiles = shape::over_outputs * shape::over_rows;
     __shared__ const unsigned char *tiles[shape::n_panels];
     static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
     unsigned char *stages = dynamic_shared();
@@ -169,7 +176,7 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
     for (int32_t i = 0; i < shape::n_stages - 1; i++) {
         if (i < n_steps)
             tiled_copy<shape>(plan, rows, tiles, i / SPLIT_K_GROUPS * shape::over_chunks, i % SPLIT_K_GROUPS,
-                             stages + i * shape::stage_bytes);
+                              stages + i * shape::stage_bytes);
         copy_async_commit();
     }
     for (int32_t i = 0; i < n_steps; i++) {
@@ -177,18 +184,18 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
         __syncthreads(); // stage i is complete; stage i - 1 is free
         int32_t ahead = i + shape::n_stages - 1;
         if (ahead < n_steps)
-            tiled_copy<shape>(plan, rows, tiles, ahead / SPLIT_K_GROUPS * shape::over_chunks, ahead % SPLIT_K_GROUPS,
-                             stages + ahead % shape::n_stages * shape::stage_bytes);
+            tiled_copy<shape>(plan, rows, tiles, ahead / SPLIT_K_GROUPS * shape::over_chunks,
+                              ahead % SPLIT_K_GROUPS, stages + ahead % shape::n_stages * shape::stage_bytes);
         copy_async_commit();
         int32_t first_chunk = i / SPLIT_K_GROUPS * shape::over_chunks;
         int32_t group = (first_chunk + slice) * SPLIT_K_GROUPS + i % SPLIT_K_GROUPS;
         if (group < plan.n_groups)
-            tiled_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes, output_warp,
-                              row_warp, group % shape::format.n_groups, lane, acc);
+            tiled_group<shape>(stages + i % shape::n_stages * shape::stage_bytes + slice * shape::slice_bytes,
+                               output_warp, row_warp, group % shape::format.n_groups, lane, acc);
         if (i % SPLIT_K_GROUPS == SPLIT_K_GROUPS - 1) {
             int32_t left = n_chunks - first_chunk;
-            tiled_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes), in_slice, slice,
-                              left < shape::over_chunks ? left : shape::over_chunks, lane);
+            tiled_total<shape>(acc, totals, (float *)(stages + shape::n_stages * shape::stage_bytes),
+                               in_slice, slice, left < shape::over_chunks ? left : shape::over_chunks, lane);
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -210,7 +217,8 @@ template <class shape> static __global__ void __launch_bounds__(shape::n_threads
             if (row >= rows.n)
                 continue;
             if (plan.call.gated) {
-                put_gated(plan, places[0], places[1], output, rows.first + row, totals[0][n][i], totals[1][n][i]);
+                put_gated(plan, places[0], places[1], output, rows.first + row, totals[0][n][i],
+                          totals[1][n][i]);
             } else {
                 put_result(plan, places[0], output, rows.first + row, totals[0][n][i]);
                 put_result(plan, places[1], output, rows.first + row, totals[1][n][i]);

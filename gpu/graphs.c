@@ -32,8 +32,8 @@ int32_t graph_shared_tiles(int32_t n_tiles)
 
 static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
 {
-    return a->n_rows == b->n_rows && a->n_positions == b->n_positions && a->n_shared_tiles == b->n_shared_tiles &&
-           a->events == b->events;
+    return a->n_rows == b->n_rows && a->n_positions == b->n_positions &&
+           a->n_shared_tiles == b->n_shared_tiles && a->events == b->events;
 }
 
 struct graph_entry *graphs_choose(struct graphs *graphs, const struct graph_kind *kind, enum step_way *way)

@@ -17,7 +17,7 @@
 
 struct launch_shape {
     unsigned blocks_x, blocks_y, blocks_z, n_threads; // none is 0: CUDA rejects an empty launch
-    size_t shared_bytes; // size of dynamic_shared()
+    size_t shared_bytes;                              // size of dynamic_shared()
 };
 
 // CUDA's limits for every compute capability from 8.0 on (CUDA programming guide, technical specifications).

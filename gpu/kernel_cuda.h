@@ -6,7 +6,8 @@
 
 // Enqueues the kernel; gpu/device_cuda.c reads a failure by cudaGetLastError.
 template <typename... P, typename... A>
-static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
+static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream,
+                          A... arguments)
 {
     static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
     // Without the attribute the limit is 48 KiB, including static arrays.
@@ -97,7 +98,8 @@ __device__ __forceinline__ void copy_async_16(void *shared, const void *global, 
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
     int n_bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(n_bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(n_bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_async_commit()

@@ -21,10 +21,10 @@
 // Blocks run one after another, so one copy is enough. As on the device, arrays start with the last block's
 // contents.
 #define __shared__ static
-#define threadIdx (emulate_fiber_now()->thread)
-#define blockIdx (emulate_fiber_now()->block)
-#define blockDim (emulate_fiber_now()->block_shape)
-#define gridDim (emulate_fiber_now()->grid_shape)
+#define threadIdx  (emulate_fiber_now()->thread)
+#define blockIdx   (emulate_fiber_now()->block)
+#define blockDim   (emulate_fiber_now()->block_shape)
+#define gridDim    (emulate_fiber_now()->grid_shape)
 
 // Aligned as in CUDA, where a misaligned load faults: the undefined-behaviour sanitizer reports it.
 struct alignas(8) uint2 {
@@ -87,20 +87,24 @@ static inline const char *emulated_launch_fault(const struct launch_shape &shape
 {
     if (shape.blocks_x == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || shape.n_threads == 0)
         return "an empty launch";
-    if (shape.blocks_x > LAUNCH_BLOCKS_X_MAX || shape.blocks_y > LAUNCH_BLOCKS_YZ_MAX || shape.blocks_z > LAUNCH_BLOCKS_YZ_MAX)
+    if (shape.blocks_x > LAUNCH_BLOCKS_X_MAX || shape.blocks_y > LAUNCH_BLOCKS_YZ_MAX ||
+        shape.blocks_z > LAUNCH_BLOCKS_YZ_MAX)
         return "a launch of too many blocks";
     return shape.n_threads > LAUNCH_THREADS_MAX ? "a launch of too many threads" : NULL;
 }
 
 template <typename... P, typename... A>
-static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream, A... arguments)
+static inline void launch(void (*kernel)(P...), const struct launch_shape &shape, void *stream,
+                          A... arguments)
 {
     static_assert((sizeof(P) + ... + 0) <= LAUNCH_ARGUMENT_BYTES_MAX, "arguments fit into constant memory");
     void *memory = malloc(sizeof(emulated_launch<P...>));
     if (memory)
-        new (memory) emulated_launch<P...>{
-            {emulated_launch<P...>::run, NULL, shape.shared_bytes, emulated_launch_fault(shape)}, shape, kernel,
-            std::tuple<P...>(static_cast<P>(arguments)...)};
+        new (memory) emulated_launch<P...>{{emulated_launch<P...>::run, NULL, shape.shared_bytes,
+                                            emulated_launch_fault(shape)},
+                                           shape,
+                                           kernel,
+                                           std::tuple<P...>(static_cast<P>(arguments)...)};
     emulated_stream_submit(stream, (struct emulated_work *)memory);
 }
 

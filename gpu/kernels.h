@@ -76,7 +76,8 @@ void launch_activation_operand(void *stream, const struct activation_operand_lau
 enum {
     SPLIT_K_INPUTS = 512,
     PRODUCT_PARTS_MAX = 4,
-    PRODUCT_SHARED_BYTES_LEAST = 99 << 10, // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
+    // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
+    PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
 };
 
 struct product_part {
@@ -92,7 +93,8 @@ struct product_launch {
     enum tensor_type type; // of all tiles
     int32_t n_parts;
     struct product_part parts[PRODUCT_PARTS_MAX];
-    struct activation_operand x; // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
+    // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
+    struct activation_operand x;
     // F32 weights: x itself, with the row gather of activation_operand_launch.
     const float *floats;
     int64_t floats_stride;

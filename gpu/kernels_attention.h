@@ -40,7 +40,7 @@ enum {
 };
 
 struct attention_pages {
-    void *memory; // attention_pages_bytes
+    void *memory;                                              // attention_pages_bytes
     int32_t n_layers, n_pages, n_kv_heads, key_dim, value_dim; // dims at most ATTENTION_DIM_MAX
     int32_t page_positions;                                    // a multiple of ATTENTION_BLOCK
     enum kv_type type;                                         // KV_F32 is stored as binary16
@@ -49,7 +49,8 @@ struct attention_pages {
 // Bytes of ATTENTION_BLOCK positions of one key-value head.
 static inline uint64_t attention_block_bytes(const struct attention_pages *pages)
 {
-    uint64_t key_steps = ((uint64_t)pages->key_dim + 31) / 32, value_blocks = ((uint64_t)pages->value_dim + 15) / 16;
+    uint64_t key_steps = ((uint64_t)pages->key_dim + 31) / 32,
+             value_blocks = ((uint64_t)pages->value_dim + 15) / 16;
     if (pages->type == KV_Q8_0)
         return key_steps * (512 + 32) + value_blocks * 256 + (value_blocks + 1) / 2 * 32;
     return key_steps * 1024 + value_blocks * 512;
@@ -64,9 +65,10 @@ static inline uint64_t attention_pages_bytes(const struct attention_pages *pages
 // Consecutive rows of one sequence; n_rows 0: padding.
 struct attention_sequence {
     int32_t first_row, n_rows, position; // of the first row
-    int32_t first_page;                  // positions [i * page_positions, ..) are in page tables[first_page + i]
-    int32_t first_part;                  // of a small sequence: index of its first row in the scratch
-    int32_t n_shared;                    // number of leading segments that shared tiles compute
+    // positions [i * page_positions, ..) are in page tables[first_page + i]
+    int32_t first_page;
+    int32_t first_part; // of a small sequence: index of its first row in the scratch
+    int32_t n_shared;   // number of leading segments that shared tiles compute
 };
 
 // Queries of several sequences that share all pages of a segment, which ends before the positions of their
@@ -103,7 +105,8 @@ struct attention_launch {
     const int32_t *shared_members; // rows
     const int32_t *positions;      // [n_rows]
     int32_t n_shared_tiles;        // 0: none
-    int32_t n_shared_segments;     // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
+    // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
+    int32_t n_shared_segments;
     // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
     // multiprocessors.
     void *scratch;
@@ -127,16 +130,18 @@ static inline uint64_t attention_part_bytes(int32_t value_dim)
 
 // Queries of the largest shared tile and of the largest decode tile, for a block's shared memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
-int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads, uint64_t shared_bytes_max);
+int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
+                                uint64_t shared_bytes_max);
 
 // Scratch for steps of n_rows decode tokens with n_positions_most visible positions each, bounded.
-uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows, int64_t n_positions_most);
+uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows,
+                                 int64_t n_positions_most);
 // Writes the rows' keys and values to their pages. `row_sequences` [n_rows]: a row's sequence, negative for
 // padding.
 void launch_attention_store(void *stream, const struct attention_pages *pages, int32_t layer,
                             const struct attention_sequence *sequences, const int32_t *row_sequences,
-                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride, const float *v,
-                            int64_t v_stride);
+                            const int32_t *tables, int32_t n_rows, const float *k, int64_t k_stride,
+                            const float *v, int64_t v_stride);
 // Rows of `out` that belong to no sequence are not written.
 void launch_attention(void *stream, const struct attention_launch *attention);
 

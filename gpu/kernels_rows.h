@@ -26,8 +26,9 @@ struct device_table {
 
 bool launch_embed_knows(int32_t type);
 // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] if it has rows)
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols, struct device_table table,
-                  const int32_t *tokens, float scale, struct device_table positions_table, const int32_t *positions);
+void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
+                  struct device_table table, const int32_t *tokens, float scale,
+                  struct device_table positions_table, const int32_t *positions);
 
 struct norm_launch {
     struct device_matrix out, in;
@@ -44,18 +45,21 @@ void launch_norm(void *stream, const struct norm_launch *norm);
 // cos_sin [n_rows, n_dims]: pairs
 void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_dims, bool halves, const float *cos_sin);
-void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate, struct device_matrix up,
-                     int32_t n_rows, int32_t n_cols, enum activation_kind kind);
-void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols, float scale);
-void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale, float cap);
+void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
+                     struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind);
+void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
+                float scale);
+void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
+                  float cap);
 // out[i] = in[rows[i]]; out[i] is unchanged for a negative row
-void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
-                   int32_t n_cols);
+void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
+                   int32_t n_rows, int32_t n_cols);
 // n columns of each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i]
-void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in, int32_t in_step,
-                         int32_t n_heads, int32_t n, int32_t n_rows);
+void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
+                         int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows);
 // x[r] *= sigmoid(gate[r][0])
-void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols);
+void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
+                      int32_t n_cols);
 
 // Expert routing. Pair p = row * n_used + rank. `experts` and `weights` [n_rows * n_used]; `order` [n_rows *
 // n_used]: the pairs sorted by expert, then by p; `first` [n_experts + 1]: each expert's first index in
@@ -65,7 +69,7 @@ struct route_launch {
     int32_t n_rows, n_used, n_experts;
     bool sigmoid, normalised; // struct route_parameters
     float scale;
-    const float *pick_bias;   // NULL: none
+    const float *pick_bias; // NULL: none
     int32_t n_groups, n_groups_used;
     int32_t *experts, *order, *first;
     float *weights;

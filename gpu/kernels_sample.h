@@ -28,9 +28,10 @@ struct sample_settings {
     float temperature, top_p, min_p;
     float presence_penalty, frequency_penalty, repetition_penalty;
     int32_t top_k, n_top, flags;
-    int32_t first_bias, n_biases;               // in `biases`
-    int32_t first_mask;                         // in `masks`: (n_vocab + 31) / 32 words
-    int32_t first_token, n_prompt, n_generated; // in `history`: prompt tokens, then generated ones; 0 without penalties
+    int32_t first_bias, n_biases; // in `biases`
+    int32_t first_mask;           // in `masks`: (n_vocab + 31) / 32 words
+    // in `history`: prompt tokens, then generated ones; 0 without penalties
+    int32_t first_token, n_prompt, n_generated;
 };
 
 struct sample_bias {
@@ -58,11 +59,12 @@ struct sample_arguments {
     const struct sample_bias *biases;
     const int32_t *history;
     const uint32_t *masks;
-    float *given_biased, *given_history; // unmodified logit of each token in the bias and history lists, or -infinity
-    int32_t *counts;                     // [SAMPLE_SLOTS, n_vocab], zero before and after
-    struct sample_state *states;         // [n_outputs]
-    struct sample_outcome *outcomes;     // [n_outputs]
-    struct token_logprob *top;           // [n_outputs, JOB_TOP_LOGPROBS_MAX]
+    // unmodified logit of each token in the bias and history lists, or -infinity
+    float *given_biased, *given_history;
+    int32_t *counts;                 // [SAMPLE_SLOTS, n_vocab], zero before and after
+    struct sample_state *states;     // [n_outputs]
+    struct sample_outcome *outcomes; // [n_outputs]
+    struct token_logprob *top;       // [n_outputs, JOB_TOP_LOGPROBS_MAX]
 };
 
 enum { SAMPLE_SLOTS = 32 }; // outputs that adjust processes at a time
@@ -70,8 +72,8 @@ enum { SAMPLE_SLOTS = 32 }; // outputs that adjust processes at a time
 // The first kernel of a step: replaces pending tokens (gpu/upload.h) by the tokens that the step before drew,
 // or by 0 for a NaN, in `tokens` [n_rows] and at the ends of the histories of `settings` [n_outputs]; NULL:
 // none.
-void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
-                    int32_t *history, const struct sample_outcome *outcomes);
+void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
+                    int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes);
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments);
 void launch_sample_adjust(void *stream, const struct sample_arguments *arguments);
 void launch_sample_draw(void *stream, const struct sample_arguments *arguments);

@@ -6,8 +6,8 @@ static void flush(struct gpu_backend *backend)
 {
     struct pending_add *pending = &backend->pending;
     if (pending->x)
-        launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows, pending->x->n_cols,
-                   pending->scale);
+        launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows,
+                   pending->x->n_cols, pending->scale);
     pending->x = NULL;
 }
 
@@ -37,8 +37,9 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
     struct device_table none = {0};
-    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_rows), out->n_cols, table->table,
-                 uploaded(backend, backend->layout.tokens), scale, positions_table ? positions_table->table : none,
+    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->step->n_rows), out->n_cols,
+                 table->table, uploaded(backend, backend->layout.tokens), scale,
+                 positions_table ? positions_table->table : none,
                  uploaded(backend, backend->layout.positions));
 }
 
@@ -62,7 +63,9 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
                                .rms = parameters->kind == NORM_RMS,
                                .own_weights = parameters->own_weights,
                                .weight = parameters->weight->items,
-                               .bias = parameters->bias && parameters->kind != NORM_RMS ? parameters->bias->items : NULL,
+                               .bias = parameters->bias && parameters->kind != NORM_RMS
+                                           ? parameters->bias->items
+                                           : NULL,
                                .epsilon = parameters->epsilon};
     if (taken) {
         norm.addend = pending.y->device;
@@ -83,16 +86,16 @@ void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
                 style == ROPE_HALVES, uploaded(backend, backend->layout.rope[table]));
 }
 
-void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
-                  int32_t n_rows, enum activation_kind kind)
+void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
+                  const struct matrix *up, int32_t n_rows, enum activation_kind kind)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
     assert(out->n_cols == gate->n_cols && (!up || up->n_cols == gate->n_cols));
     struct device_matrix none = {0};
-    launch_activate(backend->stream, out->device, gate->device, up ? up->device : none, gpu_rows(backend, n_rows),
-                    gate->n_cols, kind);
+    launch_activate(backend->stream, out->device, gate->device, up ? up->device : none,
+                    gpu_rows(backend, n_rows), gate->n_cols, kind);
 }
 
 void gpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale)
@@ -121,8 +124,9 @@ void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
                   backend->padded.n_outputs, in->n_cols);
 }
 
-void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
-                      struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows)
+void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
+                      const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                      int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
@@ -131,7 +135,8 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
     assert(to.first + (int64_t)(n_heads - 1) * to.step + n <= out->n_cols);
     struct device_matrix to_first = {out->device.items + to.first, out->device.stride};
     struct device_matrix from_first = {in->device.items + from.first, in->device.stride};
-    launch_copy_columns(backend->stream, to_first, to.step, from_first, from.step, n_heads, n, gpu_rows(backend, n_rows));
+    launch_copy_columns(backend->stream, to_first, to.step, from_first, from.step, n_heads, n,
+                        gpu_rows(backend, n_rows));
 }
 
 void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
@@ -152,20 +157,21 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
     assert(logits->n_cols <= backend->n_experts_max);
     assert(n_groups <= 1 || (n_groups <= ROUTE_GROUPS_MAX && logits->n_cols % n_groups == 0 &&
                              n_used <= logits->n_cols / n_groups * parameters->n_groups_used));
-    backend->route = (struct route_launch){.logits = logits->device,
-                                           .n_rows = gpu_rows(backend, n_rows),
-                                           .n_used = n_used,
-                                           .n_experts = logits->n_cols,
-                                           .sigmoid = parameters->kind == ROUTE_SIGMOID,
-                                           .normalised = parameters->normalised,
-                                           .scale = parameters->scale,
-                                           .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
-                                           .n_groups = n_groups,
-                                           .n_groups_used = parameters->n_groups_used,
-                                           .experts = backend->pair_experts.memory,
-                                           .order = backend->pair_order.memory,
-                                           .first = backend->expert_first.memory,
-                                           .weights = backend->pair_weights.memory};
+    backend->route =
+        (struct route_launch){.logits = logits->device,
+                              .n_rows = gpu_rows(backend, n_rows),
+                              .n_used = n_used,
+                              .n_experts = logits->n_cols,
+                              .sigmoid = parameters->kind == ROUTE_SIGMOID,
+                              .normalised = parameters->normalised,
+                              .scale = parameters->scale,
+                              .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
+                              .n_groups = n_groups,
+                              .n_groups_used = parameters->n_groups_used,
+                              .experts = backend->pair_experts.memory,
+                              .order = backend->pair_order.memory,
+                              .first = backend->expert_first.memory,
+                              .weights = backend->pair_weights.memory};
     assert((int64_t)backend->route.n_rows * n_used <= backend->n_rows_max);
     launch_route(backend->stream, &backend->route);
 }
@@ -197,5 +203,6 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
         return;
     assert(n_rows <= matrix->n_rows_max && backend->slot->way == STEP_EAGER);
     device_download_rows(backend->device, rows, matrix->device.items, (size_t)n_rows,
-                         (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
+                         (size_t)matrix->n_cols * sizeof(float),
+                         (size_t)matrix->device.stride * sizeof(float));
 }

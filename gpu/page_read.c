@@ -23,10 +23,12 @@ static struct block_parts parts_of(const struct kv_shape *shape, const unsigned 
                                 .keys = block,
                                 .values = values,
                                 .key_scales = (const uint16_t *)(const void *)(block + key_bytes),
-                                .value_scales = (const uint16_t *)(const void *)(values + value_blocks * 256)};
+                                .value_scales =
+                                    (const uint16_t *)(const void *)(values + value_blocks * 256)};
 }
 
-static float item_at(const struct block_parts *parts, const unsigned char *items, int32_t place, const uint16_t *scale)
+static float item_at(const struct block_parts *parts, const unsigned char *items, int32_t place,
+                     const uint16_t *scale)
 {
     if (!parts->bytes)
         return half_to_float(((const uint16_t *)(const void *)items)[place]);
@@ -38,36 +40,37 @@ static void read_block(const struct kv_shape *shape, const unsigned char *block,
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;
     struct block_parts parts = parts_of(shape, block);
-    int64_t key_row = (int64_t)shape->n_kv_heads * shape->key_dim, value_row = (int64_t)shape->n_kv_heads * shape->value_dim;
+    int64_t key_row = (int64_t)shape->n_kv_heads * shape->key_dim,
+            value_row = (int64_t)shape->n_kv_heads * shape->value_dim;
     for (int32_t at = 0; at < ATTENTION_BLOCK; at++) {
         for (int32_t d = 0; d < shape->key_dim; d++) {
             int32_t lane = at % 8 * 4 + d % 32 / 8;
             int32_t group = at / 8 * key_steps + d / 32;
-            keys[at * key_row + d] =
-                item_at(&parts, parts.keys, (group * 32 + lane) * 8 + d % 8, parts.key_scales + group * 8 + at % 8);
+            keys[at * key_row + d] = item_at(&parts, parts.keys, (group * 32 + lane) * 8 + d % 8,
+                                             parts.key_scales + group * 8 + at % 8);
         }
         for (int32_t d = 0; d < shape->value_dim; d++) {
             int32_t lane = d % 8 * 4 + at / 4;
-            values[at * value_row + d] = item_at(&parts, parts.values, ((d / 16 * 32 + lane) * 2 + d % 16 / 8) * 4 + at % 4,
-                                                 parts.value_scales + d / 32 * ATTENTION_BLOCK + at);
+            values[at * value_row + d] =
+                item_at(&parts, parts.values, ((d / 16 * 32 + lane) * 2 + d % 16 / 8) * 4 + at % 4,
+                        parts.value_scales + d / 32 * ATTENTION_BLOCK + at);
         }
     }
 }
 
-static void read_page(const struct kv_shape *shape, const unsigned char *page, uint64_t block_bytes, float *keys,
-                      float *values)
+static void read_page(const struct kv_shape *shape, const unsigned char *page, uint64_t block_bytes,
+                      float *keys, float *values)
 {
     int32_t n_blocks = shape->page_positions / ATTENTION_BLOCK;
     for (int32_t head = 0; head < shape->n_kv_heads; head++)
         for (int32_t i = 0; i < n_blocks; i++, page += block_bytes) {
             int64_t first = (int64_t)i * ATTENTION_BLOCK * shape->n_kv_heads + head;
-            read_block(shape, page, keys + first * shape->key_dim,
-                       values + first * shape->value_dim);
+            read_block(shape, page, keys + first * shape->key_dim, values + first * shape->value_dim);
         }
 }
 
-enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
-                        float *values, struct error *error)
+enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,
+                        float *keys, float *values, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     const struct kv_shape *shape = &backend->kv;
@@ -75,15 +78,15 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
     device_use(backend->device);
     uint64_t page_bytes = backend->pages.size_bytes / (uint64_t)shape->n_layers / (uint64_t)shape->n_pages;
     uint64_t n_blocks = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->page_positions / ATTENTION_BLOCK);
-    const unsigned char *from =
-        (const unsigned char *)backend->pages.memory + (uint64_t)layer * (uint64_t)shape->n_pages * page_bytes;
+    const unsigned char *from = (const unsigned char *)backend->pages.memory +
+                                (uint64_t)layer * (uint64_t)shape->n_pages * page_bytes;
     unsigned char *raw = malloc((size_t)n_pages * page_bytes + 1);
     if (!raw)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d KV pages", n_pages);
     for (int32_t i = 0; i < n_pages; i++) {
         assert(pages[i] >= 0 && pages[i] < shape->n_pages);
-        device_download_rows(backend->device, raw + (size_t)i * page_bytes, from + (uint64_t)pages[i] * page_bytes, 1,
-                             page_bytes, page_bytes);
+        device_download_rows(backend->device, raw + (size_t)i * page_bytes,
+                             from + (uint64_t)pages[i] * page_bytes, 1, page_bytes, page_bytes);
     }
     enum status status = device_wait(backend->device, error);
     int64_t positions = shape->page_positions;

@@ -31,7 +31,8 @@ struct panel_place {
     int32_t n_outputs; // valid outputs; 0: no such panel
 };
 
-static __device__ __forceinline__ panel_place find_panel(const struct product_plan &plan, int32_t panel, int32_t expert)
+static __device__ __forceinline__ panel_place find_panel(const struct product_plan &plan, int32_t panel,
+                                                         int32_t expert)
 {
     int part = 0;
 #pragma unroll
@@ -43,7 +44,8 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     int32_t index = !exists ? 0 : plan.call.gated ? panel / 2 : panel - plan.first_panel[part];
     int32_t first = index * TILE_OUTPUTS, left = weight.n_outputs - first;
     panel_place place;
-    place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] + (int64_t)index * plan.panel_bytes;
+    place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] +
+                  (int64_t)index * plan.panel_bytes;
     place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
     place.y = weight.y + first + (int64_t)(plan.call.head_rows ? expert : 0) * plan.call.y_head_step;
     place.first_row = plan.call.head_rows * expert;
@@ -120,23 +122,24 @@ static inline void set_row_tiles(struct launch_shape &shape, const struct produc
     shape.blocks_y = (n_tiles + shape.blocks_z - 1) / shape.blocks_z;
 }
 
-static __device__ __forceinline__ float *find_result(const struct product_plan &plan, const panel_place &place, int32_t output,
-                                                     int32_t row)
+static __device__ __forceinline__ float *find_result(const struct product_plan &plan,
+                                                     const panel_place &place, int32_t output, int32_t row)
 {
     int64_t y_row = plan.call.expert_order ? plan.call.expert_order[row] : row - place.first_row;
     return place.y + y_row * place.y_stride + output;
 }
 
-static __device__ __forceinline__ float finish_result(const struct product_plan &plan, const panel_place &place, int32_t output,
-                                                      int32_t row, float total)
+static __device__ __forceinline__ float finish_result(const struct product_plan &plan,
+                                                      const panel_place &place, int32_t output, int32_t row,
+                                                      float total)
 {
     float result = plan.call.type == TENSOR_F32 ? total : total * plan.call.x.scales[row];
     return place.bias ? result + place.bias[output] : result;
 }
 
 // The epilogue: stores the result of one output and row.
-static __device__ __forceinline__ void put_result(const struct product_plan &plan, const panel_place &place, int32_t output, int32_t row,
-                                  float total)
+static __device__ __forceinline__ void put_result(const struct product_plan &plan, const panel_place &place,
+                                                  int32_t output, int32_t row, float total)
 {
     if (output >= place.n_outputs)
         return;
@@ -144,13 +147,14 @@ static __device__ __forceinline__ void put_result(const struct product_plan &pla
     *y = plan.call.add ? fmaf(plan.call.factor, result, *y) : result;
 }
 
-static __device__ __forceinline__ void put_gated(const struct product_plan &plan, const panel_place &gate, const panel_place &up,
-                                                 int32_t output, int32_t row, float gate_total, float up_total)
+static __device__ __forceinline__ void put_gated(const struct product_plan &plan, const panel_place &gate,
+                                                 const panel_place &up, int32_t output, int32_t row,
+                                                 float gate_total, float up_total)
 {
     if (output < gate.n_outputs)
-        *find_result(plan, gate, output, row) = activated(finish_result(plan, gate, output, row, gate_total),
-                                                          finish_result(plan, up, output, row, up_total),
-                                                          plan.call.activation);
+        *find_result(plan, gate, output, row) =
+            activated(finish_result(plan, gate, output, row, gate_total),
+                      finish_result(plan, up, output, row, up_total), plan.call.activation);
 }
 
 // The launch for one type; product_type.cu is compiled for each.

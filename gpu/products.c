@@ -3,20 +3,21 @@
 #include <assert.h>
 
 // The activation operand of x for a weight type; reused if the last one has the same x and form.
-static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
-                                   enum activation_operand_form form, const int32_t *rows, int32_t rows_divisor)
+static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x,
+                                              int32_t n_rows, enum activation_operand_form form,
+                                              const int32_t *rows, int32_t rows_divisor)
 {
     struct activation_operand operand = {.form = form,
-                              .n_rows = n_rows,
-                              .n_inputs = x->n_cols,
-                              .items = backend->operand_items.memory,
-                              .scales = backend->operand_scales.memory};
+                                         .n_rows = n_rows,
+                                         .n_inputs = x->n_cols,
+                                         .items = backend->operand_items.memory,
+                                         .scales = backend->operand_scales.memory};
     assert(activation_operand_bytes(n_rows, x->n_cols) <= backend->operand_items.size_bytes);
     struct activation_operand_launch launch = {.out = operand,
-                                    .x = x->device.items,
-                                    .x_stride = x->device.stride,
-                                    .rows = rows,
-                                    .rows_divisor = rows_divisor};
+                                               .x = x->device.items,
+                                               .x_stride = x->device.stride,
+                                               .rows = rows,
+                                               .rows_divisor = rows_divisor};
     launch_activation_operand(backend->stream, &launch);
     return operand;
 }
@@ -30,7 +31,8 @@ static void check(const struct product *product, const struct matrix *x, int32_t
 {
     const struct weight *weight = product->weight;
     assert(weight->role == WEIGHT_PRODUCT && weight->n_matrices == n_matrices);
-    assert(weight->tensor.dims[0] == (uint64_t)x->n_cols && weight->tensor.dims[1] == (uint64_t)product->y->n_cols);
+    assert(weight->tensor.dims[0] == (uint64_t)x->n_cols &&
+           weight->tensor.dims[1] == (uint64_t)product->y->n_cols);
     assert(n_rows <= product->y->n_rows_max);
     assert(!product->bias || product->bias->n_items == n_matrices * product->y->n_cols);
     (void)weight;
@@ -51,11 +53,12 @@ static void run(struct gpu_backend *backend, const struct product *products, int
                 continue;
             done[j] = true;
             const struct matrix *y = products[j].y;
-            call.parts[call.n_parts++] = (struct product_part){.tiles = products[j].weight->memory,
-                                                               .bias = products[j].bias ? products[j].bias->items : NULL,
-                                                               .y = y->device.items,
-                                                               .y_stride = y->device.stride,
-                                                               .n_outputs = y->n_cols};
+            call.parts[call.n_parts++] =
+                (struct product_part){.tiles = products[j].weight->memory,
+                                      .bias = products[j].bias ? products[j].bias->items : NULL,
+                                      .y = y->device.items,
+                                      .y_stride = y->device.stride,
+                                      .n_outputs = y->n_cols};
         }
         enum activation_operand_form form = form_of(call.type);
         if (call.type != TENSOR_F32 && (!have_operand || call.x.form != form)) {
@@ -77,12 +80,13 @@ static struct product_launch call_of_rows(struct gpu_backend *backend, const str
                                    .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
 }
 
-static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
-                                           bool x_per_pair)
+static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x,
+                                           int32_t n_rows, bool x_per_pair)
 {
     const struct route_launch *route = &backend->route;
     int32_t n_pairs = route->n_rows * route->n_used;
-    assert(gpu_rows(backend, n_rows) == route->n_rows && (x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
+    assert(gpu_rows(backend, n_rows) == route->n_rows &&
+           (x_per_pair ? n_pairs : route->n_rows) <= x->n_rows_max);
     (void)n_rows;
     return (struct product_launch){.x = {.n_rows = n_pairs, .n_inputs = x->n_cols},
                                    .floats = x->device.items,
@@ -95,7 +99,8 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
                                    .shared_bytes_max = device_facts(backend->device)->shared_bytes_max};
 }
 
-void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows)
+void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                  int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend) || n_rows == 0)
@@ -126,30 +131,35 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     if (!gpu_enqueues(backend) || n_rows == 0)
         return;
     struct product products[] = {*gate, *up};
-    struct product_launch call = experts ? call_of_pairs(backend, x, n_rows, false) : call_of_rows(backend, x, n_rows);
+    struct product_launch call =
+        experts ? call_of_pairs(backend, x, n_rows, false) : call_of_rows(backend, x, n_rows);
     for (int i = 0; i < 2; i++)
         check(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
     run(backend, products, 2, x, call);
     if (!call.gated)
-        launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows, gate->y->n_cols,
-                        kind);
+        launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows,
+                        gate->y->n_cols, kind);
 }
 
 // Launches as many heads at a time as the operand's memory holds; it is sized for the widest GEMM of all
 // rows.
-static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows, int32_t n_inputs)
+static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows,
+                             int32_t n_inputs)
 {
-    uint64_t head_bytes = activation_operand_bytes(n_rows, n_inputs), scale_bytes = (uint64_t)n_rows * sizeof(float);
-    uint64_t n = backend->operand_items.size_bytes / head_bytes, most = backend->operand_scales.size_bytes / scale_bytes;
+    uint64_t head_bytes = activation_operand_bytes(n_rows, n_inputs),
+             scale_bytes = (uint64_t)n_rows * sizeof(float);
+    uint64_t n = backend->operand_items.size_bytes / head_bytes,
+             most = backend->operand_scales.size_bytes / scale_bytes;
     n = n < most ? n : most;
     assert(n > 0);
     return n < (uint64_t)n_heads ? (int32_t)n : n_heads;
 }
 
-void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
-                       const struct matrix *x, struct head_columns from, int32_t n_rows)
+void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                       const struct weight *weight, const struct matrix *x, struct head_columns from,
+                       int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend) || n_rows == 0)
@@ -164,16 +174,17 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
     for (int32_t head = 0; head < n_heads; head += most) {
         int32_t n = n_heads - head < most ? n_heads - head : most;
         struct activation_operand operand = {.form = form_of(weight->tiles),
-                                  .n_rows = n * rows,
-                                  .n_inputs = n_inputs,
-                                  .items = backend->operand_items.memory,
-                                  .scales = backend->operand_scales.memory};
+                                             .n_rows = n * rows,
+                                             .n_inputs = n_inputs,
+                                             .items = backend->operand_items.memory,
+                                             .scales = backend->operand_scales.memory};
         struct activation_operand_launch prepare = {.out = operand,
-                                         .x = x->device.items + from.first + (int64_t)head * from.step,
-                                         .x_stride = x->device.stride,
-                                         .rows_divisor = 1,
-                                         .head_rows = rows,
-                                         .x_head_step = from.step};
+                                                    .x = x->device.items + from.first +
+                                                         (int64_t)head * from.step,
+                                                    .x_stride = x->device.stride,
+                                                    .rows_divisor = 1,
+                                                    .head_rows = rows,
+                                                    .x_head_step = from.step};
         if (weight->tiles != TENSOR_F32)
             launch_activation_operand(backend->stream, &prepare);
         struct product_launch call = {.type = weight->tiles,

@@ -101,8 +101,9 @@ bool launch_embed_knows(int32_t type)
            type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
-static __global__ void embed(struct device_matrix out, int n_cols, struct device_table table, const int32_t *tokens,
-                             float scale, struct device_table positions_table, const int32_t *positions)
+static __global__ void embed(struct device_matrix out, int n_cols, struct device_table table,
+                             const int32_t *tokens, float scale, struct device_table positions_table,
+                             const int32_t *positions)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
@@ -136,7 +137,8 @@ static __device__ float sum_over(float *shared, float x, bool one_warp)
 enum { NORM_HELD = 16 };
 
 // Loads the thread's items in registers; 0 beyond the end.
-static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n, int thread, int n_threads)
+static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n,
+                                                  int thread, int n_threads)
 {
 #pragma unroll
     for (int j = 0; j < NORM_HELD; j++)
@@ -230,8 +232,8 @@ static __global__ void rotate(struct device_matrix x, int n_heads, int head_dim,
 
 // ---- activations ----
 
-static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up, int n_cols,
-                                enum activation_kind kind)
+static __global__ void activate(struct device_matrix out, struct device_matrix gate, struct device_matrix up,
+                                int n_cols, enum activation_kind kind)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
@@ -247,7 +249,8 @@ static __global__ void add(struct device_matrix x, struct device_matrix y, int n
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step())
-        x.items[row * x.stride + col] = fmaf(y.items[row * y.stride + col], scale, x.items[row * x.stride + col]);
+        x.items[row * x.stride + col] =
+            fmaf(y.items[row * y.stride + col], scale, x.items[row * x.stride + col]);
 }
 
 static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale, float cap)
@@ -259,19 +262,21 @@ static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale
     }
 }
 
-static __global__ void gather(struct device_matrix out, struct device_matrix in, const int32_t *rows, int n_cols)
+static __global__ void gather(struct device_matrix out, struct device_matrix in, const int32_t *rows,
+                              int n_cols)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols && rows[row] >= 0; col += col_step())
         out.items[row * out.stride + col] = in.items[rows[row] * in.stride + col];
 }
 
-static __global__ void copy_columns(struct device_matrix out, int out_step, struct device_matrix in, int in_step, int n_heads,
-                                    int n)
+static __global__ void copy_columns(struct device_matrix out, int out_step, struct device_matrix in,
+                                    int in_step, int n_heads, int n)
 {
     int64_t row = (int)blockIdx.x;
     for (int i = first_col(); i < n_heads * n; i += col_step())
-        out.items[row * out.stride + i / n * out_step + i % n] = in.items[row * in.stride + i / n * in_step + i % n];
+        out.items[row * out.stride + i / n * out_step + i % n] =
+            in.items[row * in.stride + i / n * in_step + i % n];
 }
 
 static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
@@ -286,7 +291,8 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 
 // Shared memory of a row's warp.
 struct routing {
-    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX]; // choice NaN: selected already, or not eligible
+    // choice NaN: selected already, or not eligible
+    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX];
     float ranks[ROUTE_GROUPS_MAX];
     int picked[MODEL_EXPERTS_USED_MAX];
 };
@@ -298,7 +304,8 @@ static __device__ float warp_max(float x)
     return x;
 }
 
-static __device__ void make_probabilities(struct routing *shared, const struct route_launch &a, const float *logits)
+static __device__ void make_probabilities(struct routing *shared, const struct route_launch &a,
+                                          const float *logits)
 {
     int lane = (int)threadIdx.x;
     float largest = -INFINITY, sum = 0.0f;
@@ -312,7 +319,8 @@ static __device__ void make_probabilities(struct routing *shared, const struct r
     sum = a.sigmoid ? 1.0f : warp_sum(sum);
     for (int i = lane; i < a.n_experts; i += WARP) {
         shared->probabilities[i] /= sum;
-        shared->choice[i] = a.pick_bias ? shared->probabilities[i] + a.pick_bias[i] : shared->probabilities[i];
+        shared->choice[i] =
+            a.pick_bias ? shared->probabilities[i] + a.pick_bias[i] : shared->probabilities[i];
     }
     __syncwarp();
 }
@@ -454,8 +462,8 @@ static __global__ void route_sort(struct route_launch a)
     }
 }
 
-static __global__ void expert_sum(struct device_matrix out, struct device_matrix y, const float *weights, int n_used,
-                                  int n_cols)
+static __global__ void expert_sum(struct device_matrix out, struct device_matrix y, const float *weights,
+                                  int n_used, int n_cols)
 {
     int64_t row = (int)blockIdx.x;
     for (int col = first_col(); col < n_cols; col += col_step()) {
@@ -475,13 +483,16 @@ static const int64_t column_blocks_max = 1024;
 static struct launch_shape row_shape(int32_t n_rows, int64_t n_cols)
 {
     int64_t blocks = (n_cols + THREADS - 1) / THREADS;
-    return {(unsigned)n_rows, (unsigned)(blocks < column_blocks_max ? blocks : column_blocks_max), 1, THREADS, 0};
+    return {(unsigned)n_rows, (unsigned)(blocks < column_blocks_max ? blocks : column_blocks_max), 1, THREADS,
+            0};
 }
 
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols, struct device_table table,
-                  const int32_t *tokens, float scale, struct device_table positions_table, const int32_t *positions)
+void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
+                  struct device_table table, const int32_t *tokens, float scale,
+                  struct device_table positions_table, const int32_t *positions)
 {
-    launch(embed, row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table, positions);
+    launch(embed, row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale, positions_table,
+           positions);
 }
 
 void launch_norm(void *stream, const struct norm_launch *arguments)
@@ -497,38 +508,43 @@ void launch_norm(void *stream, const struct norm_launch *arguments)
 void launch_rope(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_dims, bool halves, const float *cos_sin)
 {
-    launch(rotate, row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims, halves, cos_sin);
+    launch(rotate, row_shape(n_rows, (int64_t)n_heads * n_dims / 2), stream, x, n_heads, head_dim, n_dims,
+           halves, cos_sin);
 }
 
-void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate, struct device_matrix up,
-                     int32_t n_rows, int32_t n_cols, enum activation_kind kind)
+void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
+                     struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind)
 {
     launch(activate, row_shape(n_rows, n_cols), stream, out, gate, up, n_cols, kind);
 }
 
-void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols, float scale)
+void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
+                float scale)
 {
     launch(add, row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
-void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale, float cap)
+void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
+                  float cap)
 {
     launch(scale_cap, row_shape(n_rows, n_cols), stream, x, n_cols, scale, cap);
 }
 
-void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows, int32_t n_rows,
-                   int32_t n_cols)
+void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
+                   int32_t n_rows, int32_t n_cols)
 {
     launch(gather, row_shape(n_rows, n_cols), stream, out, in, rows, n_cols);
 }
 
-void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in, int32_t in_step,
-                         int32_t n_heads, int32_t n, int32_t n_rows)
+void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
+                         int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows)
 {
-    launch(copy_columns, row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads, n);
+    launch(copy_columns, row_shape(n_rows, (int64_t)n_heads * n), stream, out, out_step, in, in_step, n_heads,
+           n);
 }
 
-void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows, int32_t n_cols)
+void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
+                      int32_t n_cols)
 {
     launch(gate_rows, row_shape(n_rows, n_cols), stream, x, gate, n_cols);
 }

@@ -20,7 +20,8 @@ enum {
     SUM_TILE = 2048,   // weights computed before the lanes add them
     RANK_CHUNK = 1024, // candidates sorted at a time
     RANK_LEAST = 64,   // a smaller chunk: the threshold is refined further
-    COUNT_COPIES = 8,  // copies of the histogram: most logits share a few first digits, and their atomics would contend
+    // copies of the histogram: most logits share a few first digits, and their atomics would contend
+    COUNT_COPIES = 8,
 };
 
 // ---- block reductions ----
@@ -49,7 +50,8 @@ static __device__ float find_largest(struct extremes *shared, const float *logit
         if ((int)threadIdx.x < half) {
             float other = shared->largest[threadIdx.x + half];
             shared->bad[threadIdx.x] |= shared->bad[threadIdx.x + half];
-            shared->largest[threadIdx.x] = other > shared->largest[threadIdx.x] ? other : shared->largest[threadIdx.x];
+            shared->largest[threadIdx.x] =
+                other > shared->largest[threadIdx.x] ? other : shared->largest[threadIdx.x];
         }
     }
     __syncthreads();
@@ -89,8 +91,8 @@ static __device__ int tile_count(int n, int first)
 }
 
 // Computed by the threads from `thread_first` on.
-static __device__ void weigh_tile(struct summing *shared, const float *logits, int n, int first, float largest, float temperature,
-                                  int thread_first)
+static __device__ void weigh_tile(struct summing *shared, const float *logits, int n, int first,
+                                  float largest, float temperature, int thread_first)
 {
     float *weights = shared->weights[first / SUM_TILE % 2];
     int count = tile_count(n, first);
@@ -115,7 +117,8 @@ static __device__ double add_tile(const struct summing *shared, int n, int first
 }
 
 // The first warp adds the weights that the other warps computed.
-static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest, float temperature)
+static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest,
+                                     float temperature)
 {
     int lane = (int)threadIdx.x;
     double sum = 0.0;
@@ -171,7 +174,8 @@ static __device__ int key_token(uint64_t key)
 }
 
 // Collects the keys in [threshold, below), unordered. Keys beyond the capacity are only counted.
-static __device__ void collect(struct ranking *ranking, const float *logits, int n, uint64_t threshold, uint64_t below)
+static __device__ void collect(struct ranking *ranking, const float *logits, int n, uint64_t threshold,
+                               uint64_t below)
 {
     __syncthreads();
     if (threadIdx.x == 0)
@@ -223,7 +227,9 @@ static __device__ void count_digits(struct ranking *ranking, const float *logits
         uint64_t key = rank_key(logits[i], i);
         bool inside = shift == 56 || key >> (shift + 8) == prefix;
         if (key != 0 && key < below && inside)
-            atomicAdd(&ranking->histogram[(int)(key >> shift & 255) * COUNT_COPIES + (int)threadIdx.x % COUNT_COPIES], 1);
+            atomicAdd(&ranking->histogram[(int)(key >> shift & 255) * COUNT_COPIES +
+                                          (int)threadIdx.x % COUNT_COPIES],
+                      1);
     }
     __syncthreads();
     for (int digit = (int)threadIdx.x; digit < 256; digit += THREADS)
@@ -251,8 +257,8 @@ static __device__ bool pick_digit(struct ranking *ranking)
 
 // The next chunk of the best candidates below `below` (all bits set: the first chunk), sorted. `width`: band
 // below the largest logit that is tried as a threshold first; 0: none. Returns their number; 0: none left.
-static __device__ int rank_chunk(struct ranking *ranking, const float *logits, int n, uint64_t below, float largest,
-                                 float width)
+static __device__ int rank_chunk(struct ranking *ranking, const float *logits, int n, uint64_t below,
+                                 float largest, float width)
 {
     if (width > 0.0f) {
         collect(ranking, logits, n, rank_key(largest - width, n - 1), below);
@@ -286,8 +292,8 @@ enum walk_kind { WALK_COUNT, WALK_FILTER, WALK_DRAW };
 
 struct walk {
     enum walk_kind kind;
-    int n, n_most;        // candidates visited, and their maximum
-    double sum, enough;   // WALK_FILTER ends when sum >= enough, WALK_DRAW when sum > enough
+    int n, n_most;      // candidates visited, and their maximum
+    double sum, enough; // WALK_FILTER ends when sum >= enough, WALK_DRAW when sum > enough
     float min_p;
     int token;
     int over;
@@ -310,7 +316,8 @@ static __device__ void walk_chunk(struct walk *walk, const struct ranking *ranki
 {
     for (int i = 0; i < n; i++) {
         float weight = ranking->weights[i];
-        bool enough = walk->kind == WALK_FILTER && walk->n > 0 && (walk->sum >= walk->enough || weight < walk->min_p);
+        bool enough =
+            walk->kind == WALK_FILTER && walk->n > 0 && (walk->sum >= walk->enough || weight < walk->min_p);
         if (walk->n >= walk->n_most || enough || (walk->kind == WALK_DRAW && weight == 0.0f)) {
             walk->over = 1;
             return;
@@ -325,14 +332,14 @@ static __device__ void walk_chunk(struct walk *walk, const struct ranking *ranki
     }
 }
 
-static __device__ void walk_candidates(struct drawing *shared, const float *logits, int n_vocab, float largest,
-                                       float temperature)
+static __device__ void walk_candidates(struct drawing *shared, const float *logits, int n_vocab,
+                                       float largest, float temperature)
 {
     uint64_t below = ~0ull;
     for (bool first = true;; first = false) {
-        int n = first && shared->n_chunk > 0
-                    ? shared->n_chunk
-                    : rank_chunk(&shared->ranking, logits, n_vocab, below, largest, first ? 8.0f * temperature : 0.0f);
+        int n = first && shared->n_chunk > 0 ? shared->n_chunk
+                                             : rank_chunk(&shared->ranking, logits, n_vocab, below, largest,
+                                                          first ? 8.0f * temperature : 0.0f);
         __syncthreads();
         for (int i = (int)threadIdx.x; i < n; i += THREADS)
             shared->ranking.weights[i] =
@@ -349,7 +356,8 @@ static __device__ void walk_candidates(struct drawing *shared, const float *logi
     }
 }
 
-static __device__ void start_walk(struct drawing *shared, enum walk_kind kind, int n_most, double enough, float min_p)
+static __device__ void start_walk(struct drawing *shared, enum walk_kind kind, int n_most, double enough,
+                                  float min_p)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -430,7 +438,8 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct samp
     double log_sum = 0.0;
     int n_top = 0;
     if (largest > -INFINITY && (settings->flags & SAMPLE_LOGPROBS)) {
-        log_sum = (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
+        log_sum =
+            (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
         struct token_logprob *top = a.top + output * JOB_TOP_LOGPROBS_MAX;
         uint64_t below = ~0ull;
         while (n_top < settings->n_top) {
@@ -461,7 +470,8 @@ static __device__ float bounded(float logit)
 }
 
 // A token listed twice: the thread of its first entry adds its biases in the order of the list.
-static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings, float *logits)
+static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings,
+                                  float *logits)
 {
     const struct sample_bias *biases = a->biases + settings->first_bias;
     float *given = a->given_biased + settings->first_bias;
@@ -484,8 +494,8 @@ static __device__ void add_biases(const struct sample_arguments *a, const struct
 
 static const int seen = 1 << 30;
 
-static __device__ void penalise(const struct sample_arguments *a, const struct sample_settings *settings, int *counts,
-                                float *logits)
+static __device__ void penalise(const struct sample_arguments *a, const struct sample_settings *settings,
+                                int *counts, float *logits)
 {
     const int32_t *tokens = a->history + settings->first_token;
     float *given = a->given_history + settings->first_token;
@@ -594,23 +604,24 @@ static __device__ void resolve_token(int32_t *token, const struct sample_outcome
     *token = drawn < 0 ? 0 : drawn;
 }
 
-static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
-                               int32_t *history, const struct sample_outcome *outcomes)
+static __global__ void resolve(int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
+                               int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
 {
     int32_t i = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < n_rows)
         resolve_token(&tokens[i], outcomes);
     if (i < n_outputs && settings[i].n_generated > 0)
-        resolve_token(&history[settings[i].first_token + settings[i].n_prompt + settings[i].n_generated - 1], outcomes);
+        resolve_token(&history[settings[i].first_token + settings[i].n_prompt + settings[i].n_generated - 1],
+                      outcomes);
 }
 
 // --- Launches ---
 
-void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings, int32_t n_outputs,
-                    int32_t *history, const struct sample_outcome *outcomes)
+void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
+                    int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes)
 {
-    launch(resolve, {(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows, settings,
-           n_outputs, history, outcomes);
+    launch(resolve, {(unsigned)(n_rows + THREADS - 1) / THREADS, 1, 1, THREADS, 0}, stream, tokens, n_rows,
+           settings, n_outputs, history, outcomes);
 }
 
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments)

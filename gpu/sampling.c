@@ -32,7 +32,8 @@ void gpu_sample(struct backend *base, struct matrix *logits)
         .history = uploaded(backend, 0),
         .masks = uploaded(backend, 0),
         .given_biased = backend->given.memory,
-        .given_history = (float *)backend->given.memory + backend->upload.size_bytes / sizeof(struct sample_bias),
+        .given_history =
+            (float *)backend->given.memory + backend->upload.size_bytes / sizeof(struct sample_bias),
         .counts = backend->counts.memory,
         .states = backend->states.memory,
         .outcomes = (struct sample_outcome *)(void *)outcome,
@@ -62,8 +63,10 @@ void gpu_take_outcomes(const struct step_slot *slot, struct sample_result *resul
     const struct token_logprob *top =
         (const struct token_logprob *)(const void *)(slot->outcome_host + top_offset(slot->n_outputs_padded));
     for (int32_t i = 0; i < slot->n_outputs; i++) {
-        results[i] = (struct sample_result){
-            .token = outcomes[i].token, .logprob = outcomes[i].logprob, .n_top = outcomes[i].n_top};
-        memcpy(results[i].top, top + (size_t)i * JOB_TOP_LOGPROBS_MAX, (size_t)results[i].n_top * sizeof *top);
+        results[i] = (struct sample_result){.token = outcomes[i].token,
+                                            .logprob = outcomes[i].logprob,
+                                            .n_top = outcomes[i].n_top};
+        memcpy(results[i].top, top + (size_t)i * JOB_TOP_LOGPROBS_MAX,
+               (size_t)results[i].n_top * sizeof *top);
     }
 }

@@ -7,13 +7,14 @@
 // A small sequence, and the number of segments it shares with the one before it in the order.
 struct shared_run {
     const struct step_sequence *sequence;
-    int32_t index;            // in the step
-    int32_t n_whole;          // segments that end before its first row
+    int32_t index;   // in the step
+    int32_t n_whole; // segments that end before its first row
     int32_t segment_pages;
-    int32_t n_common;         // segments with the same pages as the sequence before it in the order
+    int32_t n_common; // segments with the same pages as the sequence before it in the order
 };
 
-enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences_max, int32_t n_rows_max, struct error *error)
+enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences_max, int32_t n_rows_max,
+                               struct error *error)
 {
     size_t n = (size_t)n_sequences_max;
     *shared = (struct shared_prefix){.n_sequences_max = n_sequences_max, .n_rows_max = n_rows_max};
@@ -25,8 +26,8 @@ enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences
     if (shared->runs && shared->first_parts && shared->n_shared && shared->members && shared->tiles)
         return STATUS_OK;
     shared_prefix_finish(shared);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the shared prefixes of %d sequences",
-                     n_sequences_max);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                     "no memory for the shared prefixes of %d sequences", n_sequences_max);
 }
 
 void shared_prefix_finish(struct shared_prefix *shared)
@@ -43,7 +44,9 @@ static int by_pages(const void *left, const void *right)
 {
     const struct shared_run *a = left, *b = right;
     int32_t n = a->n_whole < b->n_whole ? a->n_whole : b->n_whole;
-    int order = n ? memcmp(a->sequence->pages, b->sequence->pages, (size_t)(n * a->segment_pages) * sizeof(int32_t)) : 0;
+    int order =
+        n ? memcmp(a->sequence->pages, b->sequence->pages, (size_t)(n * a->segment_pages) * sizeof(int32_t))
+          : 0;
     if (order == 0)
         order = (a->n_whole > b->n_whole) - (a->n_whole < b->n_whole);
     return order ? order : (a->index > b->index) - (a->index < b->index);
@@ -60,7 +63,8 @@ static int32_t common_segments(const struct shared_run *a, const struct shared_r
 
 // Sorts the small sequences by their block tables and fills `members` with their rows. Returns the number of
 // sequences.
-static int32_t sort_sequences(struct shared_prefix *shared, const struct step *step, const struct shared_rules *rules)
+static int32_t sort_sequences(struct shared_prefix *shared, const struct step *step,
+                              const struct shared_rules *rules)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
@@ -86,8 +90,8 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
 
 // Adds tiles of one segment for sequences [begin, end) of the order, if they read less than separate reads
 // would.
-static void add_group(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment, int32_t begin,
-                        int32_t end)
+static void add_group(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment,
+                      int32_t begin, int32_t end)
 {
     int32_t group = rules->n_heads / rules->n_kv_heads, position_least = INT32_MAX;
     int64_t n_queries = 0, n_reads = 0;
@@ -99,18 +103,20 @@ static void add_group(struct shared_prefix *shared, const struct shared_rules *r
         position_least = sequence->position < position_least ? sequence->position : position_least;
     }
     int64_t n_tiles = (n_queries + rules->tile_queries - 1) / rules->tile_queries;
-    if (end - begin < SHARED_SEQUENCES_LEAST || n_tiles >= n_reads || n_tiles > SHARED_TILES_MAX - shared->n_tiles)
+    if (end - begin < SHARED_SEQUENCES_LEAST || n_tiles >= n_reads ||
+        n_tiles > SHARED_TILES_MAX - shared->n_tiles)
         return;
     const struct shared_run *first = &shared->runs[begin];
     for (int64_t tile = 0; tile < n_tiles; tile++) {
         int64_t left = n_queries - tile * rules->tile_queries;
-        shared->tiles[shared->n_tiles++] = (struct attention_shared_tile){
-            .segment = segment,
-            .first_page = first->index,
-            .first_member = shared->first_parts[first->index],
-            .first_query = (int32_t)(tile * rules->tile_queries),
-            .n_queries = left < rules->tile_queries ? (int32_t)left : rules->tile_queries,
-            .position_least = position_least};
+        shared->tiles[shared->n_tiles++] =
+            (struct attention_shared_tile){.segment = segment,
+                                           .first_page = first->index,
+                                           .first_member = shared->first_parts[first->index],
+                                           .first_query = (int32_t)(tile * rules->tile_queries),
+                                           .n_queries = left < rules->tile_queries ? (int32_t)left
+                                                                                   : rules->tile_queries,
+                                           .position_least = position_least};
     }
     for (int32_t i = begin; i < end; i++)
         shared->n_shared[shared->runs[i].index] = segment + 1;
@@ -118,7 +124,8 @@ static void add_group(struct shared_prefix *shared, const struct shared_rules *r
     shared->n_segments = segment + 1;
 }
 
-void shared_prefix_find(struct shared_prefix *shared, const struct step *step, const struct shared_rules *rules)
+void shared_prefix_find(struct shared_prefix *shared, const struct step *step,
+                        const struct shared_rules *rules)
 {
     shared->n_tiles = shared->n_segments = shared->n_part_rows = 0;
     shared->n_reads_saved = 0;
@@ -130,7 +137,8 @@ void shared_prefix_find(struct shared_prefix *shared, const struct step *step, c
                 end++;
             // Only sequences that share all earlier segments: a sequence's shared segments are its first
             // n_shared.
-            if (shared->runs[begin].n_whole > segment && shared->n_shared[shared->runs[begin].index] == segment)
+            if (shared->runs[begin].n_whole > segment &&
+                shared->n_shared[shared->runs[begin].index] == segment)
                 add_group(shared, rules, segment, begin, end);
         }
 }

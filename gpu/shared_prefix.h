@@ -11,7 +11,8 @@
 
 enum {
     SHARED_SEQUENCES_LEAST = 4, // of a group: fewer would save little, and do not fill the device
-    SHARED_TILES_MAX = 4096,    // of a step: 256 segments of 1,024 queries; sequences beyond it are not grouped
+    // of a step: 256 segments of 1,024 queries; sequences beyond it are not grouped
+    SHARED_TILES_MAX = 4096,
 };
 
 // Inputs of the decision whether grouping reads less.
@@ -23,9 +24,9 @@ struct shared_rules {
 
 struct shared_prefix {
     int32_t n_sequences_max;
-    struct shared_run *runs;     // small sequences, sorted by their pages
+    struct shared_run *runs;         // small sequences, sorted by their pages
     int32_t *first_parts, *n_shared; // [n_sequences_max], by sequence
-    int32_t *members;            // rows of small sequences, [n_part_rows]; rows in groups first
+    int32_t *members;                // rows of small sequences, [n_part_rows]; rows in groups first
     int32_t n_rows_max, n_part_rows;
     struct attention_shared_tile *tiles; // first_page: index of the sequence that has the pages
     int32_t n_tiles, n_segments;         // n_segments: maximum of a sequence
@@ -35,4 +36,5 @@ struct shared_prefix {
 enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences_max, int32_t n_rows_max,
                                struct error *error) WARN_UNUSED;
 void shared_prefix_finish(struct shared_prefix *shared);
-void shared_prefix_find(struct shared_prefix *shared, const struct step *step, const struct shared_rules *rules);
+void shared_prefix_find(struct shared_prefix *shared, const struct step *step,
+                        const struct shared_rules *rules);

@@ -36,8 +36,8 @@ enum status staging_reserve(struct staging *staging, size_t size_bytes, struct e
         staging_finish(staging);
         if (device_status(device, error) != STATUS_OK)
             return error->status;
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no pinned memory: two buffers of %zu bytes wanted",
-                         size_bytes);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                         "no pinned memory: two buffers of %zu bytes wanted", size_bytes);
     }
     return STATUS_OK;
 }

@@ -29,7 +29,7 @@ struct weight {
     struct device_table table; // WEIGHT_TABLE
     float *items;              // WEIGHT_VECTOR
     int64_t n_items;
-    enum tensor_type tiles;    // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
+    enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
     int64_t n_matrices;
 };
 
@@ -52,12 +52,13 @@ struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
-    bool drawn;                            // tokens were sampled
+    bool drawn; // tokens were sampled
     enum step_way way;
-    struct graph_entry *entry;             // if the step is captured or replayed
-    int events;                            // event set of the graph, different from that of the other submitted step
-    struct phases phases, outcome_phases;  // upload and eager operations; download
-    struct step_times times;               // valid if `timed`
+    struct graph_entry *entry; // if the step is captured or replayed
+    // event set of the graph, different from that of the other submitted step
+    int events;
+    struct phases phases, outcome_phases; // upload and eager operations; download
+    struct step_times times;              // valid if `timed`
     bool timed;
 };
 
@@ -77,7 +78,7 @@ struct gpu_backend {
     struct scratch upload, outcome;
     struct step_slot slots[2];
     struct step_slot *slot; // of the current step, or the one submitted last
-    int n_under_way;       // submitted and not collected
+    int n_under_way;        // submitted and not collected
     struct scratch operand_items, operand_scales, attention;
     struct scratch given, counts, states; // sampling
     struct scratch pair_experts, pair_weights, pair_order, expert_first;
@@ -119,7 +120,8 @@ static inline const void *uploaded(const struct gpu_backend *backend, size_t off
 // Allocates device memory. NULL: beyond the limit of the options, or out of memory.
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
 // The error of a failed gpu_allocate.
-enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
+enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
+                          struct error *error) WARN_UNUSED;
 enum status gpu_scratch_reserve(struct gpu_backend *backend, struct scratch *scratch, uint64_t size_bytes,
                                 const char *what, struct error *error) WARN_UNUSED;
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
@@ -135,7 +137,8 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
                            int32_t n_outputs_max, int64_t n_positions);
 
 // attention.c
-enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
+enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape,
+                          struct error *error) WARN_UNUSED;
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
@@ -145,11 +148,11 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
                 const struct attention_parameters *parameters);
 
 // page_read.c
-enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages, float *keys,
-                        float *values, struct error *error) WARN_UNUSED;
+enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,
+                        float *keys, float *values, struct error *error) WARN_UNUSED;
 
 // operations.c
-bool gpu_enqueues(struct gpu_backend *backend);   // false: the step has failed; else flushes the pending sum
+bool gpu_enqueues(struct gpu_backend *backend); // false: the step has failed; else flushes the pending sum
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                const struct weight *positions_table);
@@ -157,8 +160,8 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
               const struct norm_parameters *parameters);
 void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
               int32_t n_rope_dims, enum rope_style style, int table);
-void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate, const struct matrix *up,
-                  int32_t n_rows, enum activation_kind kind);
+void gpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
+                  const struct matrix *up, int32_t n_rows, enum activation_kind kind);
 void gpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
 void gpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
 void gpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
@@ -166,19 +169,22 @@ void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *
 void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,
                const struct route_parameters *parameters);
 void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows);
-void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to, const struct matrix *in,
-                      struct head_columns from, int32_t n_heads, int32_t n, int32_t n_rows);
+void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
+                      const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
+                      int32_t n_rows);
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // products.c
-void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x, int32_t n_rows);
+void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
+                  int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                          int32_t n_rows, bool x_per_pair);
 void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
                         const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
-void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to, const struct weight *weight,
-                       const struct matrix *x, struct head_columns from, int32_t n_rows);
+void gpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                       const struct weight *weight, const struct matrix *x, struct head_columns from,
+                       int32_t n_rows);
 
 // sampling.c
 size_t gpu_outcome_bytes(int32_t n_outputs);

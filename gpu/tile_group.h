@@ -36,10 +36,12 @@ struct shared_memory {
 
 // Converts a word of nibbles to four registers of binary16 pairs, minus `above`. `high` holds the upper bits
 // of each quant in place: bit 4.. in even registers (1024 + q), bit 8.. in odd ones (1024 + 16 q).
-template <int above> static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
+template <int above>
+static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
 {
-    const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u; // steps of binary16 are 1 from 1024 on
-    const uint32_t minus_odd = 0xD400D400u + above * 0x00100010u;       // -64; steps of 1/16
+    // steps of binary16 are 1 from 1024 on
+    const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u;
+    const uint32_t minus_odd = 0xD400D400u + above * 0x00100010u; // -64; steps of 1/16
     uint32_t upper = word >> 8;
     q[0] = half2_add((word & 0x000F000Fu) | HALF2_1024 | high[0], minus_even);
     q[1] = half2_fma((word & 0x00F000F0u) | HALF2_1024 | high[1], HALF2_SIXTEENTH, minus_odd);
@@ -68,7 +70,8 @@ template <> struct tile_group<TENSOR_Q4_0> {
     uint32_t d[2]; // of outputs g and g + 8, duplicated in both halves
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *, const unsigned char *scales, int, int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *scales, int, int lane)
     {
         quants[0] = Memory::load_16(plane + lane * 16);
         quants[1] = Memory::load_16(plane + 512 + lane * 16);
@@ -95,7 +98,8 @@ template <> struct tile_group<TENSOR_Q8_0> {
     uint32_t d[2];
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *, const unsigned char *scales, int, int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *scales, int, int lane)
     {
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -150,8 +154,8 @@ template <> struct tile_group<TENSOR_Q4_K> {
     struct k_scales scales;
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *, const unsigned char *tile_scales, int group,
-                         int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *tile_scales, int group, int lane)
     {
         quants[0] = Memory::load_16(plane + lane * 16);
         quants[1] = Memory::load_16(plane + 512 + lane * 16);
@@ -178,8 +182,8 @@ template <> struct tile_group<TENSOR_Q5_K> {
     struct k_scales scales;
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *high, const unsigned char *tile_scales,
-                         int group, int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *high,
+                                         const unsigned char *tile_scales, int group, int lane)
     {
         quants[0] = Memory::load_16(plane + lane * 16);
         quants[1] = Memory::load_16(plane + 512 + lane * 16);
@@ -205,11 +209,12 @@ template <> struct tile_group<TENSOR_Q5_K> {
 
 template <> struct tile_group<TENSOR_Q6_K> {
     uint4 quants[2], pairs;
-    uint32_t scales[2], d; // d as the file has it, the scales' bytes first; then the scales of both halves, times d
+    // d as the file has it, the scales' bytes first; then the scales of both halves, times d
+    uint32_t scales[2], d;
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *high, const unsigned char *tile_scales,
-                         int group, int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *high,
+                                         const unsigned char *tile_scales, int group, int lane)
     {
         quants[0] = Memory::load_16(plane + lane * 16);
         quants[1] = Memory::load_16(plane + 512 + lane * 16);
@@ -221,8 +226,10 @@ template <> struct tile_group<TENSOR_Q6_K> {
     __device__ __forceinline__ void prepare()
     {
         uint32_t bytes = scales[0];
-        scales[0] = half2_multiply(half2_add(bytes_pick(bytes, HALF2_1024, 0x5150u), HALF2_MINUS_1152), half2_low(d));
-        scales[1] = half2_multiply(half2_add(bytes_pick(bytes, HALF2_1024, 0x5352u), HALF2_MINUS_1152), half2_high(d));
+        scales[0] =
+            half2_multiply(half2_add(bytes_pick(bytes, HALF2_1024, 0x5150u), HALF2_MINUS_1152), half2_low(d));
+        scales[1] = half2_multiply(half2_add(bytes_pick(bytes, HALF2_1024, 0x5352u), HALF2_MINUS_1152),
+                                   half2_high(d));
     }
 
     __device__ __forceinline__ void fragment(int f, uint32_t a[4]) const
@@ -240,16 +247,15 @@ template <> struct tile_group<TENSOR_F16> {
     uint4 fragments[8];
 
     template <class Memory>
-    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *, const unsigned char *, int, int lane)
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *, int, int lane)
     {
 #pragma unroll
         for (int i = 0; i < 8; i++)
             fragments[i] = Memory::load_16(plane + i * 512 + lane * 16);
     }
 
-    __device__ __forceinline__ void prepare()
-    {
-    }
+    __device__ __forceinline__ void prepare() {}
 
     __device__ __forceinline__ void fragment(int f, uint32_t a[4]) const
     {

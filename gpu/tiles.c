@@ -29,7 +29,8 @@ static float load_half(const uint8_t *bytes)
 
 // ---- type of the tiles ----
 
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // MXFP4's scale for doubled values is 2^(e - 128); from 2^-24 to 2^12 it is a binary16, and times 12 does not
@@ -125,7 +126,8 @@ uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs)
         return (uint64_t)n_outputs * (((uint64_t)n_inputs + 3) / 4) * 16;
     struct tile_format format = tile_format(type);
     assert(format.n_groups > 0);
-    return (uint64_t)tiles_panels(n_outputs) * (uint64_t)panel_tiles(format, n_inputs) * (uint64_t)tile_bytes(format);
+    return (uint64_t)tiles_panels(n_outputs) * (uint64_t)panel_tiles(format, n_inputs) *
+           (uint64_t)tile_bytes(format);
 }
 
 // ---- unpacking blocks: layouts in engine/file/dequantise.c ----
@@ -166,8 +168,8 @@ static void take_q4_k_or_q5_k(struct row_piece *piece, bool five_bits, const uin
         const uint8_t *low = block + (five_bits ? 48 : 16) + sub / 2 * 32;
         k_scale_and_minimum(block + 4, sub, &piece->scales[sub], &piece->minima[sub]);
         for (unsigned j = 0; j < 32; j++)
-            piece->quants[sub * 32 + j] = (uint8_t)((low[j] >> (sub % 2 * 4) & 15) |
-                                                    (five_bits ? (block[16 + j] >> sub & 1) << 4 : 0));
+            piece->quants[sub * 32 + j] =
+                (uint8_t)((low[j] >> (sub % 2 * 4) & 15) | (five_bits ? (block[16 + j] >> sub & 1) << 4 : 0));
     }
 }
 
@@ -205,7 +207,8 @@ static uint16_t narrow_half(float item)
     memcpy(&bits, &item, 4);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     float magnitude = fabsf(item);
-    if (magnitude < 0x1p-14f) // the bits of a subnormal are its multiple of 2^-24; adding 2^23 rounds to nearest even
+    // the bits of a subnormal are its multiple of 2^-24; adding 2^23 rounds to nearest even
+    if (magnitude < 0x1p-14f)
         return (uint16_t)(sign | (uint16_t)(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
     bits &= 0x7FFFFFFFu;
     bits += 0xFFFu + (bits >> 13 & 1);
@@ -222,8 +225,8 @@ static uint16_t narrow_bfloat(float item)
 }
 
 // `skipped`: index of the first item in the block, as float tiles are shorter than some blocks.
-static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, const uint8_t *at,
-                       int skipped, int n)
+static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
+                       const uint8_t *at, int skipped, int n)
 {
     if (tensor->type == type) {
         for (int i = 0; i < n; i++)
@@ -235,12 +238,13 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
     uint32_t n_blocks = ((uint32_t)(skipped + n) + traits->block_items - 1) / traits->block_items;
     traits->dequantise(at, items, n_blocks * traits->block_items);
     for (int i = 0; i < n; i++)
-        piece->items[i] = type == TENSOR_F16 ? narrow_half(items[skipped + i]) : narrow_bfloat(items[skipped + i]);
+        piece->items[i] =
+            type == TENSOR_F16 ? narrow_half(items[skipped + i]) : narrow_bfloat(items[skipped + i]);
 }
 
 // Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.
-static void take(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, uint64_t row, int64_t first,
-                 int n)
+static void take(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor, uint64_t row,
+                 int64_t first, int n)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     const uint8_t *at = (const uint8_t *)tensor->data + row * tensor_row_bytes(tensor) +
@@ -341,7 +345,8 @@ static void put_tile(uint8_t *tile, enum tensor_type type, const struct row_piec
         put_scales(tile + format.n_groups * (format.quants_bytes + format.high_bytes), type, rows);
 }
 
-static void pack_float_rows(float *out, const struct tensor *tensor, uint64_t first_row, int64_t begin, int64_t end)
+static void pack_float_rows(float *out, const struct tensor *tensor, uint64_t first_row, int64_t begin,
+                            int64_t end)
 {
     uint64_t n_inputs = tensor->dims[0], stride = (n_inputs + 3) / 4 * 4;
     for (int64_t row = begin; row < end; row++) {
@@ -372,8 +377,8 @@ void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, i
             memset(rows, 0, sizeof rows);
             int64_t left = n_inputs - i * tile_inputs;
             for (int64_t j = 0; j < TILE_OUTPUTS && panel * TILE_OUTPUTS + j < n_outputs; j++)
-                take(&rows[j], type, tensor, first_row + (uint64_t)(panel * TILE_OUTPUTS + j), i * tile_inputs,
-                     left < tile_inputs ? (int)left : tile_inputs);
+                take(&rows[j], type, tensor, first_row + (uint64_t)(panel * TILE_OUTPUTS + j),
+                     i * tile_inputs, left < tile_inputs ? (int)left : tile_inputs);
             put_tile((uint8_t *)out + (panel * n_tiles + i) * tile_bytes(format), type, rows);
         }
 }

@@ -34,7 +34,7 @@ enum {
 
 // Of one tile of a type. F32: all 0.
 struct tile_format {
-    int32_t n_groups; // 1 or 2
+    int32_t n_groups;                 // 1 or 2
     int32_t quants_bytes, high_bytes; // of one group: first plane, second plane
     int32_t scales_bytes;
 };
@@ -50,13 +50,13 @@ struct tile_format {
 // Types with a tile format: F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K.
 TILE_CONSTANT struct tile_format tile_format(enum tensor_type type)
 {
-    return type == TENSOR_Q4_0                          ? (struct tile_format){1, 1024, 0, 128}
-           : type == TENSOR_Q8_0                        ? (struct tile_format){1, 2048, 0, 128}
+    return type == TENSOR_Q4_0                         ? (struct tile_format){1, 1024, 0, 128}
+           : type == TENSOR_Q8_0                       ? (struct tile_format){1, 2048, 0, 128}
            : type == TENSOR_F16 || type == TENSOR_BF16 ? (struct tile_format){1, 4096, 0, 0}
-           : type == TENSOR_Q4_K                        ? (struct tile_format){2, 1024, 0, 256}
-           : type == TENSOR_Q5_K                        ? (struct tile_format){2, 1024, 256, 256}
-           : type == TENSOR_Q6_K                        ? (struct tile_format){2, 1024, 512, 288}
-                                                        : (struct tile_format){0, 0, 0, 0};
+           : type == TENSOR_Q4_K                       ? (struct tile_format){2, 1024, 0, 256}
+           : type == TENSOR_Q5_K                       ? (struct tile_format){2, 1024, 256, 256}
+           : type == TENSOR_Q6_K                       ? (struct tile_format){2, 1024, 512, 288}
+                                                       : (struct tile_format){0, 0, 0, 0};
 }
 
 TILE_CONSTANT int32_t tile_bytes(struct tile_format format)

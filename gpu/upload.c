@@ -27,7 +27,8 @@ static size_t history_of(const struct sample_request *request)
     return has_penalties(request->sampling) ? (size_t)request->n_prompt + n_generated : 0;
 }
 
-struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions)
+struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
+                                   int32_t page_positions)
 {
     struct upload_layout layout = {0};
     size_t total = 0, n_rows = (size_t)counts->n_rows;
@@ -36,7 +37,8 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     layout.row_sequences = take(&total, n_rows, sizeof(int32_t));
     layout.output_rows = take(&total, (size_t)counts->n_outputs, sizeof(int32_t));
     layout.sequences = take(&total, (size_t)counts->n_sequences, sizeof(struct attention_sequence));
-    layout.settings = take(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
+    layout.settings =
+        take(&total, step->samples ? (size_t)counts->n_outputs : 0, sizeof(struct sample_settings));
     for (int table = 0; table < 2; table++)
         layout.rope[table] =
             take(&total, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0, sizeof(float));
@@ -113,11 +115,13 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
 }
 
 // Padding tiles have no queries.
-static void fill_shared(unsigned char *bytes, const struct upload_layout *layout, const struct upload_counts *counts,
-                        const struct shared_prefix *shared)
+static void fill_shared(unsigned char *bytes, const struct upload_layout *layout,
+                        const struct upload_counts *counts, const struct shared_prefix *shared)
 {
-    const struct attention_sequence *sequences = (const struct attention_sequence *)(const void *)(bytes + layout->sequences);
-    struct attention_shared_tile *tiles = (struct attention_shared_tile *)(void *)(bytes + layout->shared_tiles);
+    const struct attention_sequence *sequences =
+        (const struct attention_sequence *)(const void *)(bytes + layout->sequences);
+    struct attention_shared_tile *tiles =
+        (struct attention_shared_tile *)(void *)(bytes + layout->shared_tiles);
     if (counts->n_shared_tiles == 0)
         return;
     for (int32_t i = 0; i < counts->n_shared_tiles; i++) {
@@ -125,7 +129,8 @@ static void fill_shared(unsigned char *bytes, const struct upload_layout *layout
         if (i < shared->n_tiles)
             tiles[i].first_page = sequences[shared->tiles[i].first_page].first_page;
     }
-    memcpy(bytes + layout->shared_members, shared->members, (size_t)shared->n_part_rows * sizeof *shared->members);
+    memcpy(bytes + layout->shared_members, shared->members,
+           (size_t)shared->n_part_rows * sizeof *shared->members);
 }
 
 static int32_t copy_tokens(int32_t *to, const int32_t *from, int32_t n, int32_t n_vocab)
@@ -144,7 +149,8 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
     struct sample_bias *biases = (struct sample_bias *)(void *)bytes;
     int32_t *history = (int32_t *)(void *)bytes;
     uint32_t *masks = (uint32_t *)(void *)bytes;
-    int32_t bias = (int32_t)(layout->biases / sizeof *biases), token = (int32_t)(layout->history / sizeof *history);
+    int32_t bias = (int32_t)(layout->biases / sizeof *biases),
+            token = (int32_t)(layout->history / sizeof *history);
     int32_t mask = (int32_t)(layout->masks / sizeof *masks);
     for (int32_t i = 0; i < counts->n_outputs; i++) {
         all[i] = (struct sample_settings){0};
@@ -153,20 +159,21 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
         const struct sample_request *request = &step->samples[i];
         const struct sampling *sampling = request->sampling;
         struct sample_settings *settings = &all[i];
-        *settings = (struct sample_settings){.seed = sampling->seed,
-                                             .index = request->index,
-                                             .choice = request->choice,
-                                             .temperature = sampling->temperature,
-                                             .top_p = sampling->top_p,
-                                             .min_p = sampling->min_p,
-                                             .presence_penalty = sampling->presence_penalty,
-                                             .frequency_penalty = sampling->frequency_penalty,
-                                             .repetition_penalty = sampling->repetition_penalty,
-                                             .top_k = sampling->top_k,
-                                             .flags = SAMPLE_WANTED | (sampling->logprobs ? SAMPLE_LOGPROBS : 0),
-                                             .first_bias = bias,
-                                             .n_biases = sampling->n_logit_bias,
-                                             .first_token = token};
+        *settings =
+            (struct sample_settings){.seed = sampling->seed,
+                                     .index = request->index,
+                                     .choice = request->choice,
+                                     .temperature = sampling->temperature,
+                                     .top_p = sampling->top_p,
+                                     .min_p = sampling->min_p,
+                                     .presence_penalty = sampling->presence_penalty,
+                                     .frequency_penalty = sampling->frequency_penalty,
+                                     .repetition_penalty = sampling->repetition_penalty,
+                                     .top_k = sampling->top_k,
+                                     .flags = SAMPLE_WANTED | (sampling->logprobs ? SAMPLE_LOGPROBS : 0),
+                                     .first_bias = bias,
+                                     .n_biases = sampling->n_logit_bias,
+                                     .first_token = token};
         if (sampling->logprobs)
             settings->n_top =
                 sampling->top_logprobs < JOB_TOP_LOGPROBS_MAX ? sampling->top_logprobs : JOB_TOP_LOGPROBS_MAX;
@@ -177,7 +184,8 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
         if (has_penalties(sampling)) {
             settings->n_prompt = copy_tokens(history + token, request->prompt, request->n_prompt, n_vocab);
             token += request->n_prompt;
-            settings->n_generated = copy_tokens(history + token, request->generated, request->n_generated, n_vocab);
+            settings->n_generated =
+                copy_tokens(history + token, request->generated, request->n_generated, n_vocab);
             if (request->pending > 0)
                 history[token + settings->n_generated++] = -request->pending;
             token += settings->n_generated;
@@ -194,11 +202,12 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
 }
 
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
-                 const struct upload_counts *counts, int32_t page_positions, const struct shared_prefix *shared,
-                 int32_t n_vocab)
+                 const struct upload_counts *counts, int32_t page_positions,
+                 const struct shared_prefix *shared, int32_t n_vocab)
 {
     assert(counts->n_rows >= step->n_rows && counts->n_sequences >= step->n_sequences &&
-           counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles && layout->total <= (size_t)INT32_MAX);
+           counts->n_outputs >= step->n_outputs && counts->n_shared_tiles >= shared->n_tiles &&
+           layout->total <= (size_t)INT32_MAX);
     fill_rows(bytes, layout, step, counts);
     fill_sequences(bytes, layout, step, counts, page_positions, shared);
     fill_shared(bytes, layout, counts, shared);

@@ -33,9 +33,10 @@ struct upload_layout {
 };
 
 // Offsets of the arrays. `page_positions`: 0 without pages.
-struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions);
+struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
+                                   int32_t page_positions);
 // Fills `bytes` [layout->total]. Block tables are referenced by their index in it as int32_t. Token ids in
 // the samples must be below n_vocab (asserted).
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
-                 const struct upload_counts *counts, int32_t page_positions, const struct shared_prefix *shared,
-                 int32_t n_vocab);
+                 const struct upload_counts *counts, int32_t page_positions,
+                 const struct shared_prefix *shared, int32_t n_vocab);

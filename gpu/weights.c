@@ -17,7 +17,8 @@ static enum status no_memory(struct gpu_backend *backend, const struct tensor *t
 }
 
 // Device memory of the weight, rounded as in the plan.
-static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes, struct error *error)
+static enum status allocate(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes,
+                            struct error *error)
 {
     size_bytes = device_block_bytes(size_bytes);
     weight->memory = gpu_allocate(backend, size_bytes);
@@ -49,7 +50,8 @@ static void pack_run(void *context, int index, int thread)
 enum { RUNS_A_BUFFER = 64 };
 
 // Packs and uploads a matrix, one staging buffer of panels at a time.
-static void send_matrix(struct gpu_backend *backend, struct weight *weight, int64_t matrix, uint64_t matrix_bytes)
+static void send_matrix(struct gpu_backend *backend, struct weight *weight, int64_t matrix,
+                        uint64_t matrix_bytes)
 {
     const struct tensor *tensor = &weight->tensor;
     int64_t n_outputs = (int64_t)tensor->dims[1], n_panels = tiles_panels(n_outputs);
@@ -76,7 +78,8 @@ static void send_matrix(struct gpu_backend *backend, struct weight *weight, int6
                 pack_run(&packing, i, 0);
         uint64_t bytes = tiles_bytes(weight->tiles, (int64_t)packing.rows.dims[1], (int64_t)tensor->dims[0]);
         staging_send(&backend->staging,
-                     weight->memory + (uint64_t)matrix * matrix_bytes + (uint64_t)first * packing.panel_bytes, bytes);
+                     weight->memory + (uint64_t)matrix * matrix_bytes + (uint64_t)first * packing.panel_bytes,
+                     bytes);
     }
 }
 
@@ -84,7 +87,8 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
 {
     const struct tensor *tensor = &weight->tensor;
     uint64_t n_matrices = tensor->dims[2] * tensor->dims[3];
-    if (tensor->dims[0] > INT32_MAX / 2 || tensor->dims[1] > INT32_MAX / 2 || n_matrices > MODEL_EXPERTS_MAX) {
+    if (tensor->dims[0] > INT32_MAX / 2 || tensor->dims[1] > INT32_MAX / 2 ||
+        n_matrices > MODEL_EXPERTS_MAX) {
         char shape[64];
         tensor_shape_text(tensor, shape);
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "a matrix of %s is too large", shape);
@@ -117,7 +121,8 @@ static void send_floats(struct gpu_backend *backend, void *to, const struct tens
     for (uint64_t done = 0; done < n_items;) {
         uint64_t n = n_items - done < fits ? n_items - done : fits;
         float *items = (float *)(void *)staging_take(&backend->staging);
-        traits->dequantise((const unsigned char *)tensor->data + done / traits->block_items * traits->block_bytes, items, n);
+        traits->dequantise(
+            (const unsigned char *)tensor->data + done / traits->block_items * traits->block_bytes, items, n);
         staging_send(&backend->staging, (float *)to + done, n * sizeof(float));
         done += n;
     }
@@ -128,13 +133,14 @@ static enum status table_create(struct gpu_backend *backend, struct weight *weig
     const struct tensor *tensor = &weight->tensor;
     bool known = launch_embed_knows((int32_t)tensor->type);
     uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
-    enum status status = allocate(backend, weight, known ? tensor->size_bytes : n_items * sizeof(float), error);
+    enum status status =
+        allocate(backend, weight, known ? tensor->size_bytes : n_items * sizeof(float), error);
     if (status != STATUS_OK)
         return status;
-    weight->table = (struct device_table){
-        .rows = weight->memory,
-        .row_bytes = known ? (int64_t)tensor_row_bytes(tensor) : (int64_t)(tensor->dims[0] * sizeof(float)),
-        .type = known ? (int32_t)tensor->type : TENSOR_F32};
+    weight->table = (struct device_table){.rows = weight->memory,
+                                          .row_bytes = known ? (int64_t)tensor_row_bytes(tensor)
+                                                             : (int64_t)(tensor->dims[0] * sizeof(float)),
+                                          .type = known ? (int32_t)tensor->type : TENSOR_F32};
     if (known)
         staging_copy(&backend->staging, weight->memory, tensor->data, tensor->size_bytes);
     else
@@ -204,7 +210,8 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
     enum tensor_type type = tiles_type(&unseen);
     if (type == TENSOR_TYPE_COUNT)
         return tensor->size_bytes; // loading will refuse it by name
-    return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] * tensor->dims[3];
+    return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] *
+           tensor->dims[3];
 }
 
 // The tensor's data need not be loaded. Each weight is one allocation.

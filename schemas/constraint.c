@@ -1,5 +1,6 @@
-// Structured output: what the text of an answer may be. OpenAI's response_format, vLLM's structured_outputs and older
-// guided_* fields, and llama.cpp's json_schema and grammar are one constraint; it is encoded as structured_outputs.
+// Structured output: what the text of an answer may be. OpenAI's response_format, vLLM's structured_outputs
+// and older guided_* fields, and llama.cpp's json_schema and grammar are one constraint; it is encoded as
+// structured_outputs.
 #include "schemas/request.h"
 
 #include <string.h>
@@ -9,12 +10,13 @@ static struct constraint *constraint_of(struct decoding *decoding)
     return &decoding->job->request.constraint;
 }
 
-static enum status set_constraint(struct decoding *decoding, const char *field, enum constraint_kind kind, struct text source)
+static enum status set_constraint(struct decoding *decoding, const char *field, enum constraint_kind kind,
+                                  struct text source)
 {
     struct constraint *constraint = constraint_of(decoding);
     if (constraint->kind != CONSTRAINT_NONE)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: given beside %s; one constraint is possible",
-                         field, constraint->field);
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "%s: given beside %s; one constraint is possible", field, constraint->field);
     constraint->kind = kind;
     constraint->source = source;
     constraint->field = field;
@@ -30,7 +32,8 @@ static enum status decode_source(struct decoding *decoding, const char *field, e
 }
 
 // A JSON Schema as an object or boolean, or, in vLLM's fields, as the text of one.
-static enum status decode_schema(struct decoding *decoding, const char *field, const struct value *value, bool may_be_text)
+static enum status decode_schema(struct decoding *decoding, const char *field, const struct value *value,
+                                 bool may_be_text)
 {
     if (may_be_text && value->kind == VALUE_STRING)
         return decode_source(decoding, field, CONSTRAINT_JSON_SCHEMA, value);
@@ -51,12 +54,14 @@ static enum status decode_choices(struct decoding *decoding, const char *field, 
     if (value->kind != VALUE_ARRAY || value->array.n_items == 0)
         return request_expected(decoding, field, "a list of strings that is not empty", value);
     if (value->array.n_items > JOB_CHOICES_MAX)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%s: expected at most %d strings, got %zu", field,
-                         JOB_CHOICES_MAX, value->array.n_items);
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "%s: expected at most %d strings, got %zu", field, JOB_CHOICES_MAX,
+                         value->array.n_items);
     enum status status = set_constraint(decoding, field, CONSTRAINT_CHOICE, (struct text){0});
     if (status != STATUS_OK)
         return status;
-    constraint->choices = arena_allocate_array(&decoding->job->arena, value->array.n_items, sizeof *constraint->choices);
+    constraint->choices =
+        arena_allocate_array(&decoding->job->arena, value->array.n_items, sizeof *constraint->choices);
     if (!constraint->choices)
         return request_out_of_memory(decoding);
     for (size_t i = 0; i < value->array.n_items; i++) {
@@ -90,8 +95,11 @@ enum status constraint_decode_response_format(struct decoding *decoding, struct 
     if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_object"))
         return set_constraint(decoding, "response_format", CONSTRAINT_JSON_OBJECT, (struct text){0});
     if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_schema"))
-        return decode_json_schema_format(decoding, value_get(value, "json_schema") ? value_get(value, "json_schema") : &null);
-    return request_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"", type ? type : &null);
+        return decode_json_schema_format(decoding, value_get(value, "json_schema")
+                                                       ? value_get(value, "json_schema")
+                                                       : &null);
+    return request_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"",
+                            type ? type : &null);
 }
 
 // ---- vLLM's and llama.cpp's ----
@@ -110,9 +118,11 @@ static enum status decode_member(struct decoding *decoding, const struct value_m
     if (text_equals_string(member->key, "grammar"))
         return decode_source(decoding, "structured_outputs.grammar", CONSTRAINT_GRAMMAR, value);
     if (text_equals_string(member->key, "json_object") && value->kind == VALUE_BOOL)
-        return value->boolean ? set_constraint(decoding, "structured_outputs.json_object", CONSTRAINT_JSON_OBJECT, (struct text){0})
+        return value->boolean ? set_constraint(decoding, "structured_outputs.json_object",
+                                               CONSTRAINT_JSON_OBJECT, (struct text){0})
                               : STATUS_OK;
-    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "structured_outputs.%.*s: not supported",
+    return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                     "structured_outputs.%.*s: not supported",
                      (int)(member->key.size < 64 ? member->key.size : 64), member->key.data);
 }
 
@@ -160,10 +170,10 @@ enum status constraint_decode_grammar(struct decoding *decoding, struct value *v
 enum status constraint_finish(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
-    const char *beside = request->ignore_eos              ? "ignore_eos"
-                         : request->min_tokens > 0        ? "min_tokens"
-                         : request->n_allowed_tokens > 0  ? "allowed_token_ids"
-                                                          : NULL;
+    const char *beside = request->ignore_eos             ? "ignore_eos"
+                         : request->min_tokens > 0       ? "min_tokens"
+                         : request->n_allowed_tokens > 0 ? "allowed_token_ids"
+                                                         : NULL;
     if (request->constraint.kind == CONSTRAINT_NONE || !beside)
         return STATUS_OK;
     return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: impossible beside %s", beside,
@@ -183,7 +193,8 @@ bool constraint_encode_structured_outputs(const struct job *job, struct arena *a
 {
     static const char *const keys[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
     const struct constraint *constraint = &job->request.constraint;
-    struct value content = constraint->kind == CONSTRAINT_JSON_OBJECT ? value_bool(true) : value_string(constraint->source);
+    struct value content =
+        constraint->kind == CONSTRAINT_JSON_OBJECT ? value_bool(true) : value_string(constraint->source);
     if (constraint->kind == CONSTRAINT_NONE)
         return true;
     if (!value_object_create(arena, 1, value) ||

@@ -29,7 +29,8 @@ static const unsigned char byte_order_mark[] = {0xEF, 0xBB, 0xBF};
 
 static struct text after_byte_order_mark(struct text record)
 {
-    if (record.size < sizeof byte_order_mark || memcmp(record.data, byte_order_mark, sizeof byte_order_mark) != 0)
+    if (record.size < sizeof byte_order_mark ||
+        memcmp(record.data, byte_order_mark, sizeof byte_order_mark) != 0)
         return record;
     return (struct text){record.data + sizeof byte_order_mark, record.size - sizeof byte_order_mark};
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define WARN_UNUSED __attribute__((warn_unused_result))
-#define PRINTF_LIKE(format_index, first_argument)                                                        \
+#define PRINTF_LIKE(format_index, first_argument)                                                            \
     __attribute__((format(printf, format_index, first_argument)))
 
 // What the worker does next.
@@ -22,30 +22,30 @@ enum status {
 // Error codes, as in results, dead letters and the store. Names: error_code_name().
 enum error_code {
     ERROR_NONE = 0,
-    ERROR_INVALID_ENCODING,   // not JSON, not msgpack, bad UTF-8
-    ERROR_INVALID_FIELD,      // a known field with a wrong type or value
-    ERROR_MISSING_FIELD,      // a required field is absent
-    ERROR_UNSUPPORTED_FIELD,  // a known field this version does not implement
-    ERROR_LIMIT_EXCEEDED,     // larger, deeper or more than a named limit
-    ERROR_EMPTY_PROMPT,       // no token to start from
-    ERROR_CONTEXT_LENGTH,     // prompt and max_tokens do not fit the context
-    ERROR_TOKEN_RANGE,        // a token id outside the vocabulary
-    ERROR_TEMPLATE,           // the chat template refused or failed
-    ERROR_LOGITS_NAN,         // the model's logits contain a NaN
-    ERROR_RESULT_TOO_LARGE,   // the result does not fit the output topic
-    ERROR_RESULT_REFUSED,     // the broker refused the result's record repeatedly
-    ERROR_CANCELLED,          // the job was cancelled
-    ERROR_CRASHED,            // the job was running in too many crashes
-    ERROR_DEADLINE,           // the job's deadline passed before it was finished
-    ERROR_MODEL_FILE,         // an unusable model file
-    ERROR_UNKNOWN_TYPE,       // unknown tensor type, family or pre-tokenizer
-    ERROR_OUT_OF_MEMORY,      // host or device memory; of a job: it exceeds the KV pages
-    ERROR_STORE,              // SQLite
-    ERROR_BROKER,             // Kafka
-    ERROR_DEVICE,             // CUDA
-    ERROR_FILE,               // reading or writing a file
-    ERROR_USAGE,              // the command line
-    ERROR_JOBS_FAILED,        // a command that did its work, but some jobs failed
+    ERROR_INVALID_ENCODING,  // not JSON, not msgpack, bad UTF-8
+    ERROR_INVALID_FIELD,     // a known field with a wrong type or value
+    ERROR_MISSING_FIELD,     // a required field is absent
+    ERROR_UNSUPPORTED_FIELD, // a known field this version does not implement
+    ERROR_LIMIT_EXCEEDED,    // larger, deeper or more than a named limit
+    ERROR_EMPTY_PROMPT,      // no token to start from
+    ERROR_CONTEXT_LENGTH,    // prompt and max_tokens do not fit the context
+    ERROR_TOKEN_RANGE,       // a token id outside the vocabulary
+    ERROR_TEMPLATE,          // the chat template refused or failed
+    ERROR_LOGITS_NAN,        // the model's logits contain a NaN
+    ERROR_RESULT_TOO_LARGE,  // the result does not fit the output topic
+    ERROR_RESULT_REFUSED,    // the broker refused the result's record repeatedly
+    ERROR_CANCELLED,         // the job was cancelled
+    ERROR_CRASHED,           // the job was running in too many crashes
+    ERROR_DEADLINE,          // the job's deadline passed before it was finished
+    ERROR_MODEL_FILE,        // an unusable model file
+    ERROR_UNKNOWN_TYPE,      // unknown tensor type, family or pre-tokenizer
+    ERROR_OUT_OF_MEMORY,     // host or device memory; of a job: it exceeds the KV pages
+    ERROR_STORE,             // SQLite
+    ERROR_BROKER,            // Kafka
+    ERROR_DEVICE,            // CUDA
+    ERROR_FILE,              // reading or writing a file
+    ERROR_USAGE,             // the command line
+    ERROR_JOBS_FAILED,       // a command that did its work, but some jobs failed
     ERROR_CODE_COUNT,
 };
 

@@ -115,7 +115,8 @@ static uint64_t hash_prompt(const struct request *request)
 uint64_t job_default_seed(const struct job *job)
 {
     uint64_t prompt = hash_prompt(&job->request);
-    bool named = job->custom_id.size && !text_equal(job->custom_id, job->job_id); // else it was made of the dataset's name
+    // else it was made of the dataset's name
+    bool named = job->custom_id.size && !text_equal(job->custom_id, job->job_id);
     if (!named && job->index >= 0)
         return hash_bytes(&job->index, sizeof job->index, prompt);
     struct text name = named ? job->custom_id : job->job_id;
@@ -176,9 +177,11 @@ static enum status decode_root(struct decoding *decoding, struct text record, en
     if (record.size > JOB_RECORD_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "record: expected at most %d bytes, got %zu%s", JOB_RECORD_BYTES_MAX, record.size,
-                         record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : ""); // sheaf submit cuts it there
-    enum status status = encoding == ENCODING_JSON ? json_decode(encoding_body(record), arena, root, decoding->error)
-                                                   : msgpack_decode(record, arena, root, decoding->error);
+                         // sheaf submit cuts it there
+                         record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : "");
+    enum status status = encoding == ENCODING_JSON
+                             ? json_decode(encoding_body(record), arena, root, decoding->error)
+                             : msgpack_decode(record, arena, root, decoding->error);
     if (status == STATUS_OK && root->kind != VALUE_OBJECT)
         return request_expected(decoding, "record", "an object", root);
     return status;

@@ -11,13 +11,13 @@
 
 // Limits of one job; exceeding one is ERROR_LIMIT_EXCEEDED, with field, limit and value.
 enum {
-    JOB_ID_BYTES_MAX = 256,          // job_id, custom_id
+    JOB_ID_BYTES_MAX = 256, // job_id, custom_id
     JOB_DATASET_BYTES_MAX = 128,
     JOB_MODEL_BYTES_MAX = 256,
     JOB_FINGERPRINT_BYTES_MAX = 256, // system_fingerprint
     JOB_RECORD_BYTES_MAX = 16 << 20, // one encoded job
     JOB_MESSAGES_MAX = 4096,
-    JOB_TOKENS_MAX = 1 << 19,        // of a prompt given as ids; half of VALUE_COUNT_MAX
+    JOB_TOKENS_MAX = 1 << 19, // of a prompt given as ids; half of VALUE_COUNT_MAX
     JOB_STOP_MAX = 16,
     JOB_STOP_BYTES_MAX = 1024,
     JOB_LOGIT_BIAS_MAX = 1024,
@@ -30,8 +30,8 @@ enum {
     JOB_STOP_TOKENS_MAX = 128,
     JOB_CHOICES_MAX = 10000,
     JOB_ALLOWED_TOKENS_MAX = 65536,
-    JOB_WARNINGS_MAX = 32,           // the last one then says that more were left out
-    JOB_PRIORITY_MAX = 100,          // and its negative
+    JOB_WARNINGS_MAX = 32,  // the last one then says that more were left out
+    JOB_PRIORITY_MAX = 100, // and its negative
 };
 
 #define JOB_DEADLINE_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
@@ -56,70 +56,79 @@ enum sampling_parameter {
 
 // Sampling parameters. They belong to the job, never to the batch.
 struct sampling {
-    unsigned given;           // enum sampling_parameter: named by the record; the others get the worker's default
-    float temperature;        // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
-    float top_p;              // [0, 1], default 1: off; 0 keeps the most likely token
-    float min_p;              // [0, 1], default 0: off
-    int32_t top_k;            // default 0: off
-    float presence_penalty;   // -2..2, default 0: OpenAI's, over generated tokens
-    float frequency_penalty;  // -2..2, default 0
-    float repetition_penalty; // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
-    uint64_t seed;            // the record's (any int64), else job_default_seed's
+    // enum sampling_parameter: named by the record; the others get the worker's default
+    unsigned given;
+    float temperature;       // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
+    float top_p;             // [0, 1], default 1: off; 0 keeps the most likely token
+    float min_p;             // [0, 1], default 0: off
+    int32_t top_k;           // default 0: off
+    float presence_penalty;  // -2..2, default 0: OpenAI's, over generated tokens
+    float frequency_penalty; // -2..2, default 0
+    // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
+    float repetition_penalty;
+    uint64_t seed; // the record's (any int64), else job_default_seed's
     bool seed_given;
     struct logit_bias *logit_bias;
     int32_t n_logit_bias;
     bool logprobs;
-    int32_t top_logprobs;     // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
+    int32_t top_logprobs; // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
 };
 
 enum constraint_kind {
     CONSTRAINT_NONE,
     CONSTRAINT_JSON_OBJECT, // any JSON object
     CONSTRAINT_JSON_SCHEMA,
-    CONSTRAINT_REGEX,       // of the whole text
+    CONSTRAINT_REGEX, // of the whole text
     CONSTRAINT_CHOICE,
-    CONSTRAINT_GRAMMAR,     // GBNF, or Lark's syntax
+    CONSTRAINT_GRAMMAR, // GBNF, or Lark's syntax
 };
 
 // What the text of an answer may be.
 struct constraint {
     enum constraint_kind kind;
-    struct text source;     // the schema's JSON, the regex or the grammar
-    struct text *choices;   // [n_choices] of CONSTRAINT_CHOICE
+    struct text source;   // the schema's JSON, the regex or the grammar
+    struct text *choices; // [n_choices] of CONSTRAINT_CHOICE
     int32_t n_choices;
-    const char *field;      // that asked for it, static
+    const char *field; // that asked for it, static
 };
 
 // The request.
 struct request {
     enum prompt_kind prompt_kind;
-    struct text prompt;        // PROMPT_TEXT
-    struct value messages;     // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
-                               // parts of text is one string here, the parts joined by line feeds; arguments
-                               // of tool calls are objects
-    struct value variables;    // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
-                               // tool_choice is "none"), documents (null without), add_generation_prompt
-                               // (default true) and the members of chat_template_kwargs
-    int32_t *tokens;           // PROMPT_TOKENS
+    struct text prompt;    // PROMPT_TEXT
+    struct value messages; // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as
+                           // parts of text is one string here, the parts joined by line feeds; arguments
+                           // of tool calls are objects
+    struct value
+        variables;   // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where
+                     // tool_choice is "none"), documents (null without), add_generation_prompt
+                     // (default true) and the members of chat_template_kwargs
+    int32_t *tokens; // PROMPT_TOKENS
     int32_t n_tokens;
-    int32_t max_tokens;        // -1: up to the context's end (the worker's default may be lower)
-    int32_t n;                 // choices, default 1
-    int32_t best_of;           // sequences generated, of which the n of the highest mean logprob are returned; 0: n
-    bool hides_logprobs;       // sampling.logprobs is on for best_of alone
-    struct text *stop;         // stop strings
+    int32_t max_tokens; // -1: up to the context's end (the worker's default may be lower)
+    int32_t n;          // choices, default 1
+    // sequences generated, of which the n of the highest mean logprob are returned; 0: n
+    int32_t best_of;
+    bool hides_logprobs; // sampling.logprobs is on for best_of alone
+    struct text *stop;   // stop strings
     int32_t n_stop;
-    bool ignore_eos;           // vLLM's: generate max_tokens whatever comes
-    bool includes_stop;        // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
-    int32_t min_tokens;        // vLLM's: before so many tokens no end token is drawn and no stop string ends the answer
-    int32_t *stop_tokens;      // [n_stop_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
+    bool ignore_eos; // vLLM's: generate max_tokens whatever comes
+    // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
+    bool includes_stop;
+    // vLLM's: before so many tokens no end token is drawn and no stop string ends the answer
+    int32_t min_tokens;
+    // [n_stop_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
+    int32_t *stop_tokens;
     int32_t n_stop_tokens;
-    int32_t *allowed_tokens;   // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are allowed
+    // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are allowed
+    int32_t *allowed_tokens;
     int32_t n_allowed_tokens;
-    bool add_special_tokens;   // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
-                               // messages, whose template writes them; of no effect for token ids
+    bool
+        add_special_tokens; // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for
+                            // messages, whose template writes them; of no effect for token ids
     struct constraint constraint;
     struct sampling sampling;
-    struct text model;         // as given, echoed; a worker serves one model and does not choose by it
+    struct text model; // as given, echoed; a worker serves one model and does not choose by it
 };
 
 // Sequences to generate for the job.
@@ -133,7 +142,7 @@ enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, 
 
 struct token_logprob {
     int32_t token;
-    float logprob;             // natural logarithm, of the distribution before temperature and filters
+    float logprob; // natural logarithm, of the distribution before temperature and filters
 };
 
 // One generated token's logprobs, when asked for.
@@ -141,16 +150,17 @@ struct logprob_entry {
     struct token_logprob chosen;
     struct token_logprob *top; // [n_top], most likely first
     int32_t n_top;
-    struct text chosen_bytes;  // the token's bytes; tops' bytes beside them
+    struct text chosen_bytes; // the token's bytes; tops' bytes beside them
     struct text *top_bytes;
-    int32_t text_offset;       // characters of the answer's text before the token; while it is generated, bytes
+    // characters of the answer's text before the token; while it is generated, bytes
+    int32_t text_offset;
 };
 
 // One generated answer.
 struct choice {
-    struct text text;          // valid UTF-8; bad bytes became U+FFFD
+    struct text text; // valid UTF-8; bad bytes became U+FFFD
     enum finish_reason finish_reason;
-    int32_t n_tokens;          // generated, without the token that ended it
+    int32_t n_tokens;               // generated, without the token that ended it
     struct logprob_entry *logprobs; // [n_tokens] or NULL
 };
 
@@ -160,68 +170,69 @@ enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED }
 // worker or the clock.
 struct result {
     enum result_status status;
-    struct choice *choices;    // [n_choices], RESULT_DONE
+    struct choice *choices; // [n_choices], RESULT_DONE
     int32_t n_choices;
     int32_t prompt_tokens;
     int32_t completion_tokens; // over all choices, with the tokens that ended them, as OpenAI and vLLM count
     struct error error;        // RESULT_FAILED, RESULT_CANCELLED
     struct text model;         // name the worker gives its model
     struct text system_fingerprint; // name of the arithmetic that the worker computes with; empty: unknown
-    bool reports_cached_tokens; // figures.cached_tokens is part of the usage: on request, for it differs from run to run
-    struct text *warnings;     // e.g. unknown fields; [n_warnings]
+    // figures.cached_tokens is part of the usage: on request, for it differs from run to run
+    bool reports_cached_tokens;
+    struct text *warnings; // e.g. unknown fields; [n_warnings]
     int32_t n_warnings;
 };
 
 // Figures about how the result came to be: for the store and the record's headers, never for its body.
 struct job_figures {
-    int32_t cached_tokens;     // prompt tokens served from shared pages
-    int64_t queued_us;         // wait in the window
-    int64_t prefill_us;        // admission to first token
-    int64_t decode_us;         // first token to last
-    int32_t attempts;          // times the job was started, this one included
-    uint64_t prefix_hash;      // of the shared prefix it used; 0: none
+    int32_t cached_tokens; // prompt tokens served from shared pages
+    int64_t queued_us;     // wait in the window
+    int64_t prefill_us;    // admission to first token
+    int64_t decode_us;     // first token to last
+    int32_t attempts;      // times the job was started, this one included
+    uint64_t prefix_hash;  // of the shared prefix it used; 0: none
 };
 
 enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
 
 struct header {
     struct text name;
-    struct text value;         // bytes
+    struct text value; // bytes
 };
 
 // Where the record came from, and what must travel with it.
 struct job_source {
-    struct text topic;         // "" on the embedded queue
+    struct text topic; // "" on the embedded queue
     int32_t partition;
-    int64_t offset;            // Kafka offset, or the row id of the embedded queue
-    enum encoding encoding;    // of the record, and so of its result
-    struct text key;           // record key; data NULL: none
-    int32_t crashes;           // of workers, while it may have been computed
-    int64_t received_s;        // monotonic, for the figures only
-    int64_t written;           // the record, seconds since 1970 UTC; 0: unknown
-    struct header *headers;    // [n_headers]
+    int64_t offset;         // Kafka offset, or the row id of the embedded queue
+    enum encoding encoding; // of the record, and so of its result
+    struct text key;        // record key; data NULL: none
+    int32_t crashes;        // of workers, while it may have been computed
+    int64_t received_s;     // monotonic, for the figures only
+    int64_t written;        // the record, seconds since 1970 UTC; 0: unknown
+    struct header *headers; // [n_headers]
     int32_t n_headers;
-    bool has_more_headers;     // than were taken
-    struct text record;        // original bytes when the record could not be decoded, else empty
-    int32_t refusals;          // of its result by the broker, each time alone in its batch
-    bool is_doubted;           // its result was in a batch that the broker refused
+    bool has_more_headers; // than were taken
+    struct text record;    // original bytes when the record could not be decoded, else empty
+    int32_t refusals;      // of its result by the broker, each time alone in its batch
+    bool is_doubted;       // its result was in a batch that the broker refused
 };
 
 struct job {
     struct arena arena;
-    struct job *next;          // link of whichever queue or list owns the job
-    struct text job_id;        // unique within a dataset
-    struct text dataset;       // default "default"
-    struct text custom_id;     // default: the job_id
-    int64_t index;             // position in the submitted file, -1: none
-    int64_t created;           // submission, seconds since 1970 UTC; 0: unknown
-    int32_t priority;          // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
-    int64_t deadline;          // seconds since 1970 UTC: not worth computing from then on; 0: none
+    struct job *next;      // link of whichever queue or list owns the job
+    struct text job_id;    // unique within a dataset
+    struct text dataset;   // default "default"
+    struct text custom_id; // default: the job_id
+    int64_t index;         // position in the submitted file, -1: none
+    int64_t created;       // submission, seconds since 1970 UTC; 0: unknown
+    int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
+    int64_t deadline;      // seconds since 1970 UTC: not worth computing from then on; 0: none
     struct request request;
     struct result result;
     struct job_figures figures;
     struct job_source source;
-    void *running;             // batching/'s own, while it owns the job
+    void *running; // batching/'s own, while it owns the job
 };
 
 #define CONTENT_TYPE_JSON    "application/json"
@@ -246,7 +257,7 @@ struct job_reserve {
     struct job *first;
     int32_t n_jobs;
 };
-struct job *job_reserve_take(struct job_reserve *reserve); // as job_create
+struct job *job_reserve_take(struct job_reserve *reserve);           // as job_create
 void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
@@ -266,8 +277,8 @@ uint64_t job_default_seed(const struct job *job);
 // map it takes an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id gets
 // none: the caller names it (job_set_id). A member that is null counts as not given. `job` comes fresh from
 // job_create.
-enum status job_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
-    WARN_UNUSED;
+enum status job_decode(struct job *job, struct text record, enum encoding encoding,
+                       struct error *error) WARN_UNUSED;
 // Writes the job map: what job_decode reads back to the same job, warnings included. Members in a fixed
 // order, defaults left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
@@ -281,8 +292,8 @@ void result_encode(const struct job *job, enum encoding encoding, struct buffer 
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
 // Reads a result map into the job's identity and result; request.prompt_kind tells a chat (PROMPT_MESSAGES)
 // from a plain completion (PROMPT_TEXT). Members it does not know are skipped.
-enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)
-    WARN_UNUSED;
+enum status result_decode(struct job *job, struct text record, enum encoding encoding,
+                          struct error *error) WARN_UNUSED;
 
 // OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed
 // job has `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is
@@ -294,7 +305,8 @@ const char *result_status_name(enum result_status status); // "done", "failed", 
 
 // Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as
 // given. Errors: STATUS_REFUSE.
-enum status sampling_set(struct sampling *sampling, const char *name, double number, struct error *error) WARN_UNUSED;
+enum status sampling_set(struct sampling *sampling, const char *name, double number,
+                         struct error *error) WARN_UNUSED;
 // What `defaults` gives and the record left out.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 

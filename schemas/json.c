@@ -1,4 +1,5 @@
-// JSON to and from value trees. json_read.c reads; writing is here. Both need the C locale, which the process never leaves.
+// JSON to and from value trees. json_read.c reads; writing is here. Both need the C locale, which the process
+// never leaves.
 #include "schemas/base64.h"
 #include "schemas/json_read.h"
 
@@ -16,8 +17,8 @@ static enum status decode(struct text input, size_t n_values_max, struct arena *
                          input.size, VALUE_INPUT_BYTES_MAX);
     char *strings = arena_allocate(arena, input.size + 1);
     if (!strings)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %zu bytes",
-                         input.size);
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
+                         "json: no memory for a record of %zu bytes", input.size);
     return json_read(input, n_values_max, arena, strings, value, error);
 }
 
@@ -26,7 +27,8 @@ enum status json_decode(struct text input, struct arena *arena, struct value *va
     return decode(input, VALUE_COUNT_MAX, arena, value, error);
 }
 
-enum status json_decode_document(struct text input, struct arena *arena, struct value *value, struct error *error)
+enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
+                                 struct error *error)
 {
     return decode(input, VALUE_DOCUMENT_COUNT_MAX, arena, value, error);
 }
@@ -69,7 +71,8 @@ static size_t plain_prefix(const char *data, size_t size)
         if (json_has_special(bytes))
             break;
     }
-    while (i < size && (unsigned char)data[i] >= 0x20 && (unsigned char)data[i] < 0x80 && data[i] != '"' && data[i] != '\\')
+    while (i < size && (unsigned char)data[i] >= 0x20 && (unsigned char)data[i] < 0x80 && data[i] != '"' &&
+           data[i] != '\\')
         i++;
     return i;
 }

@@ -1,5 +1,6 @@
-// Recursive descent over RFC 8259. The members of the containers that are open stand on one stack; each container
-// takes its own off when it closes, and so is as long as it has to be. A function that returns false has filled the error.
+// Recursive descent over RFC 8259. The members of the containers that are open stand on one stack; each
+// container takes its own off when it closes, and so is as long as it has to be. A function that returns
+// false has filled the error.
 #include "schemas/json_read.h"
 
 #include <math.h>
@@ -42,20 +43,23 @@ static bool take(struct reader *reader, char byte)
 
 static bool fail(struct reader *reader, const char *cause)
 {
-    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: %s", reader->at - reader->begin, cause);
+    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: %s",
+              reader->at - reader->begin, cause);
     return false;
 }
 
 static bool fail_memory(struct reader *reader)
 {
-    error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %td bytes", reader->end - reader->begin);
+    error_set(reader->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "json: no memory for a record of %td bytes",
+              reader->end - reader->begin);
     return false;
 }
 
 static bool count(struct reader *reader)
 {
     if (reader->n_left == 0) {
-        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values", reader->n_max);
+        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: more than %zu values",
+                  reader->n_max);
         return false;
     }
     reader->n_left--;
@@ -65,7 +69,8 @@ static bool count(struct reader *reader)
 static bool enter(struct reader *reader)
 {
     if (++reader->depth > VALUE_DEPTH_MAX) {
-        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels", VALUE_DEPTH_MAX);
+        error_set(reader->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels",
+                  VALUE_DEPTH_MAX);
         return false;
     }
     return count(reader);
@@ -82,8 +87,8 @@ static void copy_plain(struct reader *reader)
             break;
         memcpy(reader->strings, &bytes, sizeof bytes);
     }
-    while (reader->at < reader->end && (unsigned char)*reader->at >= 0x20 && (unsigned char)*reader->at < 0x80 &&
-           *reader->at != '"' && *reader->at != '\\')
+    while (reader->at < reader->end && (unsigned char)*reader->at >= 0x20 &&
+           (unsigned char)*reader->at < 0x80 && *reader->at != '"' && *reader->at != '\\')
         *reader->strings++ = *reader->at++;
 }
 
@@ -231,8 +236,8 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to where the next
-// string goes, which has room for them as they are no string.
+// Integers outside int64 become floats. strtod needs a NUL behind the digits: they are copied to where the
+// next string goes, which has room for them as they are no string.
 static bool read_number(struct reader *reader, struct value *value)
 {
     const char *start = reader->at;
@@ -292,8 +297,9 @@ static bool close_object(struct reader *reader, size_t first, struct value *obje
         return fail_memory(reader);
     if (!duplicate)
         return true;
-    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING, "not valid JSON: byte %td: duplicate key \"%.*s\"",
-              reader->at - reader->begin, (int)(duplicate->size < 64 ? duplicate->size : 64), duplicate->data);
+    error_set(reader->error, STATUS_REJECT, ERROR_INVALID_ENCODING,
+              "not valid JSON: byte %td: duplicate key \"%.*s\"", reader->at - reader->begin,
+              (int)(duplicate->size < 64 ? duplicate->size : 64), duplicate->data);
     return false;
 }
 
@@ -374,8 +380,8 @@ static bool read_value(struct reader *reader, struct value *value)
     return read;
 }
 
-enum status json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings, struct value *value,
-                      struct error *error)
+enum status json_read(struct text input, size_t n_values_max, struct arena *arena, char *strings,
+                      struct value *value, struct error *error)
 {
     struct reader reader;
     reader.begin = reader.at = input.data;
@@ -389,7 +395,8 @@ enum status json_read(struct text input, size_t n_values_max, struct arena *aren
     reader.capacity = STACK_FIRST;
     reader.error = error;
     struct value root;
-    bool read = read_value(&reader, &root) && (reader.at == reader.end || fail(&reader, "something behind the value"));
+    bool read = read_value(&reader, &root) &&
+                (reader.at == reader.end || fail(&reader, "something behind the value"));
     if (reader.stack != reader.first)
         free(reader.stack);
     if (!read)

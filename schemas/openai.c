@@ -6,8 +6,9 @@
 // A request that is refused has the status and body of OpenAI's HTTP error:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
 //    "body": {"error": {"message", "type": "invalid_request_error", "param": FIELD or null, "code"}}}, "error": null}
-// one that failed for another reason status 500 and type "server_error"; and one that was not computed, because it was
-// cancelled or its deadline passed, "response": null and "error": {"code", "message"}. "warnings" follows when there are some.
+// one that failed for another reason status 500 and type "server_error"; and one that was not computed,
+// because it was cancelled or its deadline passed, "response": null and "error": {"code", "message"}.
+// "warnings" follows when there are some.
 #include "schemas/request.h"
 
 #include <math.h>
@@ -71,8 +72,8 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
     if (status == STATUS_OK)
         status = request_decode(decoding);
     const struct value *url = value_get(line, "url");
-    if (status == STATUS_OK && url && url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH) &&
-        decoding->job->request.max_tokens < 0)
+    if (status == STATUS_OK && url && url->kind == VALUE_STRING &&
+        text_equals_string(url->text, COMPLETION_PATH) && decoding->job->request.max_tokens < 0)
         decoding->job->request.max_tokens = JOB_COMPLETION_TOKENS_DEFAULT;
     return status;
 }
@@ -247,12 +248,12 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
             buffer_add_byte(out, ',');
         add_choice(out, &result->choices[i], i, chat);
     }
-    buffer_add_format(out,
-                      "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld",
+    buffer_add_format(out, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%lld",
                       result->prompt_tokens, result->completion_tokens,
                       (long long)result->prompt_tokens + result->completion_tokens);
     if (result->reports_cached_tokens)
-        buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%d}", job->figures.cached_tokens);
+        buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%d}",
+                          job->figures.cached_tokens);
     buffer_add_byte(out, '}');
     if (result->system_fingerprint.size) {
         buffer_add_string(out, ",\"system_fingerprint\":");
@@ -282,10 +283,12 @@ static int status_code_of(enum error_code code)
     }
 }
 
-// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: they name none.
+// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: they
+// name none.
 static struct text param_of(const struct error *error, bool chat)
 {
-    size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]"), n_fields;
+    size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]"),
+           n_fields;
     struct text root = {error->text, strcspn(error->text, ".[:")};
     const struct field *fields = request_fields(&n_fields);
     for (size_t i = 0; i < n_fields && strncmp(error->text + size, ": ", 2) == 0; i++)
@@ -306,7 +309,8 @@ static void add_error(struct buffer *out, const struct job *job, bool chat)
         buffer_add_string(out, ",\"body\":{\"error\":{\"message\":");
         json_encode_string(text_from_string(error->text), out);
         struct text param = status_code == 400 ? param_of(error, chat) : (struct text){0};
-        buffer_add_format(out, ",\"type\":\"%s\",\"param\":", status_code == 400 ? "invalid_request_error" : "server_error");
+        buffer_add_format(out, ",\"type\":\"%s\",\"param\":",
+                          status_code == 400 ? "invalid_request_error" : "server_error");
         if (param.data)
             json_encode_string(param, out);
         else

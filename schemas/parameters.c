@@ -80,15 +80,15 @@ enum status parameters_decode_stop(struct decoding *decoding, struct value *valu
 }
 
 // A list of token ids into `tokens`; whether the model has them, only a worker knows.
-static enum status decode_token_ids(struct decoding *decoding, const char *name, const struct value *value, int32_t n_max,
-                                    int32_t **tokens, int32_t *n_tokens)
+static enum status decode_token_ids(struct decoding *decoding, const char *name, const struct value *value,
+                                    int32_t n_max, int32_t **tokens, int32_t *n_tokens)
 {
     if (value->kind != VALUE_ARRAY)
         return request_expected(decoding, name, "a list of token ids", value);
     size_t n = value->array.n_items;
     if (n > (size_t)n_max)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%s: expected at most %d tokens, got %zu", name,
-                         n_max, n);
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "%s: expected at most %d tokens, got %zu", name, n_max, n);
     *tokens = arena_allocate_array(&decoding->job->arena, n, sizeof **tokens);
     if (!*tokens)
         return request_out_of_memory(decoding);
@@ -96,7 +96,8 @@ static enum status decode_token_ids(struct decoding *decoding, const char *name,
         char path[48];
         int64_t token;
         snprintf(path, sizeof path, "%s[%zu]", name, i);
-        enum status status = request_integer(decoding, path, &value->array.items[i], 0, INT32_MAX, false, &token);
+        enum status status =
+            request_integer(decoding, path, &value->array.items[i], 0, INT32_MAX, false, &token);
         if (status != STATUS_OK)
             return status;
         (*tokens)[i] = (int32_t)token;
@@ -118,8 +119,8 @@ enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struc
     if (value->kind == VALUE_ARRAY && value->array.n_items == 0)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "allowed_token_ids: expected at least one token, got none");
-    return decode_token_ids(decoding, "allowed_token_ids", value, JOB_ALLOWED_TOKENS_MAX, &request->allowed_tokens,
-                            &request->n_allowed_tokens);
+    return decode_token_ids(decoding, "allowed_token_ids", value, JOB_ALLOWED_TOKENS_MAX,
+                            &request->allowed_tokens, &request->n_allowed_tokens);
 }
 
 // Digits without a leading zero, so that no token has two names. -1 when it is something else.
@@ -228,11 +229,12 @@ enum status parameters_finish(struct decoding *decoding)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "top_logprobs: needs \"logprobs\": true");
     if (request->max_tokens >= 0 && request->min_tokens > request->max_tokens)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "min_tokens: expected at most max_tokens, which is %d, got %d",
-                         request->max_tokens, request->min_tokens);
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "min_tokens: expected at most max_tokens, which is %d, got %d", request->max_tokens,
+                         request->min_tokens);
     if (request->best_of && request->best_of < request->n)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "best_of: expected at least n, which is %d, got %d",
-                         request->n, request->best_of);
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "best_of: expected at least n, which is %d, got %d", request->n, request->best_of);
     if (request->best_of == request->n)
         request->best_of = 0;
     if (request->best_of && !sampling->logprobs)
@@ -274,7 +276,8 @@ bool parameters_encode_stop(const struct job *job, struct arena *arena, struct v
     return encode_texts(job->request.stop, job->request.n_stop, arena, value);
 }
 
-static bool encode_token_ids(const int32_t *tokens, int32_t n_tokens, struct arena *arena, struct value *value)
+static bool encode_token_ids(const int32_t *tokens, int32_t n_tokens, struct arena *arena,
+                             struct value *value)
 {
     if (n_tokens == 0)
         return true;

@@ -78,8 +78,8 @@ static bool calls_tools(const struct value *message)
     return calls && calls->kind == VALUE_ARRAY && calls->array.n_items > 0;
 }
 
-// Templates print the content of a message, and would print a null as "None": it becomes an empty text, as in vLLM. They ask
-// whether a message that calls tools has one, so there it stays null or missing.
+// Templates print the content of a message, and would print a null as "None": it becomes an empty text, as in
+// vLLM. They ask whether a message that calls tools has one, so there it stays null or missing.
 static enum status put_empty_content(struct decoding *decoding, struct value *message, struct value *content)
 {
     if (calls_tools(message))
@@ -255,13 +255,15 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
 {
     const struct value *kwargs = request_given(decoding, "chat_template_kwargs");
-    const struct value *inside = kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, "enable_thinking") : NULL;
+    const struct value *inside =
+        kwargs && kwargs->kind == VALUE_OBJECT ? value_get(kwargs, "enable_thinking") : NULL;
     if (value->kind != VALUE_BOOL)
         return request_expected(decoding, "enable_thinking", "true or false", value);
     if (inside && !value_equal(inside, value))
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "enable_thinking: given as %s beside another value in chat_template_kwargs; one of them is enough",
-                         value->boolean ? "true" : "false");
+        return error_set(
+            decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+            "enable_thinking: given as %s beside another value in chat_template_kwargs; one of them is enough",
+            value->boolean ? "true" : "false");
     return STATUS_OK;
 }
 
@@ -278,7 +280,8 @@ static enum status make_variables(struct decoding *decoding)
     struct value *variables = &request->variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 1, variables))
         return request_out_of_memory(decoding);
-    // transformers passes tools and documents always: none where there are none, so that "is defined" is true.
+    // transformers passes tools and documents always: none where there are none, so that "is defined" is
+    // true.
     static const struct value none = {.kind = VALUE_NULL};
     bool shown = tools && !(choice && text_equals_string(choice->text, "none"));
     value_put(variables, "messages", request->messages);
@@ -295,8 +298,9 @@ static enum status make_variables(struct decoding *decoding)
 enum status prompt_finish(struct decoding *decoding)
 {
     static const char *const kinds[] = {"messages", "prompt", "tokens"};
-    static const char *const chat_only[] = {"tools", "tool_choice", "documents", "add_generation_prompt",
-                                            "chat_template_kwargs", "enable_thinking"};
+    static const char *const chat_only[] = {
+        "tools",          "tool_choice", "documents", "add_generation_prompt", "chat_template_kwargs",
+        "enable_thinking"};
     const char *given = NULL;
     for (int i = 0; i < 3; i++) {
         if (!request_given(decoding, kinds[i]))

@@ -51,7 +51,8 @@ static const struct field fields[] = {
     {TEXT("max_completion_tokens"), FIELD_OTHER, .decode = parameters_decode_max_completion_tokens},
     {TEXT("n"), FIELD_INTEGER32, REQUEST(n), LIMIT(1, JOB_N_MAX), .fallback = 1},
     {TEXT("best_of"), FIELD_INTEGER32, REQUEST(best_of), LIMIT(1, JOB_N_MAX)},
-    {TEXT("temperature"), FIELD_NUMBER, SAMPLING(temperature), .given = SAMPLING_TEMPERATURE, RANGE(0, JOB_TEMPERATURE_MAX), .fallback = 1},
+    {TEXT("temperature"), FIELD_NUMBER, SAMPLING(temperature), .given = SAMPLING_TEMPERATURE,
+     RANGE(0, JOB_TEMPERATURE_MAX), .fallback = 1},
     {TEXT("top_p"), FIELD_NUMBER, SAMPLING(top_p), .given = SAMPLING_TOP_P, RANGE(0, 1), .fallback = 1},
     {TEXT("top_k"), FIELD_INTEGER32, SAMPLING(top_k), .given = SAMPLING_TOP_K, LIMIT(-1, JOB_TOP_K_MAX)},
     {TEXT("min_p"), FIELD_NUMBER, SAMPLING(min_p), .given = SAMPLING_MIN_P, RANGE(0, 1)},
@@ -70,9 +71,12 @@ static const struct field fields[] = {
     {TEXT("guided_grammar"), FIELD_OTHER, .decode = constraint_decode_guided_grammar},
     {TEXT("json_schema"), FIELD_OTHER, .decode = constraint_decode_json_schema},
     {TEXT("grammar"), FIELD_OTHER, .decode = constraint_decode_grammar},
-    {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY, RANGE(-2, 2)},
-    {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty), .given = SAMPLING_FREQUENCY_PENALTY, RANGE(-2, 2)},
-    {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty), .given = SAMPLING_REPETITION_PENALTY, ABOVE(0, 10), .fallback = 1},
+    {TEXT("presence_penalty"), FIELD_NUMBER, SAMPLING(presence_penalty), .given = SAMPLING_PRESENCE_PENALTY,
+     RANGE(-2, 2)},
+    {TEXT("frequency_penalty"), FIELD_NUMBER, SAMPLING(frequency_penalty),
+     .given = SAMPLING_FREQUENCY_PENALTY, RANGE(-2, 2)},
+    {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty),
+     .given = SAMPLING_REPETITION_PENALTY, ABOVE(0, 10), .fallback = 1},
     {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
     {TEXT("logprobs"), FIELD_OTHER, OWN(parameters, logprobs)},
     {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
@@ -413,7 +417,8 @@ enum status request_decode_identity(struct decoding *decoding)
 static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;
-    struct value *value = decoding->values[row], **target = &decoding->values[find_field(text_from_string(name))];
+    struct value *value = decoding->values[row],
+                 **target = &decoding->values[find_field(text_from_string(name))];
     if (!*target || value_equal(*target, value)) {
         *target = value;
         return STATUS_OK;
@@ -421,8 +426,9 @@ static enum status resolve_alias(struct decoding *decoding, int row)
     char descriptions[2][VALUE_DESCRIPTION_BYTES];
     value_describe(value, descriptions[0]);
     value_describe(*target, descriptions[1]);
-    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: given as %s beside %s %s; one of them is enough",
-                     fields[row].name.data, descriptions[0], name, descriptions[1]);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "%s: given as %s beside %s %s; one of them is enough", fields[row].name.data,
+                     descriptions[0], name, descriptions[1]);
 }
 
 enum status request_decode(struct decoding *decoding)

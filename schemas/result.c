@@ -10,8 +10,8 @@
 //   error                                   else: {"code", "message"}
 //   warnings                                [string]
 // "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
-// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first. "text_offset", of plain
-// completions with logprobs, has the characters of the text before each token.
+// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first.
+// "text_offset", of plain completions with logprobs, has the characters of the text before each token.
 #include "schemas/base64.h"
 #include "schemas/job.h"
 
@@ -283,8 +283,8 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     if (status == STATUS_OK)
         status = read_text(root, "model", false, JOB_MODEL_BYTES_MAX, &job->result.model, error);
     if (status == STATUS_OK)
-        status = read_text(root, "system_fingerprint", false, JOB_FINGERPRINT_BYTES_MAX, &job->result.system_fingerprint,
-                           error);
+        status = read_text(root, "system_fingerprint", false, JOB_FINGERPRINT_BYTES_MAX,
+                           &job->result.system_fingerprint, error);
     if (status == STATUS_OK)
         status = read_text(root, "object", true, 32, &object, error);
     if (status != STATUS_OK)

@@ -1,5 +1,5 @@
-// Which jobs run together, so that a crash makes the right ones suspects. The numbers are stored in the store (queue.computed)
-// and in the metadata of Kafka's commits (consumer/kafka/suspects.h).
+// Which jobs run together, so that a crash makes the right ones suspects. The numbers are stored in the store
+// (queue.computed) and in the metadata of Kafka's commits (consumer/kafka/suspects.h).
 #pragma once
 
 enum suspect_state {

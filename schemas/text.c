@@ -64,7 +64,8 @@ void buffer_add_string(struct buffer *buffer, const char *string)
 
 void buffer_add_byte(struct buffer *buffer, char byte)
 {
-    bool has_room = buffer->size + 1 < buffer->capacity && (!buffer->size_max || buffer->size < buffer->size_max);
+    bool has_room =
+        buffer->size + 1 < buffer->capacity && (!buffer->size_max || buffer->size < buffer->size_max);
     if (!has_room || buffer->failed) {
         buffer_add(buffer, &byte, 1);
         return;

@@ -1,7 +1,8 @@
-// Calls of tools in messages: [{"id", "type": "function", "function": {"name", "arguments"}}]. OpenAI writes the arguments
-// as a JSON text; chat templates expect an object, so that vLLM (vllm/entrypoints/chat_utils.py) parses them first. The
-// rule is vLLM's: arguments that are absent, null or empty are {}; so are, with a warning, those that are no JSON or no
-// object: a bad call in a conversation's history would else fail every turn after it. An empty list of calls is dropped.
+// Calls of tools in messages: [{"id", "type": "function", "function": {"name", "arguments"}}]. OpenAI writes
+// the arguments as a JSON text; chat templates expect an object, so that vLLM
+// (vllm/entrypoints/chat_utils.py) parses them first. The rule is vLLM's: arguments that are absent, null or
+// empty are {}; so are, with a warning, those that are no JSON or no object: a bad call in a conversation's
+// history would else fail every turn after it. An empty list of calls is dropped.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -41,12 +42,14 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
         decoding->n_arguments += count_values(&parsed);
         if (decoding->n_arguments > VALUE_COUNT_MAX)
             return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                             "%s: the arguments of all calls have more than %d values", path, VALUE_COUNT_MAX);
+                             "%s: the arguments of all calls have more than %d values", path,
+                             VALUE_COUNT_MAX);
     }
     if (parsed.kind != VALUE_OBJECT) {
         char description[VALUE_DESCRIPTION_BYTES];
         value_describe(arguments, description);
-        if (!job_warn(decoding->job, "%s: expected a JSON object, got %s; the template sees {}", path, description))
+        if (!job_warn(decoding->job, "%s: expected a JSON object, got %s; the template sees {}", path,
+                      description))
             return request_out_of_memory(decoding);
         parsed = nothing;
     }
@@ -82,7 +85,8 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
     struct value *function = (struct value *)value_get(call, "function"); // ours to change while decoding
     snprintf(member, sizeof member, "%s.function", path);
     if (!function || function->kind != VALUE_OBJECT)
-        return request_expected(decoding, member, "an object with name and arguments", function ? function : &missing);
+        return request_expected(decoding, member, "an object with name and arguments",
+                                function ? function : &missing);
     struct value *arguments = (struct value *)value_get(function, "arguments");
     snprintf(member, sizeof member, "%s.function.arguments", path);
     return arguments ? parse_arguments(decoding, member, arguments) : add_arguments(decoding, function);

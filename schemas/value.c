@@ -179,7 +179,8 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 uint64_t value_hash(const struct value *value, uint64_t seed)
 {
     uint64_t hash = hash_bytes(&value->kind, sizeof value->kind, seed);
-    float number = value->kind == VALUE_FLOAT ? (float)value->number + 0.0f : 0; // as value_equal: of any width; zero has one sign
+    // as value_equal: of any width; zero has one sign
+    float number = value->kind == VALUE_FLOAT ? (float)value->number + 0.0f : 0;
     switch (value->kind) {
     case VALUE_NULL:
         break;

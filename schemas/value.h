@@ -48,8 +48,8 @@ struct value_member {
 
 // Limits of both decoders. Reaching one is ERROR_LIMIT_EXCEEDED.
 enum {
-    VALUE_DEPTH_MAX = 64,           // arrays and objects inside one another
-    VALUE_COUNT_MAX = 1 << 20,      // values of one record, keys included
+    VALUE_DEPTH_MAX = 64,             // arrays and objects inside one another
+    VALUE_COUNT_MAX = 1 << 20,        // values of one record, keys included
     VALUE_INPUT_BYTES_MAX = 64 << 20, // one encoded record
 };
 
@@ -72,13 +72,13 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 
 // JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the
 // value are errors (STATUS_REJECT). Integers outside int64 become VALUE_FLOAT. Implemented in json.c.
-enum status json_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
-    WARN_UNUSED;
+enum status json_decode(struct text input, struct arena *arena, struct value *value,
+                        struct error *error) WARN_UNUSED;
 // The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21
 // values).
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
-enum status json_decode_document(struct text input, struct arena *arena, struct value *value, struct error *error)
-    WARN_UNUSED;
+enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
+                                 struct error *error) WARN_UNUSED;
 // Compact JSON, UTF-8 kept, keys in order, doubles shortest-round-trip. Bytes are written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
@@ -86,8 +86,8 @@ void json_encode_number(double number, struct buffer *out);    // NaN and infini
 
 // msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; ext
 // types, NaN and infinities are refused. Written in the shortest forms. msgpack.c.
-enum status msgpack_decode(struct text input, struct arena *arena, struct value *value, struct error *error)
-    WARN_UNUSED;
+enum status msgpack_decode(struct text input, struct arena *arena, struct value *value,
+                           struct error *error) WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);
 
 // Builders, for the encoders' callers. NULL or false when memory ran out.

@@ -34,8 +34,8 @@ static struct text value_of(const char *arithmetic, struct text name)
 
 static void add_difference(struct buffer *out, struct text name, struct text theirs, struct text ours)
 {
-    buffer_add_format(out, "%s%.*s %.*s instead of %.*s", out->size ? ", " : "", (int)name.size, name.data, (int)ours.size,
-                      ours.data, (int)theirs.size, theirs.data);
+    buffer_add_format(out, "%s%.*s %.*s instead of %.*s", out->size ? ", " : "", (int)name.size, name.data,
+                      (int)ours.size, ours.data, (int)theirs.size, theirs.data);
 }
 
 // The parts that differ, as "model b instead of a".
@@ -43,27 +43,32 @@ static void describe_differences(struct buffer *out, const char *theirs, const c
 {
     const char *at = ours;
     for (struct text part; (part = next_part(&at)).size;) {
-        struct text name = {part.data, name_size(part)}, before = value_of(theirs, name), now = value_of(ours, name);
+        struct text name = {part.data, name_size(part)}, before = value_of(theirs, name),
+                    now = value_of(ours, name);
         if (!text_equal(before, now))
             add_difference(out, name, before, now);
     }
     at = theirs;
     for (struct text part; (part = next_part(&at)).size;) {
         struct text name = {part.data, name_size(part)};
-        if (text_equals_string(value_of(ours, name), "none") && !text_equals_string(value_of(theirs, name), "none"))
+        if (text_equals_string(value_of(ours, name), "none") &&
+            !text_equals_string(value_of(theirs, name), "none"))
             add_difference(out, name, value_of(theirs, name), TEXT("none"));
     }
     buffer_add_byte(out, '\0');
 }
 
-static enum status refuse(const struct store *store, struct text dataset, const char *theirs, bool running, struct error *error)
+static enum status refuse(const struct store *store, struct text dataset, const char *theirs, bool running,
+                          struct error *error)
 {
     struct buffer differences = {0};
     describe_differences(&differences, theirs, store->arithmetic);
-    (void)error_set(error, STATUS_REFUSE, ERROR_STORE,
-                    "%s: dataset %.*s has answers of another model or of other options: %s. Use the same ones, or %s",
-                    store->database.path, (int)dataset.size, dataset.data, differences.failed ? "out of memory" : differences.data,
-                    running ? "stop the workers that compute it" : "answer all of its jobs again with --force-new");
+    (void)error_set(
+        error, STATUS_REFUSE, ERROR_STORE,
+        "%s: dataset %.*s has answers of another model or of other options: %s. Use the same ones, or %s",
+        store->database.path, (int)dataset.size, dataset.data,
+        differences.failed ? "out of memory" : differences.data,
+        running ? "stop the workers that compute it" : "answer all of its jobs again with --force-new");
     buffer_finish(&differences);
     return error->status;
 }
@@ -74,7 +79,8 @@ struct claims_on_dataset {
     bool answers, running; // running: another worker computes jobs now
 };
 
-static enum status read_claims(struct store *store, struct text dataset, struct claims_on_dataset *claims, struct error *error)
+static enum status read_claims(struct store *store, struct text dataset, struct claims_on_dataset *claims,
+                               struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -89,11 +95,13 @@ static enum status read_claims(struct store *store, struct text dataset, struct 
     claims->answers = code == SQLITE_ROW && sqlite3_column_int(select, 0);
     claims->running = code == SQLITE_ROW && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "looking for answers", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for answers", error);
 }
 
-static enum status bind_one(struct store *store, struct text dataset, const char *theirs, bool force_new, struct error *error)
+static enum status bind_one(struct store *store, struct text dataset, const char *theirs, bool force_new,
+                            struct error *error)
 {
     struct claims_on_dataset claims = {false};
     enum status status = theirs ? read_claims(store, dataset, &claims, error) : STATUS_OK;
@@ -104,9 +112,11 @@ static enum status bind_one(struct store *store, struct text dataset, const char
         status = dataset_reopen(store, dataset, REOPEN_DONE | REOPEN_FAILED, &n_reopened, error);
     if (status != STATUS_OK)
         return status;
-    sqlite3_stmt *update =
-        database_statement(&store->database, "UPDATE datasets SET arithmetic = ?, model = (SELECT model FROM workers WHERE id = ?)"
-                                             " WHERE dataset = ?", error);
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE datasets SET arithmetic = ?, model = (SELECT model FROM workers WHERE id = ?)"
+        " WHERE dataset = ?",
+        error);
     if (!update)
         return error->status;
     bind_text(update, 1, text_from_string(store->arithmetic));
@@ -116,7 +126,8 @@ static enum status bind_one(struct store *store, struct text dataset, const char
 }
 
 // The copies outlive the statement. *dataset NULL: none is left.
-static enum status next_unbound(struct store *store, struct text dataset, char **name, char **theirs, struct error *error)
+static enum status next_unbound(struct store *store, struct text dataset, char **name, char **theirs,
+                                struct error *error)
 {
     static const char *const queries[] = {
         "SELECT dataset, arithmetic FROM datasets WHERE n_submitted > n_done + n_failed + n_cancelled AND arithmetic IS NOT ?1 LIMIT 1",
@@ -131,7 +142,8 @@ static enum status next_unbound(struct store *store, struct text dataset, char *
     int code = sqlite3_step(select);
     bool complete = true;
     if (code == SQLITE_ROW) {
-        const char *texts[] = {(const char *)sqlite3_column_text(select, 0), (const char *)sqlite3_column_text(select, 1)};
+        const char *texts[] = {(const char *)sqlite3_column_text(select, 0),
+                               (const char *)sqlite3_column_text(select, 1)};
         *name = texts[0] ? strdup(texts[0]) : NULL;
         *theirs = texts[1] ? strdup(texts[1]) : NULL;
         complete = *name && (!texts[1] || *theirs);
@@ -139,8 +151,9 @@ static enum status next_unbound(struct store *store, struct text dataset, char *
     sqlite3_reset(select);
     if (!complete)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "looking for datasets: out of memory");
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "looking for datasets", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for datasets", error);
 }
 
 enum status arithmetic_bind(struct store *store, struct text dataset, bool force_new, struct error *error)

@@ -12,10 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// SQLite reports a failed mmap() of its index as an I/O error. Unlike the disk's faults it does not pass while the process lives.
+// SQLite reports a failed mmap() of its index as an I/O error. Unlike the disk's faults it does not pass
+// while the process lives.
 static bool is_out_of_memory(int code)
 {
-    return code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM || code == SQLITE_IOERR_SHMMAP || code == SQLITE_IOERR_MMAP;
+    return code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM || code == SQLITE_IOERR_SHMMAP ||
+           code == SQLITE_IOERR_MMAP;
 }
 
 enum status database_error(const struct database *database, const char *doing, struct error *error)
@@ -27,7 +29,8 @@ enum status database_error(const struct database *database, const char *doing, s
     switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: another process holds the store", path, doing);
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: another process holds the store", path,
+                         doing);
     case SQLITE_FULL:
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: the disk is full", path, doing);
     case SQLITE_IOERR:
@@ -105,8 +108,8 @@ static enum status set_version(struct database *database, int version, struct er
     return database_execute(database, pragma, error);
 }
 
-// Version 1 is the schema itself, each later one a file of changes; all that are missing in one transaction. Two
-// processes may come here at once: the second finds the work done.
+// Version 1 is the schema itself, each later one a file of changes; all that are missing in one transaction.
+// Two processes may come here at once: the second finds the work done.
 static enum status migrate(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -121,9 +124,10 @@ static enum status migrate(struct database *database, struct error *error)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
     if (status == STATUS_OK && version > STORE_VERSION)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
-                           "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
-                           database->path, version, STORE_VERSION);
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_STORE,
+                      "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
+                      database->path, version, STORE_VERSION);
     bool is_old = version < STORE_VERSION;
     for (; status == STATUS_OK && version < STORE_VERSION; version++)
         status = database_execute(database, store_versions[version], error);
@@ -139,7 +143,8 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
     int flags = (creates ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
     int fd = open(path, flags, 0600);
     if (fd < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path,
+                         strerror(errno));
     close(fd);
     return STATUS_OK;
 }
@@ -150,21 +155,24 @@ static enum status configure(struct database *database, enum store_mode mode, st
     sqlite3_extended_result_codes(database->sqlite, 1);
     enum status status = STATUS_OK;
     if (mode != STORE_READ_ONLY)
-        // NORMAL: a power cut may lose the last transactions but never corrupts; a killed process loses nothing.
+        // NORMAL: a power cut may lose the last transactions but never corrupts; a killed process loses
+        // nothing.
         status = database_execute(database, "PRAGMA journal_mode = WAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA cache_size = -65536", error);
     if (status == STATUS_OK && mode != STORE_READ_ONLY)
-        status = database_execute(database, "PRAGMA journal_size_limit = 67108864", error); // of the log, once its pages are in the file
-    if (status == STATUS_OK) // 32 MB: pages that many commits write are copied to the file once
+        status = database_execute(database, "PRAGMA journal_size_limit = 67108864",
+                                  error); // of the log, once its pages are in the file
+    if (status == STATUS_OK)              // 32 MB: pages that many commits write are copied to the file once
         status = database_execute(database, "PRAGMA wal_autocheckpoint = 8192", error);
     return status;
 }
 
-// In WAL mode even a reader wants to create PATH-shm. Where it can't, the file is opened as one that nobody changes
-// (https://sqlite.org/wal.html#readonly), if all that was written is in it: a log that holds something would be passed over.
+// In WAL mode even a reader wants to create PATH-shm. Where it can't, the file is opened as one that nobody
+// changes (https://sqlite.org/wal.html#readonly), if all that was written is in it: a log that holds
+// something would be passed over.
 static enum status reopen_immutable(struct database *database, struct error *error)
 {
     struct buffer uri = {0};
@@ -174,10 +182,11 @@ static enum status reopen_immutable(struct database *database, struct error *err
     if (length < 0 || (size_t)length >= sizeof wal)
         return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: the path is too long", database->path);
     if (stat(wal, &about) == 0 && about.st_size > 0)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                         "%s: reading it needs its folder to be writable, because %s-wal holds what is not in the file yet: copy both "
-                         "to another folder",
-                         database->path, database->path);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: reading it needs its folder to be writable, because %s-wal holds what is not in the file yet: copy both "
+            "to another folder",
+            database->path, database->path);
     buffer_add_string(&uri, "file:");
     for (const char *at = database->path; *at; at++)
         buffer_add_format(&uri, strchr("%?#", *at) ? "%%%02X" : "%c", (unsigned char)*at);
@@ -187,9 +196,10 @@ static enum status reopen_immutable(struct database *database, struct error *err
     database->sqlite = NULL;
     enum status status = STATUS_OK;
     if (uri.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory", database->path);
-    else if (sqlite3_open_v2(uri.data, &database->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL) !=
-             SQLITE_OK)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory",
+                           database->path);
+    else if (sqlite3_open_v2(uri.data, &database->sqlite,
+                             SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
         status = database_error(database, "opening the store", error);
     buffer_finish(&uri);
     return status == STATUS_OK ? configure(database, STORE_READ_ONLY, error) : status;
@@ -202,7 +212,8 @@ static bool lacks_log(const struct database *database)
     return code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_IOERR;
 }
 
-static enum status open_version(struct database *database, enum store_mode mode, int *version, struct error *error)
+static enum status open_version(struct database *database, enum store_mode mode, int *version,
+                                struct error *error)
 {
     enum status status = configure(database, mode, error);
     if (status == STATUS_OK)
@@ -213,7 +224,8 @@ static enum status open_version(struct database *database, enum store_mode mode,
     return status == STATUS_OK ? read_version(database, version, error) : status;
 }
 
-enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)
+enum status database_open(struct database *database, const char *path, enum store_mode mode,
+                          struct error *error)
 {
     *database = (struct database){0};
     enum status status = create_file(path, mode, error);
@@ -221,16 +233,18 @@ enum status database_open(struct database *database, const char *path, enum stor
         return status;
     database->path = strdup(path);
     if (!database->path)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory", path);
-    int flags = (mode == STORE_READ_ONLY ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX;
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory",
+                         path);
+    int flags =
+        (mode == STORE_READ_ONLY ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &database->sqlite, flags, NULL) != SQLITE_OK)
         status = database_error(database, "opening the store", error);
     int version = STORE_VERSION;
     if (status == STATUS_OK)
         status = open_version(database, mode, &version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: expected a sheaf store of version %d, got %d", path,
-                           STORE_VERSION, version);
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
+                           "%s: expected a sheaf store of version %d, got %d", path, STORE_VERSION, version);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = migrate(database, error);
     if (status == STATUS_RETRY)
@@ -262,7 +276,8 @@ sqlite3_stmt *database_statement(struct database *database, const char *sql, str
         }
     assert(database->n_statements < DATABASE_STATEMENTS_MAX);
     sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v3(database->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL) != SQLITE_OK) {
+    if (sqlite3_prepare_v3(database->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL) !=
+        SQLITE_OK) {
         (void)database_error(database, "preparing a statement", error);
         return NULL;
     }

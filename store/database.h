@@ -29,20 +29,20 @@ enum { STORE_FILES = 3 }; // the store, its log, its log's index
 struct store {
     struct database database;
     bool read_only;
-    int64_t worker;       // 0: none started
-    char *arithmetic;     // of the worker's answers; NULL: not known
-    int lock_fd;          // the workers' lock file, -1: not open
+    int64_t worker;                          // 0: none started
+    char *arithmetic;                        // of the worker's answers; NULL: not known
+    int lock_fd;                             // the workers' lock file, -1: not open
     struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
-    int64_t data_version; // of the datasets seen by store_poll_cancelled
+    int64_t data_version;                    // of the datasets seen by store_poll_cancelled
     int64_t cancelled_seen_at;
-    int64_t n_claimed;    // since the store was opened
-    int32_t n_batch;      // the worker's sequences in one step
-    int32_t n_sharing;    // workers that share the jobs, when they were counted last; 0: not yet
+    int64_t n_claimed; // since the store was opened
+    int32_t n_batch;   // the worker's sequences in one step
+    int32_t n_sharing; // workers that share the jobs, when they were counted last; 0: not yet
     int64_t shared_looked_us;
 };
 
-enum status database_open(struct database *database, const char *path, enum store_mode mode, struct error *error)
-    WARN_UNUSED;
+enum status database_open(struct database *database, const char *path, enum store_mode mode,
+                          struct error *error) WARN_UNUSED;
 void database_close(struct database *database);
 
 // Fills `error` from SQLite's last one: STATUS_RETRY for busy, full and I/O, else STATUS_REFUSE.
@@ -58,13 +58,14 @@ enum status database_begin(struct database *database, struct error *error) WARN_
 // Commits when `status` is STATUS_OK, else rolls back and passes the status on.
 enum status database_end(struct database *database, enum status status, struct error *error) WARN_UNUSED;
 
-void bind_text(sqlite3_stmt *statement, int index, struct text text);  // data NULL binds NULL
+void bind_text(sqlite3_stmt *statement, int index, struct text text); // data NULL binds NULL
 void bind_blob(sqlite3_stmt *statement, int index, struct text bytes);
 void bind_integer(sqlite3_stmt *statement, int index, int64_t value);
-void bind_nonzero(sqlite3_stmt *statement, int index, int64_t value);  // 0 binds NULL
+void bind_nonzero(sqlite3_stmt *statement, int index, int64_t value); // 0 binds NULL
 void bind_integers(sqlite3_stmt *statement, int first, const int64_t *values, size_t n);
 // BIND_INTEGERS(statement, first, value, ..) binds the values to parameters first, first + 1, ..
-#define BIND_INTEGERS(statement, first, ...)                                                                     \
-    bind_integers(statement, first, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-struct text column_text(sqlite3_stmt *statement, int column);          // valid until the next step
+#define BIND_INTEGERS(statement, first, ...)                                                                 \
+    bind_integers(statement, first, (const int64_t[]){__VA_ARGS__},                                          \
+                  sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+struct text column_text(sqlite3_stmt *statement, int column); // valid until the next step
 struct text column_blob(sqlite3_stmt *statement, int column);

@@ -13,8 +13,8 @@ struct dataset_facts {
     int64_t n_running; // held by workers that live
 };
 
-static enum status read_flag(struct store *store, const char *sql, struct text dataset, int64_t *value, bool *found,
-                             struct error *error)
+static enum status read_flag(struct store *store, const char *sql, struct text dataset, int64_t *value,
+                             bool *found, struct error *error)
 {
     sqlite3_stmt *select = database_statement(&store->database, sql, error);
     if (!select)
@@ -24,8 +24,9 @@ static enum status read_flag(struct store *store, const char *sql, struct text d
     *found = code == SQLITE_ROW;
     *value = *found ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "reading a dataset", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "reading a dataset", error);
 }
 
 // Of its other workers: this one has just come, or is asked to.
@@ -52,18 +53,20 @@ static enum status count_running(struct store *store, struct text dataset, int64
     return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting running jobs", error);
 }
 
-static enum status read_facts(struct store *store, struct text dataset, struct dataset_facts *facts, struct error *error)
+static enum status read_facts(struct store *store, struct text dataset, struct dataset_facts *facts,
+                              struct error *error)
 {
     int64_t folded = 0, on_kafka = 0;
     bool any;
     *facts = (struct dataset_facts){0};
-    enum status status = read_flag(store, "SELECT folded_at IS NOT NULL FROM datasets WHERE dataset = ?", dataset, &folded,
-                                   &facts->found, error);
+    enum status status = read_flag(store, "SELECT folded_at IS NOT NULL FROM datasets WHERE dataset = ?",
+                                   dataset, &folded, &facts->found, error);
     if (status == STATUS_OK && !facts->found)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
-                         (int)dataset.size, dataset.data);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s",
+                         store->database.path, (int)dataset.size, dataset.data);
     if (status == STATUS_OK)
-        status = read_flag(store, "SELECT topic IS NOT NULL FROM jobs WHERE dataset = ? LIMIT 1", dataset, &on_kafka, &any, error);
+        status = read_flag(store, "SELECT topic IS NOT NULL FROM jobs WHERE dataset = ? LIMIT 1", dataset,
+                           &on_kafka, &any, error);
     if (status == STATUS_OK)
         status = count_running(store, dataset, &facts->n_running, error);
     facts->folded = folded;
@@ -71,22 +74,24 @@ static enum status read_facts(struct store *store, struct text dataset, struct d
     return status;
 }
 
-static enum status refuse(const struct store *store, struct text dataset, const char *why, struct error *error)
+static enum status refuse(const struct store *store, struct text dataset, const char *why,
+                          struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s %s", store->database.path, (int)dataset.size,
-                     dataset.data, why);
+    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s %s", store->database.path,
+                     (int)dataset.size, dataset.data, why);
 }
 
-static enum status refuse_running(const struct store *store, struct text dataset, int64_t n_running, const char *advice,
-                                  struct error *error)
+static enum status refuse_running(const struct store *store, struct text dataset, int64_t n_running,
+                                  const char *advice, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s: workers compute %lld of its jobs: %s",
-                     store->database.path, (int)dataset.size, dataset.data, (long long)n_running, advice);
+    return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                     "%s: dataset %.*s: workers compute %lld of its jobs: %s", store->database.path,
+                     (int)dataset.size, dataset.data, (long long)n_running, advice);
 }
 
 // Runs statements whose only parameter is the dataset.
-static enum status run_all(struct store *store, const char *const *statements, size_t n, struct text dataset, int64_t value,
-                           struct error *error)
+static enum status run_all(struct store *store, const char *const *statements, size_t n, struct text dataset,
+                           int64_t value, struct error *error)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
@@ -103,10 +108,11 @@ static enum status run_all(struct store *store, const char *const *statements, s
 
 // ---- queueing again ----
 
-#define CHOSEN                                                                                                                 \
+#define CHOSEN                                                                                               \
     "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2 OR status = 'done' AND ?2 & 4)"
 
-enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened, struct error *error)
+enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
+                           struct error *error)
 {
     static const char *const statements[] = {
         "INSERT INTO queue (job, priority, deadline) SELECT id, priority, coalesce(deadline, 9223372036854775807) FROM jobs"
@@ -116,8 +122,10 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed' AND ?2 & 1),"
         " n_cancelled = n_cancelled - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'cancelled' AND ?2 & 2),"
         " n_done = n_done - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'done' AND ?2 & 4),"
-        " prompt_tokens = prompt_tokens - (SELECT coalesce(sum(prompt_tokens), 0) FROM jobs WHERE " CHOSEN "),"
-        " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE " CHOSEN "),"
+        " prompt_tokens = prompt_tokens - (SELECT coalesce(sum(prompt_tokens), 0) FROM jobs WHERE " CHOSEN
+        "),"
+        " completion_tokens = completion_tokens - (SELECT coalesce(sum(completion_tokens), 0) FROM jobs WHERE " CHOSEN
+        "),"
         " cached_tokens = cached_tokens - (SELECT coalesce(sum(cached_tokens), 0) FROM jobs WHERE " CHOSEN ")"
         " WHERE dataset = ?1",
         "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finish_reason = NULL, prompt_tokens = NULL,"
@@ -134,14 +142,17 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         return refuse(store, dataset, "is finished and old, its jobs were removed (--retain)", error);
     int64_t n_lost = 0;
     bool found;
-    status = read_flag(store,
-                       "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at IS NOT NULL AND id NOT IN (SELECT job FROM records)",
-                       dataset, &n_lost, &found, error);
+    status = read_flag(
+        store,
+        "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at IS NOT NULL AND id NOT IN (SELECT job FROM records)",
+        dataset, &n_lost, &found, error);
     if (status != STATUS_OK)
         return status;
     if (n_lost)
-        return refuse(store, dataset, "has jobs that an older sheaf finished, which kept no records: submit it under another name",
-                      error);
+        return refuse(
+            store, dataset,
+            "has jobs that an older sheaf finished, which kept no records: submit it under another name",
+            error);
     status = run_all(store, statements, sizeof statements / sizeof *statements, dataset, which, error);
     *n_reopened = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;
     return status;
@@ -157,7 +168,8 @@ enum status store_dataset_reopen(struct store *store, struct text dataset, int w
     return database_end(&store->database, status, error);
 }
 
-enum status store_retry_failed(struct store *store, struct text dataset, int64_t *n_reopened, struct error *error)
+enum status store_retry_failed(struct store *store, struct text dataset, int64_t *n_reopened,
+                               struct error *error)
 {
     if (dataset.size)
         return store_dataset_reopen(store, dataset, REOPEN_FAILED, n_reopened, error);
@@ -208,7 +220,8 @@ enum status store_dataset_delete(struct store *store, struct text dataset, bool 
     struct dataset_facts facts;
     status = read_facts(store, dataset, &facts, error);
     if (status == STATUS_OK && facts.n_running && !force)
-        status = refuse_running(store, dataset, facts.n_running, "stop them, or delete it with --force", error);
+        status =
+            refuse_running(store, dataset, facts.n_running, "stop them, or delete it with --force", error);
     if (status == STATUS_OK)
         status = run_all(store, deletions, sizeof deletions / sizeof *deletions, dataset, 0, error);
     return database_end(&store->database, status, error);
@@ -218,9 +231,10 @@ enum status store_dataset_delete(struct store *store, struct text dataset, bool 
 
 static enum status move_name(struct store *store, struct text dataset, struct text name, struct error *error)
 {
-    static const char *const statements[] = {
-        "UPDATE datasets SET dataset = ?2 WHERE dataset = ?1",      "UPDATE jobs SET dataset = ?2 WHERE dataset = ?1",
-        "UPDATE dataset_hours SET dataset = ?2 WHERE dataset = ?1", "UPDATE folded_failures SET dataset = ?2 WHERE dataset = ?1"};
+    static const char *const statements[] = {"UPDATE datasets SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE jobs SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE dataset_hours SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE folded_failures SET dataset = ?2 WHERE dataset = ?1"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
         sqlite3_stmt *update = database_statement(&store->database, statements[i], error);
@@ -233,11 +247,13 @@ static enum status move_name(struct store *store, struct text dataset, struct te
     return status;
 }
 
-enum status store_dataset_rename(struct store *store, struct text dataset, struct text name, struct error *error)
+enum status store_dataset_rename(struct store *store, struct text dataset, struct text name,
+                                 struct error *error)
 {
     if (name.size == 0 || name.size > JOB_DATASET_BYTES_MAX || !utf8_valid(name.data, name.size))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "a dataset's name has 1 to %d bytes of UTF-8, got %zu",
-                         JOB_DATASET_BYTES_MAX, name.size);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "a dataset's name has 1 to %d bytes of UTF-8, got %zu", JOB_DATASET_BYTES_MAX,
+                         name.size);
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
@@ -262,8 +278,10 @@ enum status store_dataset_rename(struct store *store, struct text dataset, struc
 
 const char *dataset_state_name(enum dataset_state state)
 {
-    static const char *const names[] = {[DATASET_WAITING] = "waiting",     [DATASET_RUNNING] = "running",
-                                        [DATASET_FINISHED] = "finished",   [DATASET_CANCELLED] = "cancelled",
+    static const char *const names[] = {[DATASET_WAITING] = "waiting",
+                                        [DATASET_RUNNING] = "running",
+                                        [DATASET_FINISHED] = "finished",
+                                        [DATASET_CANCELLED] = "cancelled",
                                         [DATASET_FOLDED] = "folded"};
     assert(state >= DATASET_WAITING && state <= DATASET_FOLDED);
     return names[state];
@@ -280,8 +298,8 @@ static enum dataset_state state_of(const struct dataset_row *row, bool cancelled
     return row->running ? DATASET_RUNNING : DATASET_WAITING;
 }
 
-enum status store_datasets(struct store *store, void (*receive)(void *context, const struct dataset_row *row), void *context,
-                           struct error *error)
+enum status store_datasets(struct store *store, void (*receive)(void *context, const struct dataset_row *row),
+                           void *context, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,

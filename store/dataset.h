@@ -4,5 +4,5 @@
 #include "store/database.h"
 
 // store_dataset_reopen within a transaction.
-enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened, struct error *error)
-    WARN_UNUSED;
+enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
+                           struct error *error) WARN_UNUSED;

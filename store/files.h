@@ -1,4 +1,5 @@
-// Whether the store's files are still found under their names: SQLite goes on writing to files that were deleted under it.
+// Whether the store's files are still found under their names: SQLite goes on writing to files that were
+// deleted under it.
 #pragma once
 
 #include "store/database.h"

@@ -48,8 +48,10 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
 }
 
 // The earlier and the later of two times, either of which may be NULL.
-#define EARLIER(column, parameter) column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
-#define LATER(column, parameter)   column " = coalesce(max(" column ", " parameter "), " column ", " parameter ")"
+#define EARLIER(column, parameter)                                                                           \
+    column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
+#define LATER(column, parameter)                                                                             \
+    column " = coalesce(max(" column ", " parameter "), " column ", " parameter ")"
 
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error)
 {
@@ -63,7 +65,8 @@ enum status totals_write(struct store *store, struct dataset_totals *totals, str
             " n_submitted = n_submitted + ?2, n_done = n_done + ?3, n_failed = n_failed + ?4,"
             " n_cancelled = n_cancelled + ?5, prompt_tokens = prompt_tokens + ?6,"
             " completion_tokens = completion_tokens + ?7, cached_tokens = cached_tokens + ?8, " EARLIER(
-                "submitted_at", "?9") ", " EARLIER("first_finished_at", "?10") ", " LATER("last_finished_at", "?11"),
+                "submitted_at", "?9") ", " EARLIER("first_finished_at", "?10") ", " LATER("last_finished_at",
+                                                                                          "?11"),
             error);
         if (!upsert)
             return error->status;
@@ -88,7 +91,8 @@ void totals_finish(struct dataset_totals *totals)
 
 // ---- a job's end ----
 
-void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job, int64_t now)
+void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
+                  int64_t now)
 {
     const struct result *result = &job->result;
     const struct job_figures *figures = &job->figures;
@@ -98,7 +102,8 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
         bind_text(statement, first + 2, text_from_string(result->error.text));
     }
     if (result->n_choices > 0)
-        bind_text(statement, first + 3, text_from_string(finish_reason_name(result->choices[0].finish_reason)));
+        bind_text(statement, first + 3,
+                  text_from_string(finish_reason_name(result->choices[0].finish_reason)));
     BIND_INTEGERS(statement, first + 4, result->prompt_tokens, result->completion_tokens,
                   figures->cached_tokens, figures->queued_us, figures->prefill_us, figures->decode_us);
     bind_nonzero(statement, first + 10, store->worker);
@@ -112,12 +117,13 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     sqlite3_stmt *insert =
         database_statement(database, "INSERT INTO results (job, record) VALUES (?, ?)", error);
     sqlite3_stmt *update =
-        insert ? database_statement(database,
-                                    "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
-                                    " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
-                                    " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at = ?"
-                                    " WHERE id = ?",
-                                    error)
+        insert ? database_statement(
+                     database,
+                     "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
+                     " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
+                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at = ?"
+                     " WHERE id = ?",
+                     error)
                : NULL;
     if (!update)
         return error->status;
@@ -176,7 +182,8 @@ static struct job *cancelled_job(sqlite3_stmt *row, struct text dataset)
         return NULL;
     struct error error;
     (void)error_set(&error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
-    bool complete = job_set_text(job, &job->dataset, dataset) && job_set_text(job, &job->job_id, column_text(row, 1)) &&
+    bool complete = job_set_text(job, &job->dataset, dataset) &&
+                    job_set_text(job, &job->job_id, column_text(row, 1)) &&
                     job_set_text(job, &job->custom_id, column_text(row, 2));
     if (!complete) {
         job_destroy(job);
@@ -204,9 +211,9 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "cancelling a job: out of memory");
     struct buffer record = {0};
     result_encode(job, ENCODING_JSON, &record);
-    enum status status = record.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                                   "cancelling a job: out of memory")
-                                       : STATUS_OK;
+    enum status status =
+        record.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "cancelling a job: out of memory")
+                      : STATUS_OK;
     int64_t id = sqlite3_column_int64(row, 0);
     if (status == STATUS_OK)
         status = write_finished(store, id, job, (struct text){record.data, record.size}, now, error);
@@ -257,8 +264,9 @@ static enum status cancel_free_jobs(struct store *store, struct text dataset, in
 
 enum status finish_cancelled_datasets(struct store *store, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT dataset FROM datasets WHERE cancelled_at IS NOT NULL", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT dataset FROM datasets WHERE cancelled_at IS NOT NULL",
+                           error);
     if (!select)
         return error->status;
     enum status status = STATUS_OK;
@@ -271,7 +279,8 @@ enum status finish_cancelled_datasets(struct store *store, struct error *error)
 
 static enum status dataset_exists(struct store *store, struct text dataset, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(&store->database, "SELECT 1 FROM datasets WHERE dataset = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT 1 FROM datasets WHERE dataset = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -285,14 +294,15 @@ static enum status dataset_exists(struct store *store, struct text dataset, stru
                      (int)dataset.size, dataset.data);
 }
 
-// A dataset without unfinished jobs stays open for more, unless its file was submitted in part: then the rest is cancelled.
+// A dataset without unfinished jobs stays open for more, unless its file was submitted in part: then the rest
+// is cancelled.
 static enum status mark_cancelled(struct store *store, struct text dataset, struct error *error)
 {
-    sqlite3_stmt *update = database_statement(
-        &store->database,
-        "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?"
-        " AND NOT (complete AND n_submitted = n_done + n_failed + n_cancelled)",
-        error);
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET cancelled_at = coalesce(cancelled_at, ?) WHERE dataset = ?"
+                           " AND NOT (complete AND n_submitted = n_done + n_failed + n_cancelled)",
+                           error);
     if (!update)
         return error->status;
     bind_integer(update, 1, clock_wall_us());
@@ -338,5 +348,6 @@ enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *co
         cancelled(context, column_text(select, 0));
     }
     sqlite3_reset(select);
-    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "looking for cancelled datasets", error);
+    return code == SQLITE_DONE ? STATUS_OK
+                               : database_error(&store->database, "looking for cancelled datasets", error);
 }

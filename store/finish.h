@@ -7,7 +7,7 @@
 struct dataset_total {
     struct text dataset; // belongs to a job
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
-    int64_t submitted_at;                       // of the first job; 0: not told
+    int64_t submitted_at;                        // of the first job; 0: not told
     int64_t first_finished_at, last_finished_at; // 0: none finished
 };
 
@@ -24,9 +24,11 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
-// Binds what a finished job's row holds to parameters first..first+11: status, error_code, error, finish_reason,
-// prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at (`now`).
-void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job, int64_t now);
+// Binds what a finished job's row holds to parameters first..first+11: status, error_code, error,
+// finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
+// finished_at (`now`).
+void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
+                  int64_t now);
 
 // Within a transaction: gives the free jobs of every cancelled dataset their cancelled result.
 enum status finish_cancelled_datasets(struct store *store, struct error *error) WARN_UNUSED;

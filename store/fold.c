@@ -1,5 +1,5 @@
-// The rows to go are chosen into a range or a small set, added to the sums and deleted, all in one transaction: no figure is
-// counted twice and none is lost, whenever the process dies.
+// The rows to go are chosen into a range or a small set, added to the sums and deleted, all in one
+// transaction: no figure is counted twice and none is lost, whenever the process dies.
 #include "store/fold.h"
 
 #include "schemas/clock.h"
@@ -7,7 +7,8 @@
 enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer are not worth the statements
 
 // Runs a statement with up to two integers bound.
-static enum status run(struct store *store, sqlite3_stmt *statement, int64_t first, int64_t second, struct error *error)
+static enum status run(struct store *store, sqlite3_stmt *statement, int64_t first, int64_t second,
+                       struct error *error)
 {
     if (!statement)
         return error->status;
@@ -17,15 +18,17 @@ static enum status run(struct store *store, sqlite3_stmt *statement, int64_t fir
     return database_run(&store->database, statement, error);
 }
 
-static enum status read_integer(struct store *store, sqlite3_stmt *select, int64_t *value, struct error *error)
+static enum status read_integer(struct store *store, sqlite3_stmt *select, int64_t *value,
+                                struct error *error)
 {
     if (!select)
         return error->status;
     int code = sqlite3_step(select);
     *value = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "looking for old rows", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for old rows", error);
 }
 
 // ---- steps ----
@@ -35,29 +38,32 @@ static enum status fold_steps_to(struct store *store, int64_t last_id, struct er
     struct database *database = &store->database;
     enum status status = run(
         store,
-        database_statement(database,
-                           "INSERT INTO hours SELECT finished_at / 3600000000 AS hour, count(*), sum(size), sum(n_rows),"
-                           " sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted), sum(prepare_ms),"
-                           " sum(plan_ms), sum(compute_ms), sum(finish_ms) FROM batches WHERE id <= ? GROUP BY 1"
-                           " ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps, sequence_steps ="
-                           " sequence_steps + excluded.sequence_steps, n_rows = n_rows + excluded.n_rows, prefill_tokens ="
-                           " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
-                           " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
-                           " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
-                           " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
-                           " excluded.finish_ms",
-                           error),
+        database_statement(
+            database,
+            "INSERT INTO hours SELECT finished_at / 3600000000 AS hour, count(*), sum(size), sum(n_rows),"
+            " sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted), sum(prepare_ms),"
+            " sum(plan_ms), sum(compute_ms), sum(finish_ms) FROM batches WHERE id <= ? GROUP BY 1"
+            " ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps, sequence_steps ="
+            " sequence_steps + excluded.sequence_steps, n_rows = n_rows + excluded.n_rows, prefill_tokens ="
+            " prefill_tokens + excluded.prefill_tokens, decode_tokens = decode_tokens +"
+            " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
+            " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
+            " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
+            " excluded.finish_ms",
+            error),
         last_id, 0, error);
     if (status != STATUS_OK)
         return status;
-    return run(store, database_statement(database, "DELETE FROM batches WHERE id <= ?", error), last_id, 0, error);
+    return run(store, database_statement(database, "DELETE FROM batches WHERE id <= ?", error), last_id, 0,
+               error);
 }
 
 enum status fold_surplus_steps(struct store *store, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(&store->database,
-                                              "SELECT iif(max(id) - min(id) + 1 - ?1 >= ?2, max(id) - ?1, 0) FROM batches",
-                                              error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT iif(max(id) - min(id) + 1 - ?1 >= ?2, max(id) - ?1, 0) FROM batches",
+                           error);
     if (!select)
         return error->status;
     int64_t last_id;
@@ -105,9 +111,8 @@ static enum status fold_chosen_jobs(struct store *store, struct error *error)
         " ON CONFLICT (dataset, error_code) DO UPDATE SET jobs = jobs + excluded.jobs,"
         " example = min(example, excluded.example),"
         " message = iif(excluded.example < example, excluded.message, message)";
-    static const char *const marks =
-        "UPDATE datasets SET folded_at = coalesce(folded_at, ?) WHERE dataset IN"
-        " (SELECT dataset FROM jobs WHERE id IN (SELECT id FROM temp.folding))";
+    static const char *const marks = "UPDATE datasets SET folded_at = coalesce(folded_at, ?) WHERE dataset IN"
+                                     " (SELECT dataset FROM jobs WHERE id IN (SELECT id FROM temp.folding))";
     static const char *const deletions[] = {"DELETE FROM records WHERE job IN (SELECT id FROM temp.folding)",
                                             "DELETE FROM results WHERE job IN (SELECT id FROM temp.folding)",
                                             "DELETE FROM jobs WHERE id IN (SELECT id FROM temp.folding)"};
@@ -122,7 +127,8 @@ static enum status fold_chosen_jobs(struct store *store, struct error *error)
 }
 
 // `choose` fills temp.folding with ids of finished jobs; ?1 is the time, ?2 how many at most.
-static enum status fold_jobs(struct store *store, const char *choose, int64_t before_us, bool *more, struct error *error)
+static enum status fold_jobs(struct store *store, const char *choose, int64_t before_us, bool *more,
+                             struct error *error)
 {
     struct database *database = &store->database;
     enum status status = database_execute(database, "DELETE FROM temp.folding", error);
@@ -149,7 +155,8 @@ enum status store_fold(struct store *store, int64_t before_us, bool *more, struc
     struct database *database = &store->database;
     *more = false;
     enum status status =
-        database_execute(database, "CREATE TEMP TABLE IF NOT EXISTS folding (id INTEGER PRIMARY KEY) STRICT", error);
+        database_execute(database, "CREATE TEMP TABLE IF NOT EXISTS folding (id INTEGER PRIMARY KEY) STRICT",
+                         error);
     if (status == STATUS_OK)
         status = database_begin(database, error);
     if (status != STATUS_OK)
@@ -162,10 +169,11 @@ enum status store_fold(struct store *store, int64_t before_us, bool *more, struc
     if (status == STATUS_OK)
         status = fold_jobs(store, collected_jobs, before_us, more, error);
     if (status == STATUS_OK)
-        status = run(store,
-                     database_statement(database,
-                                        "DELETE FROM prefixes WHERE worker IN (SELECT id FROM workers WHERE seen_at < ?)",
-                                        error),
-                     before_us, 0, error);
+        status =
+            run(store,
+                database_statement(
+                    database,
+                    "DELETE FROM prefixes WHERE worker IN (SELECT id FROM workers WHERE seen_at < ?)", error),
+                before_us, 0, error);
     return database_end(database, status, error);
 }

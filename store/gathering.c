@@ -17,13 +17,15 @@ static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY) STRICT
 
 static enum status prepare(struct database *database, int cache_kib, struct error *error)
 {
-    // An empty name is a file of SQLite's own, deleted as soon as it is made; without a journal, for nobody reads it again.
-    if (sqlite3_open_v2("", &database->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
-        SQLITE_OK)
+    // An empty name is a file of SQLite's own, deleted as soon as it is made; without a journal, for nobody
+    // reads it again.
+    if (sqlite3_open_v2("", &database->sqlite,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return database_error(database, "opening", error);
     char cache[48];
     snprintf(cache, sizeof cache, "PRAGMA cache_size = -%d", cache_kib);
-    const char *const steps[] = {"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", cache, schema, "BEGIN"};
+    const char *const steps[] = {"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", cache, schema,
+                                 "BEGIN"};
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < sizeof steps / sizeof steps[0]; i++)
         status = database_execute(database, steps[i], error);
@@ -36,7 +38,8 @@ enum status gathering_open(struct gathering **gathering, int cache_kib, struct e
     if (g)
         g->database.path = strdup("the temporary file for collecting (in TMPDIR)");
     enum status status = g && g->database.path ? prepare(&g->database, cache_kib, error)
-                                               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting: out of memory");
+                                               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                                           "collecting: out of memory");
     if (status != STATUS_OK) {
         gathering_close(g);
         return status;
@@ -56,18 +59,20 @@ void gathering_close(struct gathering *gathering)
 enum status gathering_add_job(struct gathering *gathering, struct text job_id, struct error *error)
 {
     sqlite3_stmt *insert =
-        database_statement(&gathering->database, "INSERT INTO jobs (job_id) VALUES (?) ON CONFLICT DO NOTHING", error);
+        database_statement(&gathering->database,
+                           "INSERT INTO jobs (job_id) VALUES (?) ON CONFLICT DO NOTHING", error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
     return database_run(&gathering->database, insert, error);
 }
 
-enum status gathering_add_result(struct gathering *gathering, struct text job_id, int64_t index, struct text record,
-                                 struct error *error)
+enum status gathering_add_result(struct gathering *gathering, struct text job_id, int64_t index,
+                                 struct text record, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
-        &gathering->database, "INSERT INTO results (job_id, position, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", error);
+        &gathering->database,
+        "INSERT INTO results (job_id, position, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
@@ -76,8 +81,8 @@ enum status gathering_add_result(struct gathering *gathering, struct text job_id
     return database_run(&gathering->database, insert, error);
 }
 
-enum status gathering_count(struct gathering *gathering, int64_t *n_jobs, int64_t *n_results, int64_t *n_missing,
-                            struct error *error)
+enum status gathering_count(struct gathering *gathering, int64_t *n_jobs, int64_t *n_results,
+                            int64_t *n_missing, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &gathering->database,
@@ -97,12 +102,14 @@ enum status gathering_count(struct gathering *gathering, int64_t *n_jobs, int64_
 }
 
 enum status gathering_read(struct gathering *gathering,
-                           enum status (*receive)(void *context, struct text record, struct error *error), void *context,
-                           struct error *error)
+                           enum status (*receive)(void *context, struct text record, struct error *error),
+                           void *context, struct error *error)
 {
     // By the index: sorting the records themselves would write all of them again.
-    sqlite3_stmt *select = database_statement(
-        &gathering->database, "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival", error);
+    sqlite3_stmt *select =
+        database_statement(&gathering->database,
+                           "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival",
+                           error);
     if (!select)
         return error->status;
     enum status status = STATUS_OK;

@@ -6,7 +6,9 @@ enum status store_submitted(struct store *store, struct text dataset, struct tex
                             struct error *error)
 {
     sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT record FROM jobs JOIN records ON records.job = jobs.id WHERE dataset = ? AND job_id = ?", error);
+        &store->database,
+        "SELECT record FROM jobs JOIN records ON records.job = jobs.id WHERE dataset = ? AND job_id = ?",
+        error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -16,15 +18,17 @@ enum status store_submitted(struct store *store, struct text dataset, struct tex
     if (*found)
         receive(context, column_text(select, 0));
     sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "reading a submitted line", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "reading a submitted line", error);
 }
 
-static enum status find_job(struct store *store, struct text dataset, struct text job_id, int64_t *id, bool *has_failed,
-                            struct error *error)
+static enum status find_job(struct store *store, struct text dataset, struct text job_id, int64_t *id,
+                            bool *has_failed, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_id = ? AND status IN ('queued', 'failed')",
+        &store->database,
+        "SELECT id, status = 'failed' FROM jobs WHERE dataset = ? AND job_id = ? AND status IN ('queued', 'failed')",
         error);
     if (!select)
         return error->status;
@@ -38,14 +42,16 @@ static enum status find_job(struct store *store, struct text dataset, struct tex
         return STATUS_OK;
     if (code != SQLITE_DONE)
         return database_error(&store->database, "looking for a job", error);
-    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: job %.*s: a worker computes it; try again", store->database.path,
-                     (int)job_id.size, job_id.data);
+    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: job %.*s: a worker computes it; try again",
+                     store->database.path, (int)job_id.size, job_id.data);
 }
 
 static enum status delete_job(struct store *store, int64_t id, struct error *error)
 {
-    static const char *const statements[] = {"DELETE FROM queue WHERE job = ?", "DELETE FROM results WHERE job = ?",
-                                             "DELETE FROM records WHERE job = ?", "DELETE FROM jobs WHERE id = ?"};
+    static const char *const statements[] = {"DELETE FROM queue WHERE job = ?",
+                                             "DELETE FROM results WHERE job = ?",
+                                             "DELETE FROM records WHERE job = ?",
+                                             "DELETE FROM jobs WHERE id = ?"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == STATUS_OK; i++) {
         sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
@@ -73,12 +79,14 @@ static enum status move_back(struct store *store, struct text dataset, const str
     enum status status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite))
         return status;
-    return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
                      store->database.path, (int)dataset.size, dataset.data);
 }
 
-enum status store_take_back_line(struct store *store, struct text dataset, struct text job_id, const struct dataset_mark *from,
-                                 const struct dataset_mark *back_to, struct error *error)
+enum status store_take_back_line(struct store *store, struct text dataset, struct text job_id,
+                                 const struct dataset_mark *from, const struct dataset_mark *back_to,
+                                 struct error *error)
 {
     int64_t id;
     bool has_failed;

@@ -2,8 +2,8 @@
 #include "schemas/clock.h"
 #include "store/projection.h"
 
-static enum status add_submitted(struct store *store, const struct mirrored_job *job, struct dataset_totals *totals,
-                                 struct error *error)
+static enum status add_submitted(struct store *store, const struct mirrored_job *job,
+                                 struct dataset_totals *totals, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
@@ -33,7 +33,8 @@ static enum status add_submitted(struct store *store, const struct mirrored_job 
     return STATUS_OK;
 }
 
-static enum status add_to_fleet(struct store *store, const struct mirrored_result *mirrored, struct error *error)
+static enum status add_to_fleet(struct store *store, const struct mirrored_result *mirrored,
+                                struct error *error)
 {
     sqlite3_stmt *upsert = database_statement(
         &store->database,
@@ -50,26 +51,28 @@ static enum status add_to_fleet(struct store *store, const struct mirrored_resul
     const struct job_figures *figures = &mirrored->job->figures;
     bind_text(upsert, 1, mirrored->worker);
     BIND_INTEGERS(upsert, 2, mirrored->finished_at, result->status == RESULT_DONE,
-                  result->status == RESULT_FAILED, result->status == RESULT_CANCELLED,
-                  result->prompt_tokens, result->completion_tokens, figures->cached_tokens,
+                  result->status == RESULT_FAILED, result->status == RESULT_CANCELLED, result->prompt_tokens,
+                  result->completion_tokens, figures->cached_tokens,
                   figures->prefill_us + figures->decode_us);
     return database_run(&store->database, upsert, error);
 }
 
-static enum status add_result(struct store *store, const struct mirrored_result *mirrored, struct dataset_totals *totals,
-                              struct error *error)
+static enum status add_result(struct store *store, const struct mirrored_result *mirrored,
+                              struct dataset_totals *totals, struct error *error)
 {
     struct published_job published = {mirrored->job, mirrored->worker, mirrored->finished_at};
     enum status status = projection_add_job(store, &published, totals, error);
     return status == STATUS_OK && mirrored->worker.size ? add_to_fleet(store, mirrored, error) : status;
 }
 
-static enum status set_position(struct store *store, const struct mirrored_position *position, struct error *error)
+static enum status set_position(struct store *store, const struct mirrored_position *position,
+                                struct error *error)
 {
-    sqlite3_stmt *upsert = database_statement(&store->database,
-                                              "INSERT INTO mirrored (topic, partition, next_offset) VALUES (?1, ?2, ?3)"
-                                              " ON CONFLICT (topic, partition) DO UPDATE SET next_offset = ?3",
-                                              error);
+    sqlite3_stmt *upsert =
+        database_statement(&store->database,
+                           "INSERT INTO mirrored (topic, partition, next_offset) VALUES (?1, ?2, ?3)"
+                           " ON CONFLICT (topic, partition) DO UPDATE SET next_offset = ?3",
+                           error);
     if (!upsert)
         return error->status;
     bind_text(upsert, 1, position->topic);
@@ -98,10 +101,12 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
     return database_end(&store->database, status, error);
 }
 
-enum status store_mirror_start(struct store *store, struct text jobs, struct text results, struct error *error)
+enum status store_mirror_start(struct store *store, struct text jobs, struct text results,
+                               struct error *error)
 {
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT min(topic) FROM mirrored WHERE topic NOT IN (?, ?)", error);
+        database_statement(&store->database, "SELECT min(topic) FROM mirrored WHERE topic NOT IN (?, ?)",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, jobs);
@@ -110,21 +115,24 @@ enum status store_mirror_start(struct store *store, struct text jobs, struct tex
     enum status status = STATUS_OK;
     if (code == SQLITE_ROW && sqlite3_column_type(select, 0) != SQLITE_NULL) {
         struct text other = column_text(select, 0);
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
-                           "%s: mirrors topic %.*s, not only %.*s and %.*s: mirror these into another store, or build this one"
-                           " again (sheaf status --rebuild)",
-                           store->database.path, (int)other.size, other.data, (int)jobs.size, jobs.data, (int)results.size,
-                           results.data);
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: mirrors topic %.*s, not only %.*s and %.*s: mirror these into another store, or build this one"
+            " again (sheaf status --rebuild)",
+            store->database.path, (int)other.size, other.data, (int)jobs.size, jobs.data, (int)results.size,
+            results.data);
     }
     sqlite3_reset(select);
-    return code == SQLITE_ROW ? status : database_error(&store->database, "reading which topics were mirrored", error);
+    return code == SQLITE_ROW ? status
+                              : database_error(&store->database, "reading which topics were mirrored", error);
 }
 
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT next_offset FROM mirrored WHERE topic = ? AND partition = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT next_offset FROM mirrored WHERE topic = ? AND partition = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, topic);

@@ -4,11 +4,11 @@
 
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT count(*) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
-        " WHERE queue.worker IS NOT NULL AND dataset = ?",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT count(*) FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+                           " WHERE queue.worker IS NOT NULL AND dataset = ?",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -18,10 +18,12 @@ static enum status count_running(struct store *store, struct text dataset, int64
 }
 
 // Failures are few or old; jobs_failed holds the former, the fold has counted the latter.
-static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n, struct error *error)
+static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n,
+                                struct error *error)
 {
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT total(jobs) FROM failures WHERE dataset = ? AND error_code = ?", error);
+        database_statement(&store->database,
+                           "SELECT total(jobs) FROM failures WHERE dataset = ? AND error_code = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -32,8 +34,8 @@ static enum status count_failed(struct store *store, struct text dataset, const 
 }
 
 enum status store_progress(struct store *store, struct text dataset,
-                           void (*receive)(void *context, const struct dataset_progress *progress), void *context,
-                           struct error *error)
+                           void (*receive)(void *context, const struct dataset_progress *progress),
+                           void *context, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -55,7 +57,8 @@ enum status store_progress(struct store *store, struct text dataset,
             .failed = sqlite3_column_int64(select, 3),
             .cancelled = sqlite3_column_int64(select, 4),
             .jobs_per_second = sqlite3_column_double(select, 5),
-            .seconds_left = sqlite3_column_type(select, 6) == SQLITE_NULL ? -1 : sqlite3_column_double(select, 6),
+            .seconds_left =
+                sqlite3_column_type(select, 6) == SQLITE_NULL ? -1 : sqlite3_column_double(select, 6),
             .is_cancelled = sqlite3_column_int(select, 7) != 0,
             .prompt_tokens = sqlite3_column_int64(select, 8),
             .completion_tokens = sqlite3_column_int64(select, 9),
@@ -63,9 +66,11 @@ enum status store_progress(struct store *store, struct text dataset,
         };
         status = count_running(store, progress.dataset, &progress.running, error);
         if (status == STATUS_OK && progress.failed)
-            status = count_failed(store, progress.dataset, error_code_name(ERROR_DEADLINE), &progress.late, error);
+            status =
+                count_failed(store, progress.dataset, error_code_name(ERROR_DEADLINE), &progress.late, error);
         if (status == STATUS_OK && progress.failed)
-            status = count_failed(store, progress.dataset, error_code_name(ERROR_CRASHED), &progress.crashed, error);
+            status = count_failed(store, progress.dataset, error_code_name(ERROR_CRASHED), &progress.crashed,
+                                  error);
         if (status == STATUS_OK)
             receive(context, &progress);
     }
@@ -167,8 +172,9 @@ enum status store_totals(struct store *store, struct store_totals *totals, struc
     return count_alive(store, &totals->n_workers_alive, error);
 }
 
-enum status store_fleet(struct store *store, void (*receive)(void *context, const struct fleet_worker *worker),
-                        void *context, struct error *error)
+enum status store_fleet(struct store *store,
+                        void (*receive)(void *context, const struct fleet_worker *worker), void *context,
+                        struct error *error)
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -197,7 +203,8 @@ enum status store_lag(struct store *store, struct store_lag *lag, struct error *
     *lag = (struct store_lag){0};
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT count(*), count(owner) + count(worker), total(jobs_behind), total(map_covered) FROM lag", error);
+        "SELECT count(*), count(owner) + count(worker), total(jobs_behind), total(map_covered) FROM lag",
+        error);
     if (!select)
         return error->status;
     if (sqlite3_step(select) == SQLITE_ROW) {

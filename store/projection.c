@@ -18,8 +18,8 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
 }
 
 // A job that was mirrored before it ended has a row.
-static enum status end_job(struct store *store, const struct published_job *published, struct dataset_totals *totals,
-                           struct error *error)
+static enum status end_job(struct store *store, const struct published_job *published,
+                           struct dataset_totals *totals, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
         &store->database,
@@ -39,12 +39,12 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at, error);
 }
 
-#define JOBS                                                                                                                   \
-    "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset, made_by,"       \
-    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us,"       \
+#define JOBS                                                                                                             \
+    "INSERT INTO jobs (dataset, job_id, custom_id, position, attempts, submitted_at, topic, partition, offset, made_by," \
+    " status, error_code, error, finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us," \
     " decode_us, worker, finished_at, priority, deadline) VALUES "
-#define ROW       "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-#define FOUR_ROWS ROW ", " ROW ", " ROW ", " ROW
+#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
 
 static const char insert_one[] = JOBS ROW UNLESS_THERE;
@@ -53,10 +53,11 @@ static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS "
 enum { ROW_PARAMETERS = 24 };
 
 // Inserts one job, or PROJECTION_ROWS. *n_new: how many were not there; their ids are the last.
-static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs, int *n_new,
-                               struct error *error)
+static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs,
+                               int *n_new, struct error *error)
 {
-    sqlite3_stmt *insert = database_statement(&store->database, n_jobs == 1 ? insert_one : insert_many, error);
+    sqlite3_stmt *insert =
+        database_statement(&store->database, n_jobs == 1 ? insert_one : insert_many, error);
     if (!insert)
         return error->status;
     for (int i = 0; i < n_jobs; i++) {
@@ -72,8 +73,8 @@ static enum status insert_jobs(struct store *store, const struct published_job *
     return status;
 }
 
-enum status projection_add_job(struct store *store, const struct published_job *published, struct dataset_totals *totals,
-                               struct error *error)
+enum status projection_add_job(struct store *store, const struct published_job *published,
+                               struct dataset_totals *totals, struct error *error)
 {
     int n_new;
     enum status status = insert_jobs(store, published, 1, &n_new, error);
@@ -95,10 +96,12 @@ static enum status id_of(struct store *store, const struct job *job, int64_t *id
     int code = sqlite3_step(select);
     *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
-    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job's row", error);
+    return code == SQLITE_ROW ? STATUS_OK
+                              : database_error(&store->database, "looking for a job's row", error);
 }
 
-// Some of them had rows before, or stand among them twice: the new ones are those with the last n_new ids, each once.
+// Some of them had rows before, or stand among them twice: the new ones are those with the last n_new ids,
+// each once.
 static enum status tell_apart(struct store *store, const struct published_job *published, int n_new,
                               struct dataset_totals *totals, struct error *error)
 {

@@ -12,7 +12,8 @@
 static enum status ensure_dataset(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *insert = database_statement(
-        &store->database, "INSERT INTO datasets (dataset, submitted_at) VALUES (?, ?) ON CONFLICT DO NOTHING", error);
+        &store->database, "INSERT INTO datasets (dataset, submitted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
@@ -21,7 +22,8 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     if (status != STATUS_OK)
         return status;
     sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT cancelled_at IS NOT NULL, folded_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
+        &store->database,
+        "SELECT cancelled_at IS NOT NULL, folded_at IS NOT NULL FROM datasets WHERE dataset = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -29,12 +31,14 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     bool cancelled = found && sqlite3_column_int(select, 0), folded = found && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
     if (folded)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                         "%s: dataset %.*s is finished and old, its jobs were removed (--retain): submit under another name",
-                         store->database.path, (int)dataset.size, dataset.data);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: dataset %.*s is finished and old, its jobs were removed (--retain): submit under another name",
+            store->database.path, (int)dataset.size, dataset.data);
     if (cancelled)
-        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED, "%s: dataset %.*s was cancelled: submit under another name",
-                         store->database.path, (int)dataset.size, dataset.data);
+        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED,
+                         "%s: dataset %.*s was cancelled: submit under another name", store->database.path,
+                         (int)dataset.size, dataset.data);
     return STATUS_OK;
 }
 
@@ -43,28 +47,35 @@ static enum status first_id(struct store *store, int64_t *id, struct error *erro
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0) FROM jobs), last + 1, 0) FROM deleted_jobs), 0)", error);
+        "SELECT coalesce((SELECT iif(last > (SELECT coalesce(max(id), 0) FROM jobs), last + 1, 0) FROM deleted_jobs), 0)",
+        error);
     if (!select)
         return error->status;
     int code = sqlite3_step(select);
     *id = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
     sqlite3_reset(select);
-    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading the last job's id", error);
+    return code == SQLITE_ROW ? STATUS_OK
+                              : database_error(&store->database, "reading the last job's id", error);
 }
 
 static enum status submit_one(struct store *store, struct text dataset, const struct submission *submission,
                               int64_t first, int64_t now, size_t *n_added, struct error *error)
 {
     struct database *database = &store->database;
-    sqlite3_stmt *job = database_statement(database,
-                                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at,"
-                                           " priority, deadline, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
-                                           " ON CONFLICT (dataset, job_id) DO NOTHING",
-                                           error);
+    sqlite3_stmt *job =
+        database_statement(database,
+                           "INSERT INTO jobs (dataset, job_id, custom_id, position, status, submitted_at,"
+                           " priority, deadline, id) VALUES (?, ?, ?, ?, 'queued', ?, ?, ?, ?)"
+                           " ON CONFLICT (dataset, job_id) DO NOTHING",
+                           error);
     sqlite3_stmt *queue =
-        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline) VALUES (?, ?, ?)", error) : NULL;
+        job ? database_statement(database, "INSERT INTO queue (job, priority, deadline) VALUES (?, ?, ?)",
+                                 error)
+            : NULL;
     sqlite3_stmt *record =
-        queue ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)", error) : NULL;
+        queue ? database_statement(database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
+                                   error)
+              : NULL;
     if (!record)
         return error->status;
     bind_text(job, 1, dataset);
@@ -90,8 +101,8 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     return status == STATUS_OK ? database_run(database, record, error) : status;
 }
 
-static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
-                              size_t *n_added, struct error *error)
+static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
+                              size_t n, size_t *n_added, struct error *error)
 {
     int64_t now = clock_wall_us(), first = 0;
     enum status status = ensure_dataset(store, dataset, error);
@@ -102,7 +113,8 @@ static enum status submit_all(struct store *store, struct text dataset, const st
     if (status != STATUS_OK || !*n_added)
         return status;
     sqlite3_stmt *update = database_statement(
-        &store->database, "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
+        &store->database,
+        "UPDATE datasets SET n_submitted = n_submitted + ?, collected_at = NULL WHERE dataset = ?", error);
     if (!update)
         return error->status;
     bind_integer(update, 1, (int64_t)*n_added);
@@ -110,8 +122,8 @@ static enum status submit_all(struct store *store, struct text dataset, const st
     return database_run(&store->database, update, error);
 }
 
-enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
-                         size_t *n_added, struct error *error)
+enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions,
+                         size_t n, size_t *n_added, struct error *error)
 {
     *n_added = 0;
     enum status status = database_begin(&store->database, error);
@@ -123,11 +135,12 @@ enum status store_submit(struct store *store, struct text dataset, const struct 
 
 // ---- how far a dataset's file was submitted ----
 
-static enum status read_mark(struct store *store, struct text dataset, struct dataset_mark *mark, bool *complete,
-                             struct error *error)
+static enum status read_mark(struct store *store, struct text dataset, struct dataset_mark *mark,
+                             bool *complete, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT fingerprint, n_lines, complete FROM datasets WHERE dataset = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT fingerprint, n_lines, complete FROM datasets WHERE dataset = ?", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -155,8 +168,9 @@ static enum status move_mark(struct store *store, struct text dataset, const str
         return error_set(error, STATUS_RETRY, ERROR_STORE,
                          "%s: dataset %.*s: another process has submitted to it meanwhile; try again",
                          store->database.path, (int)dataset.size, dataset.data);
-    sqlite3_stmt *update = database_statement(
-        &store->database, "UPDATE datasets SET fingerprint = ?, n_lines = ? WHERE dataset = ?", error);
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET fingerprint = ?, n_lines = ? WHERE dataset = ?", error);
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, (int64_t)upto->hash, upto->n_lines);
@@ -164,9 +178,9 @@ static enum status move_mark(struct store *store, struct text dataset, const str
     return database_run(&store->database, update, error);
 }
 
-enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions, size_t n,
-                               const struct dataset_mark *from, const struct dataset_mark *upto, size_t *n_added,
-                               struct error *error)
+enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions,
+                               size_t n, const struct dataset_mark *from, const struct dataset_mark *upto,
+                               size_t *n_added, struct error *error)
 {
     *n_added = 0;
     enum status status = database_begin(&store->database, error);
@@ -178,7 +192,8 @@ enum status store_submit_lines(struct store *store, struct text dataset, const s
     return database_end(&store->database, status, error);
 }
 
-enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark, struct error *error)
+enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark,
+                                struct error *error)
 {
     bool complete = false;
     enum status status = database_begin(&store->database, error);
@@ -188,10 +203,11 @@ enum status store_dataset_begin(struct store *store, struct text dataset, struct
     if (status == STATUS_OK)
         status = read_mark(store, dataset, mark, &complete, error);
     if (status == STATUS_OK && mark->n_lines == STORE_WHOLE_FILE && !complete)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
-                           "%s: dataset %.*s: an older version of sheaf began to submit it and did not end: submit under"
-                           " another name, or start with a new store",
-                           store->database.path, (int)dataset.size, dataset.data);
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: dataset %.*s: an older version of sheaf began to submit it and did not end: submit under"
+            " another name, or start with a new store",
+            store->database.path, (int)dataset.size, dataset.data);
     return database_end(&store->database, status, error);
 }
 
@@ -207,9 +223,11 @@ enum status store_dataset_complete(struct store *store, struct text dataset, str
 
 // ---- claiming ----
 
-// CROSS JOIN makes SQLite walk the queue and look up each job: the queue is what is left, jobs are all there ever were.
+// CROSS JOIN makes SQLite walk the queue and look up each job: the queue is what is left, jobs are all there
+// ever were.
 
-static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker, struct error *error)
+static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker,
+                                        struct error *error)
 {
     sqlite3_stmt *select =
         database_statement(&store->database, "SELECT min(worker) FROM queue WHERE worker > ?", error);
@@ -223,8 +241,8 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
     return STATUS_OK;
 }
 
-// Whom the death of a worker may be blamed on: the job that was alone; else the few that were said to be computed, once
-// more; and each other one that it held, for the first time.
+// Whom the death of a worker may be blamed on: the job that was alone; else the few that were said to be
+// computed, once more; and each other one that it held, for the first time.
 static enum status blame_jobs_of(struct store *store, int64_t worker, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -247,7 +265,9 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
                                             " (SELECT job FROM queue WHERE worker = ?)",
                                             error);
     sqlite3_stmt *queue =
-        jobs ? database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE worker = ?", error) : NULL;
+        jobs ? database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE worker = ?",
+                                  error)
+             : NULL;
     if (!queue)
         return error->status;
     bind_integer(jobs, 1, worker);
@@ -288,7 +308,8 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     sqlite3_stmt *job =
         queue ? database_statement(
                     database,
-                    "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 WHERE id = ?", error)
+                    "UPDATE jobs SET status = 'running', worker = ?, attempts = attempts + 1 WHERE id = ?",
+                    error)
               : NULL;
     if (!job)
         return error->status;
@@ -304,8 +325,8 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
 }
 
 // Free jobs, the most urgent or the oldest first, become this worker's; *n grows.
-static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max, int64_t *ids, size_t *n,
-                              struct error *error)
+static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
+                              int64_t *ids, size_t *n, struct error *error)
 {
     static const char *const queries[2][2] = {
         {"SELECT job FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline, job LIMIT ?",
@@ -343,16 +364,17 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
     return status;
 }
 
-// After the claim is durable and the write lock given up: decoding the records takes longer than claiming them.
+// After the claim is durable and the write lock given up: decoding the records takes longer than claiming
+// them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
                                 size_t *n_read, struct error *error)
 {
-    sqlite3_stmt *select =
-        database_statement(&store->database,
-                           "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at, crashes"
-                           " FROM queue JOIN records USING (job) JOIN jobs ON jobs.id = queue.job WHERE job = ?",
-                           error);
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT record, encoding, attempts, dataset, job_id, custom_id, position, submitted_at, crashes"
+        " FROM queue JOIN records USING (job) JOIN jobs ON jobs.id = queue.job WHERE job = ?",
+        error);
     if (!select)
         return error->status;
     for (size_t i = 0; i < n; i++) {
@@ -379,9 +401,10 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     return STATUS_OK;
 }
 
-// Claimed jobs that could not be read are nobody's: this worker lives and does not know of them. STATUS_RESTART: they can't be
-// given back either; with the process's end they are free.
-static enum status give_back_unread(struct store *store, const int64_t *ids, size_t n, enum status status, struct error *error)
+// Claimed jobs that could not be read are nobody's: this worker lives and does not know of them.
+// STATUS_RESTART: they can't be given back either; with the process's end they are free.
+static enum status give_back_unread(struct store *store, const int64_t *ids, size_t n, enum status status,
+                                    struct error *error)
 {
     struct error fault;
     if (store_unclaim(store, ids, n, &fault) == STATUS_OK)
@@ -423,7 +446,8 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max,
     return status;
 }
 
-enum status store_check_arithmetic(struct store *store, struct text dataset, bool force_new, struct error *error)
+enum status store_check_arithmetic(struct store *store, struct text dataset, bool force_new,
+                                   struct error *error)
 {
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
@@ -440,8 +464,8 @@ enum status store_unclaim(struct store *store, const int64_t *ids, size_t n, str
     enum status status = database_begin(database, error);
     if (status != STATUS_OK)
         return status;
-    sqlite3_stmt *queue =
-        database_statement(database, "UPDATE queue SET worker = NULL, computed = 0 WHERE job = ? AND worker = ?", error);
+    sqlite3_stmt *queue = database_statement(
+        database, "UPDATE queue SET worker = NULL, computed = 0 WHERE job = ? AND worker = ?", error);
     sqlite3_stmt *job =
         queue ? database_statement(database,
                                    "UPDATE jobs SET status = 'queued', worker = NULL, attempts = attempts - 1"
@@ -477,15 +501,17 @@ enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enu
     return database_end(database, status, error);
 }
 
-enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained, struct error *error)
+enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained,
+                                   struct error *error)
 {
     sqlite3_stmt *any =
         database_statement(&store->database, "SELECT NOT EXISTS (SELECT 1 FROM queue)", error);
-    sqlite3_stmt *one = any ? database_statement(&store->database,
-                                                 "SELECT NOT EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id ="
-                                                 " queue.job WHERE jobs.dataset = ?)",
-                                                 error)
-                            : NULL;
+    sqlite3_stmt *one =
+        any ? database_statement(&store->database,
+                                 "SELECT NOT EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id ="
+                                 " queue.job WHERE jobs.dataset = ?)",
+                                 error)
+            : NULL;
     if (!one)
         return error->status;
     sqlite3_stmt *select = dataset.size ? one : any;
@@ -504,28 +530,31 @@ enum status store_collect(struct store *store, struct text dataset,
                           void *context, int64_t *n_missing, struct error *error)
 {
     sqlite3_stmt *known =
-        database_statement(&store->database, "SELECT n_submitted, folded_at FROM datasets WHERE dataset = ?", error);
+        database_statement(&store->database, "SELECT n_submitted, folded_at FROM datasets WHERE dataset = ?",
+                           error);
     sqlite3_stmt *select =
-        known ? database_statement(&store->database,
-                                   "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
-                                   " ORDER BY position, id",
-                                   error)
+        known ? database_statement(
+                    &store->database,
+                    "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
+                    " ORDER BY position, id",
+                    error)
               : NULL;
     if (!select)
         return error->status;
     bind_text(known, 1, dataset);
     if (sqlite3_step(known) != SQLITE_ROW) {
         sqlite3_reset(known);
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s", store->database.path,
-                         (int)dataset.size, dataset.data);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: there is no dataset %.*s",
+                         store->database.path, (int)dataset.size, dataset.data);
     }
     *n_missing = sqlite3_column_int64(known, 0);
     bool folded = sqlite3_column_type(known, 1) != SQLITE_NULL;
     sqlite3_reset(known);
     if (folded)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                         "%s: dataset %.*s was collected long ago, and its results were removed since (--retain)",
-                         store->database.path, (int)dataset.size, dataset.data);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_STORE,
+            "%s: dataset %.*s was collected long ago, and its results were removed since (--retain)",
+            store->database.path, (int)dataset.size, dataset.data);
     bind_text(select, 1, dataset);
     enum status status = STATUS_OK;
     int code = SQLITE_DONE;
@@ -545,7 +574,8 @@ enum status store_collected(struct store *store, struct text dataset, struct err
         return STATUS_OK;
     sqlite3_stmt *update = database_statement(
         &store->database,
-        "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled", error);
+        "UPDATE datasets SET collected_at = ? WHERE dataset = ? AND n_submitted = n_done + n_failed + n_cancelled",
+        error);
     if (!update)
         return error->status;
     bind_integer(update, 1, clock_wall_us());

@@ -43,17 +43,18 @@ static enum status add_steps(struct store *store, const struct store_record *rec
         status = fold_surplus_steps(store, error);
     sqlite3_stmt *update =
         status == STATUS_OK
-            ? database_statement(&store->database,
-                                 "UPDATE workers SET seen_at = ?, n_steps = n_steps + ?, n_sequence_steps ="
-                                 " n_sequence_steps + ?, n_rows = n_rows + ?, prefill_tokens = prefill_tokens + ?,"
-                                 " decode_tokens = decode_tokens + ?, generated_tokens = generated_tokens + ?,"
-                                 " busy_us = busy_us + ? WHERE id = ?",
-                                 error)
+            ? database_statement(
+                  &store->database,
+                  "UPDATE workers SET seen_at = ?, n_steps = n_steps + ?, n_sequence_steps ="
+                  " n_sequence_steps + ?, n_rows = n_rows + ?, prefill_tokens = prefill_tokens + ?,"
+                  " decode_tokens = decode_tokens + ?, generated_tokens = generated_tokens + ?,"
+                  " busy_us = busy_us + ? WHERE id = ?",
+                  error)
             : NULL;
     if (!update)
         return error->status;
-    BIND_INTEGERS(update, 1, clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_rows, prefill,
-                  decode, generated, busy_us, store->worker);
+    BIND_INTEGERS(update, 1, clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_rows, prefill, decode,
+                  generated, busy_us, store->worker);
     return database_run(&store->database, update, error);
 }
 
@@ -89,8 +90,8 @@ static enum status set_prefixes(struct store *store, const struct prefix_report 
 
 // ---- datasets' names ----
 
-// Two job topics, or a topic and the embedded queue, may hold datasets of one name; the rows of both would share their keys. The
-// first in the store has the name, the other is called NAME@TOPIC.
+// Two job topics, or a topic and the embedded queue, may hold datasets of one name; the rows of both would
+// share their keys. The first in the store has the name, the other is called NAME@TOPIC.
 struct dataset_name {
     struct dataset_name *next;
     struct text dataset, topic; // a job's
@@ -102,9 +103,12 @@ struct dataset_names {
     struct dataset_name *first;
 };
 
-static enum status name_is_free(struct store *store, const struct job *job, bool *is_free, struct error *error)
+static enum status name_is_free(struct store *store, const struct job *job, bool *is_free,
+                                struct error *error)
 {
-    sqlite3_stmt *select = database_statement(&store->database, "SELECT topic IS NOT ? FROM jobs WHERE dataset = ? LIMIT 1", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT topic IS NOT ? FROM jobs WHERE dataset = ? LIMIT 1",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, job->source.topic);
@@ -112,12 +116,13 @@ static enum status name_is_free(struct store *store, const struct job *job, bool
     int code = sqlite3_step(select);
     *is_free = code == SQLITE_DONE || (code == SQLITE_ROW && sqlite3_column_int(select, 0) == 0);
     sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE ? STATUS_OK
-                                                     : database_error(&store->database, "looking for a dataset's topic", error);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a dataset's topic", error);
 }
 
-static enum status add_name(struct store *store, struct dataset_names *names, const struct job *job, struct text *name,
-                            struct error *error)
+static enum status add_name(struct store *store, struct dataset_names *names, const struct job *job,
+                            struct text *name, struct error *error)
 {
     bool is_free = false;
     struct text topic = job->source.topic;
@@ -130,15 +135,16 @@ static enum status add_name(struct store *store, struct dataset_names *names, co
     if (!item || (!is_free && !other))
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a dataset's name: out of memory");
     if (other)
-        snprintf(other, size + 1, "%.*s@%.*s", (int)job->dataset.size, job->dataset.data, (int)topic.size, topic.data);
+        snprintf(other, size + 1, "%.*s@%.*s", (int)job->dataset.size, job->dataset.data, (int)topic.size,
+                 topic.data);
     *name = other ? (struct text){other, size} : job->dataset;
     *item = (struct dataset_name){names->first, job->dataset, topic, *name};
     names->first = item;
     return STATUS_OK;
 }
 
-static enum status name_dataset(struct store *store, struct dataset_names *names, const struct job *job, struct text *name,
-                                struct error *error)
+static enum status name_dataset(struct store *store, struct dataset_names *names, const struct job *job,
+                                struct text *name, struct error *error)
 {
     *name = job->dataset;
     if (job->source.topic.size == 0)
@@ -176,8 +182,8 @@ static enum status add_group(struct store *store, const struct job *const *jobs,
     return status;
 }
 
-static enum status add_jobs(struct store *store, const struct store_record *record, int64_t now, struct dataset_names *names,
-                            struct dataset_totals *totals, struct error *error)
+static enum status add_jobs(struct store *store, const struct store_record *record, int64_t now,
+                            struct dataset_names *names, struct dataset_totals *totals, struct error *error)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < record->n_jobs; i += PROJECTION_ROWS) {

@@ -7,7 +7,8 @@
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
     int64_t now = clock_wall_us();
-    if (store->n_sharing && now - store->shared_looked_us < STORE_SHARING_LOOK_US && now >= store->shared_looked_us)
+    if (store->n_sharing && now - store->shared_looked_us < STORE_SHARING_LOOK_US &&
+        now >= store->shared_looked_us)
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -40,10 +41,11 @@ static enum status read_count(struct store *store, sqlite3_stmt *select, int64_t
 
 static enum status count_unfinished(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {
-    static const char *const queries[] = {"SELECT coalesce(sum(n_submitted - n_done - n_failed - n_cancelled), 0) FROM datasets"
-                                          " WHERE n_submitted > n_done + n_failed + n_cancelled",
-                                          "SELECT coalesce(sum(n_submitted - n_done - n_failed - n_cancelled), 0) FROM datasets"
-                                          " WHERE dataset = ?"};
+    static const char *const queries[] = {
+        "SELECT coalesce(sum(n_submitted - n_done - n_failed - n_cancelled), 0) FROM datasets"
+        " WHERE n_submitted > n_done + n_failed + n_cancelled",
+        "SELECT coalesce(sum(n_submitted - n_done - n_failed - n_cancelled), 0) FROM datasets"
+        " WHERE dataset = ?"};
     sqlite3_stmt *select = database_statement(&store->database, queries[dataset.size > 0], error);
     if (select && dataset.size)
         bind_text(select, 1, dataset);
@@ -52,7 +54,8 @@ static enum status count_unfinished(struct store *store, struct text dataset, in
 
 static enum status count_held(struct store *store, int64_t *n, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(&store->database, "SELECT count(*) FROM queue WHERE worker = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT count(*) FROM queue WHERE worker = ?", error);
     if (select)
         bind_integer(select, 1, store->worker);
     return read_count(store, select, n, error);
@@ -75,7 +78,8 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
     if (status != STATUS_OK)
         return status;
     int64_t share = divide_up(n_unfinished, store->n_sharing), most = divide_up(share, 2);
-    int64_t batch = store->n_batch + divide_up(store->n_batch, 2); // it stays full while a commit is under way
+    // it stays full while a commit is under way
+    int64_t batch = store->n_batch + divide_up(store->n_batch, 2);
     most = most > batch ? most : batch;
     most = most < share ? most : share;
     int64_t room = most > n_held ? most - n_held : 0;

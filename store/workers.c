@@ -41,8 +41,8 @@ enum status workers_open_locks(struct store *store, struct error *error)
     return store->lock_fd >= 0 ? STATUS_OK : open_lock_file(store, &store->lock_fd, error);
 }
 
-// Locks of the open file description: they belong to this store's descriptor, not to the process, so that two stores in
-// one process tell each other apart, and closing another descriptor of the file drops nothing.
+// Locks of the open file description: they belong to this store's descriptor, not to the process, so that two
+// stores in one process tell each other apart, and closing another descriptor of the file drops nothing.
 static struct flock lock_of(int64_t worker, short type)
 {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
@@ -58,7 +58,8 @@ static int64_t inode_of(int fd)
 static int64_t inode_of_worker(struct store *store, int64_t worker)
 {
     struct error error;
-    sqlite3_stmt *select = database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", &error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT lock_inode FROM workers WHERE id = ?", &error);
     if (!select)
         return 0;
     bind_integer(select, 1, worker);
@@ -67,8 +68,8 @@ static int64_t inode_of_worker(struct store *store, int64_t worker)
     return inode;
 }
 
-// Workers that live lock their bytes in a new lock file within this time of its creation. Nothing is written to it, so its time of
-// modification is that of its creation.
+// Workers that live lock their bytes in a new lock file within this time of its creation. Nothing is written
+// to it, so its time of modification is that of its creation.
 static bool is_new(int fd)
 {
     struct stat about;
@@ -129,7 +130,8 @@ enum { NEXT_IDS_MAX = 10000 }; // tried
 // The byte is somebody's who knows another file of this name: the store was deleted while he had it open.
 static enum status take_next_id(struct store *store, struct error *error)
 {
-    sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET id = ?1 + 1 WHERE id = ?1", error);
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE workers SET id = ?1 + 1 WHERE id = ?1", error);
     if (!update)
         return error->status;
     bind_integer(update, 1, store->worker);
@@ -151,13 +153,15 @@ static enum status refuse_lock(const struct store *store, struct error *error)
                      store->database.path, (long long)store->worker, strerror(errno));
 }
 
-enum status store_worker_start(struct store *store, const struct worker_description *description, int64_t *worker,
-                               struct error *error)
+enum status store_worker_start(struct store *store, const struct worker_description *description,
+                               int64_t *worker, struct error *error)
 {
     enum status status = workers_open_locks(store, error);
     store->n_batch = description->n_sequences_max;
-    if (status == STATUS_OK && description->arithmetic && !(store->arithmetic = strdup(description->arithmetic)))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", store->database.path);
+    if (status == STATUS_OK && description->arithmetic &&
+        !(store->arithmetic = strdup(description->arithmetic)))
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", store->database.path);
     if (status == STATUS_OK)
         status = insert_worker(store, description, error);
     if (status != STATUS_OK)
@@ -178,7 +182,8 @@ enum status store_worker_start(struct store *store, const struct worker_descript
 
 static enum status note_lock_file(struct store *store, int fd, struct error *error)
 {
-    sqlite3_stmt *update = database_statement(&store->database, "UPDATE workers SET lock_inode = ? WHERE id = ?", error);
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE workers SET lock_inode = ? WHERE id = ?", error);
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, inode_of(fd), store->worker);
@@ -212,8 +217,9 @@ enum status store_keep_lock(struct store *store, struct error *error)
 
 enum status store_worker_stop(struct store *store, struct error *error)
 {
-    sqlite3_stmt *update = database_statement(
-        &store->database, "UPDATE workers SET stopped_at = ?1, seen_at = ?1 WHERE id = ?2", error);
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE workers SET stopped_at = ?1, seen_at = ?1 WHERE id = ?2",
+                           error);
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, clock_wall_us(), store->worker);

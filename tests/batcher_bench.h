@@ -1,4 +1,5 @@
-// A batcher over the fake model (tests/fake_model.h), jobs for it, and whether their answers are the definition's.
+// A batcher over the fake model (tests/fake_model.h), jobs for it, and whether their answers are the
+// definition's.
 #pragma once
 
 #include "tests/fake_model.h"
@@ -28,11 +29,12 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
     struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
     struct error error;
     assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
-    struct batcher_config config = {.engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
-                                    .pool = bench.pool,
-                                    .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
-                                    .limits = limits,
-                                    .wall_clock_us = wall_clock_us};
+    struct batcher_config config = {
+        .engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
+        .pool = bench.pool,
+        .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
+        .limits = limits,
+        .wall_clock_us = wall_clock_us};
     assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
     return bench;
 }

@@ -82,11 +82,13 @@ static int32_t *slot(struct fake_model *model, const struct step_sequence *seque
 {
     int32_t page = sequence->pages[position / model->page_positions];
     assert(page >= 0 && page < model->n_pages);
-    return &model->slots[(size_t)page * (size_t)model->page_positions + (size_t)(position % model->page_positions)];
+    return &model->slots[(size_t)page * (size_t)model->page_positions +
+                         (size_t)(position % model->page_positions)];
 }
 
-static void draw_output(struct fake_model *model, const struct step *step, const struct step_sequence *sequence,
-                        int32_t row, int32_t output, struct sample_result *results)
+static void draw_output(struct fake_model *model, const struct step *step,
+                        const struct step_sequence *sequence, int32_t row, int32_t output,
+                        struct sample_result *results)
 {
     uint64_t hash = 0;
     bool poisoned = false;
@@ -105,7 +107,8 @@ static void draw_output(struct fake_model *model, const struct step *step, const
     results[output] = (struct sample_result){.token = token, .n_top = n_top};
 }
 
-static enum status fake_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status fake_step(void *context, struct step *step, struct sample_result *results,
+                             struct error *error)
 {
     struct fake_model *model = context;
     pthread_mutex_lock(&model->gate);
@@ -121,7 +124,8 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
         assert(sequence->first_row == row && sequence->n_rows > 0);
         for (int32_t i = 0; i < sequence->n_rows; i++, row++) {
             assert(step->positions[row] == sequence->position + i);
-            *slot(model, sequence, step->positions[row]) = step->tokens[row] | (sequence->long_context ? LONG : 0);
+            *slot(model, sequence, step->positions[row]) =
+                step->tokens[row] | (sequence->long_context ? LONG : 0);
         }
     }
     assert(row == step->n_rows);
@@ -147,7 +151,8 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     struct fake_model *model = context;
     (void)error;
     assert(model->n_under_way < 2);
-    size_t n_rows = (size_t)step->n_rows, n_sequences = (size_t)step->n_sequences, n_outputs = (size_t)step->n_outputs;
+    size_t n_rows = (size_t)step->n_rows, n_sequences = (size_t)step->n_sequences,
+           n_outputs = (size_t)step->n_outputs;
     struct fake_step *copied = &model->under_way[model->n_under_way++];
     *copied = (struct fake_step){.step = *step,
                                  .original = step,
@@ -155,9 +160,10 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
                                  .samplings = malloc((n_outputs + 1) * sizeof(struct sampling))};
     struct step_sequence *sequences = copy(step->sequences, n_sequences, sizeof *sequences);
     for (size_t i = 0; i < n_sequences; i++)
-        sequences[i].pages = copy(
-            sequences[i].pages,
-            (size_t)((sequences[i].position + sequences[i].n_rows - 1) / model->page_positions + 1), sizeof(int32_t));
+        sequences[i].pages =
+            copy(sequences[i].pages,
+                 (size_t)((sequences[i].position + sequences[i].n_rows - 1) / model->page_positions + 1),
+                 sizeof(int32_t));
     struct sample_request *samples = copy(step->samples, n_outputs, sizeof *samples);
     for (size_t i = 0; i < n_outputs; i++) {
         assert(samples[i].index == (uint32_t)(samples[i].n_generated + (samples[i].pending > 0)));
@@ -172,7 +178,8 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     return STATUS_OK;
 }
 
-static enum status fake_collect(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status fake_collect(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     struct fake_model *model = context;
     struct fake_step *oldest = &model->under_way[0];
@@ -203,7 +210,8 @@ struct engine fake_model_engine(struct fake_model *model)
 
 struct engine fake_model_engine_ahead(struct fake_model *model)
 {
-    return (struct engine){.context = model, .step = fake_step, .submit = fake_submit, .collect = fake_collect};
+    return (
+        struct engine){.context = model, .step = fake_step, .submit = fake_submit, .collect = fake_collect};
 }
 
 int64_t fake_model_rows_ahead(const struct fake_model *model)
@@ -241,8 +249,8 @@ void fake_model_fail_at(struct fake_model *model, int64_t step)
     model->fail_step = step;
 }
 
-int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice, int32_t max_tokens,
-                          bool ignore_eos, int32_t *answer)
+int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice,
+                          int32_t max_tokens, bool ignore_eos, int32_t *answer)
 {
     uint64_t hash = 0;
     for (int32_t i = 0; i < n_prompt; i++)
@@ -296,8 +304,9 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
     return STATUS_OK;
 }
 
-enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
-                                    unsigned flags, struct token_array *ids, struct error *error)
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text,
+                                    const struct text_spans *plain, unsigned flags, struct token_array *ids,
+                                    struct error *error)
 {
     (void)plain;
     return tokenizer_encode(tokenizer, text, flags, ids, error);
@@ -352,7 +361,8 @@ bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 }
 
 enum status template_render(const struct template *template, const struct value *variables,
-                            const struct template_environment *environment, struct buffer *out, struct error *error)
+                            const struct template_environment *environment, struct buffer *out,
+                            struct error *error)
 {
     (void)template, (void)variables, (void)environment, (void)out;
     return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "line 1: the fake template refuses");

@@ -1,6 +1,7 @@
-// A model without arithmetic, for tests of everything around the engine: the next token is a hash of all the tokens
-// before it, read from the pages through the block table. A wrong table, page or position changes every answer. It
-// stands in for the tokenizer and the template too: token 1 ends an answer, others spell one letter each.
+// A model without arithmetic, for tests of everything around the engine: the next token is a hash of all the
+// tokens before it, read from the pages through the block table. A wrong table, page or position changes
+// every answer. It stands in for the tokenizer and the template too: token 1 ends an answer, others spell one
+// letter each.
 #pragma once
 
 #include "batching/batcher.h"
@@ -14,11 +15,12 @@ void fake_model_destroy(struct fake_model *model);
 struct engine fake_model_engine(struct fake_model *model);
 // Computes ahead, as late as it may: a step that was submitted runs when it is waited for.
 struct engine fake_model_engine_ahead(struct fake_model *model);
-int64_t fake_model_rows(const struct fake_model *model);  // computed so far
-int64_t fake_model_rows_ahead(const struct fake_model *model); // of them, with a token that was not known when they were submitted
+int64_t fake_model_rows(const struct fake_model *model); // computed so far
+// of them, with a token that was not known when they were submitted
+int64_t fake_model_rows_ahead(const struct fake_model *model);
 int64_t fake_model_steps(const struct fake_model *model);
 int32_t fake_model_largest_batch(const struct fake_model *model); // sequences in one step
-void fake_model_fail_at(struct fake_model *model, int64_t step); // that step returns STATUS_RESTART
+void fake_model_fail_at(struct fake_model *model, int64_t step);  // that step returns STATUS_RESTART
 // Between the two, which one thread calls, no step begins.
 void fake_model_hold(struct fake_model *model);
 void fake_model_let_go(struct fake_model *model);
@@ -26,7 +28,7 @@ void fake_model_let_go(struct fake_model *model);
 enum { FAKE_POISON = 7 };
 
 // The answer the definition gives for a prompt: tokens in `answer`, at most max_tokens; returns how many.
-int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice, int32_t max_tokens,
-                          bool ignore_eos, int32_t *answer);
+int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice,
+                          int32_t max_tokens, bool ignore_eos, int32_t *answer);
 // The text the stand-in tokenizer spells for tokens.
 void fake_model_text(const int32_t *tokens, int32_t n, char *text);

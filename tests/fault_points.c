@@ -1,5 +1,6 @@
-// `sheaf` with faults, for ops/storm: SHEAF_FAULT in the environment is a list of "POINT:COUNT:ACTION", separated by
-// commas. POINT is a name of `names`; at the COUNTth time that it is passed the process does what ACTION says:
+// `sheaf` with faults, for ops/storm: SHEAF_FAULT in the environment is a list of "POINT:COUNT:ACTION",
+// separated by commas. POINT is a name of `names`; at the COUNTth time that it is passed the process does
+// what ACTION says:
 //
 //   kill        SIGKILL to itself
 //   stop        SIGSTOP to itself; somebody else must continue it
@@ -7,8 +8,8 @@
 //
 // "token:ID:kill": the process dies of each step that computes a prompt with this token twice in a row.
 //
-// "poll:COUNT:again": at every COUNTth poll a partition is fetched again from its lowest unfinished offset, so that what
-// runs or is finished above it is delivered again.
+// "poll:COUNT:again": at every COUNTth poll a partition is fetched again from its lowest unfinished offset,
+// so that what runs or is finished above it is delivered again.
 #include "consumer/fault.h"
 #include "engine/backend.h"
 
@@ -23,8 +24,9 @@
 enum { FAULTS_MAX = 16, POINT_POLL = FAULT_PUBLISHED + 1, POINT_TOKEN };
 
 static const char *const names[] = {
-    [FAULT_CLAIMED] = "claimed",     [FAULT_BEGUN] = "begun",         [FAULT_PRODUCED] = "produced",
-    [FAULT_OFFSETS_SENT] = "offsets", [FAULT_COMMITTED] = "committed", [FAULT_PUBLISHED] = "published",
+    [FAULT_CLAIMED] = "claimed",     [FAULT_BEGUN] = "begun",
+    [FAULT_PRODUCED] = "produced",   [FAULT_OFFSETS_SENT] = "offsets",
+    [FAULT_COMMITTED] = "committed", [FAULT_PUBLISHED] = "published",
     [POINT_POLL] = "poll",           [POINT_TOKEN] = "token",
 };
 
@@ -58,7 +60,8 @@ static void read_faults(void)
         char point[16];
         struct fault *fault = &faults[n_faults];
         int length = 0;
-        if (n_faults == FAULTS_MAX || sscanf(order, "%15[a-z]:%ld:%31[a-z0-9=]%n", point, &fault->count, fault->action, &length) != 3)
+        if (n_faults == FAULTS_MAX ||
+            sscanf(order, "%15[a-z]:%ld:%31[a-z0-9=]%n", point, &fault->count, fault->action, &length) != 3)
             refuse(order);
         fault->point = point_named(point);
         if (fault->point < 0 || fault->count < 1 || (order[length] && order[length] != ','))

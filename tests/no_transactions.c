@@ -1,6 +1,6 @@
-// For ops/bench/exactly-once: preloaded into a worker, it turns librdkafka's transactions into nothing, and a commit into
-// waiting until the results have arrived. The worker then publishes at least once, and keeps no offsets: what is left of the
-// path without that machinery.
+// For ops/bench/exactly-once: preloaded into a worker, it turns librdkafka's transactions into nothing, and a
+// commit into waiting until the results have arrived. The worker then publishes at least once, and keeps no
+// offsets: what is left of the path without that machinery.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,7 +11,8 @@ typedef int flush_function(void *rk, int timeout_ms);
 conf_set_function rd_kafka_conf_set;
 void *rd_kafka_init_transactions(void *rk, int timeout_ms);
 void *rd_kafka_begin_transaction(void *rk);
-void *rd_kafka_send_offsets_to_transaction(void *rk, const void *offsets, const void *metadata, int timeout_ms);
+void *rd_kafka_send_offsets_to_transaction(void *rk, const void *offsets, const void *metadata,
+                                           int timeout_ms);
 void *rd_kafka_commit_transaction(void *rk, int timeout_ms);
 
 int rd_kafka_conf_set(void *conf, const char *name, const char *value, char *text, size_t size)
@@ -32,7 +33,8 @@ void *rd_kafka_begin_transaction(void *rk)
     return NULL;
 }
 
-void *rd_kafka_send_offsets_to_transaction(void *rk, const void *offsets, const void *metadata, int timeout_ms)
+void *rd_kafka_send_offsets_to_transaction(void *rk, const void *offsets, const void *metadata,
+                                           int timeout_ms)
 {
     (void)rk, (void)offsets, (void)metadata, (void)timeout_ms;
     return NULL;

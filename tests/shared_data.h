@@ -1,5 +1,5 @@
-// Where the shared parity data stands: $SHEAF_SHARED, else ../shared beside the source tree. Tests that need it
-// call shared_path and skip() when it returns false.
+// Where the shared parity data stands: $SHEAF_SHARED, else ../shared beside the source tree. Tests that need
+// it call shared_path and skip() when it returns false.
 #pragma once
 
 #include <stdbool.h>

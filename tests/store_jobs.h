@@ -18,8 +18,12 @@ static char folder[] = "/tmp/sheaf-store-XXXXXX";
 static char path[128];
 static struct error error;
 
-static const struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu/plain",
-                                                      .n_sequences_max = 4, .n_rows_max = 8, .n_pages = 2,
+static const struct worker_description description = {.transport = "store",
+                                                      .model = "m",
+                                                      .backend = "cpu/plain",
+                                                      .n_sequences_max = 4,
+                                                      .n_rows_max = 8,
+                                                      .n_pages = 2,
                                                       .page_positions = 16};
 
 static inline int make_folder(void **state)
@@ -69,7 +73,8 @@ static inline size_t submit(struct store *store, const char *dataset, int first,
                                              .record = text_from_string(records[i]),
                                              .encoding = ENCODING_JSON};
     }
-    assert_int_equal(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error), STATUS_OK);
+    assert_int_equal(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error),
+                     STATUS_OK);
     return n_added;
 }
 
@@ -99,7 +104,8 @@ static inline struct claims claim(struct store *store, const char *dataset, size
 {
     struct claims claims = {.n = 0};
     size_t n;
-    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, keep_claim, &claims, &n, &error), STATUS_OK);
+    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, keep_claim, &claims, &n, &error),
+                     STATUS_OK);
     assert_int_equal(n, claims.n);
     return claims;
 }
@@ -147,7 +153,9 @@ static inline int64_t collect(struct store *store, const char *dataset, struct c
 {
     int64_t n_missing;
     *collected = (struct collected){.n = 0};
-    assert_int_equal(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing, &error), STATUS_OK);
+    assert_int_equal(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing,
+                                   &error),
+                     STATUS_OK);
     return n_missing;
 }
 
@@ -159,6 +167,7 @@ static inline void keep_progress(void *context, const struct dataset_progress *p
 static inline struct dataset_progress progress_of(struct store *store, const char *dataset)
 {
     struct dataset_progress progress = {0};
-    assert_int_equal(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error), STATUS_OK);
+    assert_int_equal(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error),
+                     STATUS_OK);
     return progress;
 }

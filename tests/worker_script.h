@@ -1,4 +1,5 @@
-// A source of jobs for unit_worker.c that follows a script, and the stage for a worker between it and a model without arithmetic.
+// A source of jobs for unit_worker.c that follows a script, and the stage for a worker between it and a model
+// without arithmetic.
 #pragma once
 
 #include "consumer/worker.h"
@@ -24,36 +25,36 @@ struct script {
     int released[SCRIPT_JOBS_MAX];
     int n_commits, largest_commit, n_dead_letters, n_cancelled;
     int commit_sizes[SCRIPT_COMMITS_NOTED]; // of the first ones
-    int fail_commits;             // so many commits answer STATUS_RETRY first
-    bool lacks_memory;            // they say that memory ran out
-    int commit_jobs_max;          // so do those of more jobs; 0: none
-    int refused, n_refused;       // and those with job number `refused`, n_refused times
-    bool names_refused;           // it says so of that job,
-    int n_named_alone;            // and was it the only one?
+    int fail_commits;                       // so many commits answer STATUS_RETRY first
+    bool lacks_memory;                      // they say that memory ran out
+    int commit_jobs_max;                    // so do those of more jobs; 0: none
+    int refused, n_refused;                 // and those with job number `refused`, n_refused times
+    bool names_refused;                     // it says so of that job,
+    int n_named_alone;                      // and was it the only one?
     bool fatal_commit;
-    int fail_polls;               // so many polls answer STATUS_RETRY first
-    bool outside;                 // a poll after SIGTERM says that the group has no place for us
-    bool all_bad;                 // no record is a job: all are finished as they come
+    int fail_polls; // so many polls answer STATUS_RETRY first
+    bool outside;   // a poll after SIGTERM says that the group has no place for us
+    bool all_bad;   // no record is a job: all are finished as they come
     bool paused;
     int n_pauses, n_resumes, most_in_flight, in_flight;
-    int cancel_at;                // job index before which its dataset is cancelled; -1: never
-    int cancelled_from;           // job index from which jobs were cancelled before they came; -1: none
-    int signal_at;                // job index after which SIGTERM is raised; -1: never
-    struct fake_model *held;      // until the poll after that: no step begins before the worker heard it
+    int cancel_at;           // job index before which its dataset is cancelled; -1: never
+    int cancelled_from;      // job index from which jobs were cancelled before they came; -1: none
+    int signal_at;           // job index after which SIGTERM is raised; -1: never
+    struct fake_model *held; // until the poll after that: no step begins before the worker heard it
     bool finish_order_differs;
     int crashes[SCRIPT_JOBS_MAX]; // told with each job
     int fail_starts;              // so many starts answer STATUS_RETRY first
     int n_many, n_few, n_alone;   // jobs started, by kind
     int largest_few;
-    bool not_alone;               // an alone job had company
+    bool not_alone; // an alone job had company
     int last_committed;
     int n_commits_at_refusal;
-    int n_failed_commits, n_polls;           // polls since the first of them
+    int n_failed_commits, n_polls; // polls since the first of them
     int n_polls_at_last_fault;
-    bool takes_back;                         // its partitions, once a commit failed
-    int n_commits_at_revoke;                 // during that
+    bool takes_back;         // its partitions, once a commit failed
+    int n_commits_at_revoke; // during that
     int in_flight_after_revoke;
-    int most_before_commit;                  // in flight, before the first one
+    int most_before_commit; // in flight, before the first one
 };
 
 static enum status script_poll(struct transport *transport, int timeout_ms, int n_max,
@@ -87,11 +88,15 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
         if (i == script->cancel_at)
             events->cancel(events->context, TEXT("default"), (struct text){0}, INT64_MAX);
         char value[128];
-        int length = i % 50 == 49 || script->all_bad ? snprintf(value, sizeof value, "{not json %d", i)
-                                  : snprintf(value, sizeof value,
-                                             "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
-                                             "\"max_tokens\":%d}", i, i, 1 + i % 9);
-        struct record record = {.topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}, .crashes = script->crashes[i]};
+        int length =
+            i % 50 == 49 || script->all_bad
+                ? snprintf(value, sizeof value, "{not json %d", i)
+                : snprintf(value, sizeof value,
+                           "{\"job_id\":\"job-%d\",\"prompt\":\"shared prompt of all jobs, then %d\","
+                           "\"max_tokens\":%d}",
+                           i, i, 1 + i % 9);
+        struct record record = {
+            .topic = TEXT("t"), .offset = i, .value = {value, (size_t)length}, .crashes = script->crashes[i]};
         script->in_flight++;
         if (script->in_flight > script->most_in_flight)
             script->most_in_flight = script->in_flight;
@@ -118,8 +123,8 @@ static void script_resume(struct transport *transport)
     script->n_resumes++;
 }
 
-static enum status script_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
-                                 struct error *error)
+static enum status script_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                 bool *committed, struct error *error)
 {
     struct script *script = (struct script *)transport;
     if (script->fatal_commit)
@@ -209,8 +214,8 @@ static int n_computed(const struct script *script)
     return n;
 }
 
-static enum status script_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
-                                struct error *error)
+static enum status script_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                enum suspect_state how, struct error *error)
 {
     struct script *script = (struct script *)transport;
     if (script->fail_starts > 0) {
@@ -221,7 +226,9 @@ static enum status script_start(struct transport *transport, struct job *const *
         int crashes = script->crashes[jobs[i]->source.offset];
         assert_int_equal(how, crashes > 1 ? SUSPECT_ALONE : crashes ? SUSPECT_AMONG_FEW : SUSPECT_AMONG_MANY);
     }
-    *(how == SUSPECT_ALONE ? &script->n_alone : how == SUSPECT_AMONG_FEW ? &script->n_few : &script->n_many) += (int)n_jobs;
+    *(how == SUSPECT_ALONE       ? &script->n_alone
+      : how == SUSPECT_AMONG_FEW ? &script->n_few
+                                 : &script->n_many) += (int)n_jobs;
     if (how == SUSPECT_AMONG_FEW && (int)n_jobs > script->largest_few)
         script->largest_few = (int)n_jobs;
     if (how == SUSPECT_ALONE && n_computed(script) != 1)
@@ -230,8 +237,8 @@ static enum status script_start(struct transport *transport, struct job *const *
 }
 
 static const struct transport_impl script_impl = {
-    "script", script_poll, script_pause, script_resume, script_commit, script_release, script_is_drained, script_figures,
-    script_fd, NULL, script_is_cancelled, script_start};
+    "script",          script_poll,    script_pause, script_resume, script_commit,       script_release,
+    script_is_drained, script_figures, script_fd,    NULL,          script_is_cancelled, script_start};
 
 struct stage {
     struct script *script;
@@ -246,8 +253,12 @@ struct stage {
 static struct stage stage_open(int n_jobs, int n_jobs_max)
 {
     struct stage stage = {.script = calloc(1, sizeof *stage.script)};
-    *stage.script = (struct script){.base.impl = &script_impl, .n_jobs = n_jobs, .cancel_at = -1, .cancelled_from = -1, .signal_at = -1};
-    struct batch_limits limits = {.n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = n_jobs_max, .n_pages = 200,
+    *stage.script = (struct script){
+        .base.impl = &script_impl, .n_jobs = n_jobs, .cancel_at = -1, .cancelled_from = -1, .signal_at = -1};
+    struct batch_limits limits = {.n_sequences_max = 16,
+                                  .n_rows_max = 64,
+                                  .n_jobs_max = n_jobs_max,
+                                  .n_pages = 200,
                                   .page_positions = 16};
     stage.model = fake_model_create(limits.n_pages, limits.page_positions);
     assert_int_equal(pool_create(&stage.pool, 2, &stage.error), STATUS_OK);

@@ -1,4 +1,5 @@
-// sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no text.
+// sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no
+// text.
 #include "consumer/check_log.h"
 #include "consumer/check_log.h"
 #include "consumer/command/commands.h"
@@ -30,16 +31,18 @@ struct bench {
     int32_t n_pages_each;
 };
 
-static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCHES_MAX], int *n, struct error *error)
+static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCHES_MAX], int *n,
+                                 struct error *error)
 {
     *n = 0;
     for (const char *at = text;; at++) {
         char *end;
         long batch = strtol(at, &end, 10);
-        if (end == at || batch < 1 || batch > LIMITS_SEQUENCES_MAX || (*end && *end != ',') || *n == OPTIONS_BATCHES_MAX)
+        if (end == at || batch < 1 || batch > LIMITS_SEQUENCES_MAX || (*end && *end != ',') ||
+            *n == OPTIONS_BATCHES_MAX)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                             "--batch: expected up to %d sizes from 1 to %d, as 1,8,32, got \"%s\"", OPTIONS_BATCHES_MAX,
-                             LIMITS_SEQUENCES_MAX, text);
+                             "--batch: expected up to %d sizes from 1 to %d, as 1,8,32, got \"%s\"",
+                             OPTIONS_BATCHES_MAX, LIMITS_SEQUENCES_MAX, text);
         batches[(*n)++] = (int32_t)batch;
         if (!*end)
             return STATUS_OK;
@@ -90,7 +93,8 @@ static void take_drawn(struct bench *bench, const int32_t *drawing, int32_t n)
         bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
 }
 
-static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing, struct error *error)
+static enum status run_step(struct bench *bench, struct step *step, const int32_t *drawing,
+                            struct error *error)
 {
     enum status status = session_step(&bench->runtime->session, step, bench->results, error);
     if (status == STATUS_OK)
@@ -144,8 +148,10 @@ static struct step decode_step(struct bench *bench, int32_t batch, int32_t t, bo
     struct step_sequence *sequences = bench->sequences + t % 2 * bench->limits.n_sequences_max;
     for (int32_t i = 0; i < batch; i++) {
         positions[i] = bench->n_prompt + t;
-        sequences[i] = (struct step_sequence){
-            .first_row = i, .n_rows = 1, .position = positions[i], .pages = bench->pages + i * bench->n_pages_each};
+        sequences[i] = (struct step_sequence){.first_row = i,
+                                              .n_rows = 1,
+                                              .position = positions[i],
+                                              .pages = bench->pages + i * bench->n_pages_each};
         tokens[i] = pending ? -1 - i : bench->drawn[i];
         bench->output_rows[i] = i;
     }
@@ -173,7 +179,8 @@ static enum status decode(struct bench *bench, int32_t batch, struct error *erro
     for (int32_t t = 0; status == STATUS_OK && t < bench->n_generate; t++) {
         struct step *step = &steps[t % 2];
         *step = decode_step(bench, batch, t, ahead && t > 0);
-        status = ahead ? session_submit(&bench->runtime->session, step, error) : run_step(bench, step, bench->output_rows, error);
+        status = ahead ? session_submit(&bench->runtime->session, step, error)
+                       : run_step(bench, step, bench->output_rows, error);
         if (status == STATUS_OK && ahead && t > 0)
             status = collect(bench, &steps[1 - t % 2], error);
     }
@@ -192,10 +199,12 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Long prompts are computed once when that takes long: the answers are measured from the same pages each time.
+// Long prompts are computed once when that takes long: the answers are measured from the same pages each
+// time.
 enum { PREFILL_S_MAX = 15 };
 
-static enum status measure(struct bench *bench, struct measurement *measurement, int n_runs, struct error *error)
+static enum status measure(struct bench *bench, struct measurement *measurement, int n_runs,
+                           struct error *error)
 {
     double prefills[1000], decodes[1000], prefill_s = 0;
     int32_t batch = measurement->batch;
@@ -232,12 +241,12 @@ static void print_measurement(const struct measurement *m, const struct bench *b
     fflush(stdout);
 }
 
-static enum status measure_all(struct bench *bench, const struct settings *settings, const int32_t *batches, int n,
-                               struct error *error)
+static enum status measure_all(struct bench *bench, const struct settings *settings, const int32_t *batches,
+                               int n, struct error *error)
 {
     if (!settings->json)
-        printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill", "decode",
-               bench->n_prompt, bench->n_generate, (int)settings->repeat);
+        printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
+               "decode", bench->n_prompt, bench->n_generate, (int)settings->repeat);
     struct measurement warm = {.batch = 1};
     enum status status = measure(bench, &warm, 1, error);
     for (int i = 0; status == STATUS_OK && i < n; i++) {
@@ -286,8 +295,8 @@ static enum status place(const struct bench *bench, struct runtime *runtime, con
                                    .n_rows_max = limits->n_rows_max,
                                    .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
-                                                 forward_page_bytes(bench->model, runtime->backend, limits->page_positions,
-                                                                    limits->kv_type)};
+                                                 forward_page_bytes(bench->model, runtime->backend,
+                                                                    limits->page_positions, limits->kv_type)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
 
@@ -311,13 +320,14 @@ enum status command_bench(const struct settings *settings, struct error *error)
         status = place(&bench, &runtime, settings, error);
     double start = clock_s();
     if (status == STATUS_OK)
-        status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL, error);
+        status = forward_create(&runtime.forward, runtime.model, runtime.backend, &bench.limits, NULL, NULL,
+                                error);
     bench.runtime = &runtime;
     if (status == STATUS_OK)
         status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
     if (status == STATUS_OK) {
-        log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name, runtime.backend->device.name,
-                  pool_n_threads(runtime.pool), clock_s() - start);
+        log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name,
+                  runtime.backend->device.name, pool_n_threads(runtime.pool), clock_s() - start);
         status = measure_all(&bench, settings, batches, n, error);
     }
     free(bench.tokens);

@@ -1,4 +1,5 @@
-// sheaf cancel: stops what has not finished. Waiting jobs get their cancelled result now, running ones from their worker.
+// sheaf cancel: stops what has not finished. Waiting jobs get their cancelled result now, running ones from
+// their worker.
 #include "consumer/command/commands.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka_settings.h"
@@ -30,19 +31,22 @@ static enum status report(struct store *store, const char *dataset, int64_t n_ca
     if (status != STATUS_OK)
         return status;
     if (progress.is_cancelled)
-        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step", dataset,
-                  (long long)n_cancelled);
+        log_write(LOG_INFO, "dataset %s: %lld waiting jobs cancelled; running ones stop at their next step",
+                  dataset, (long long)n_cancelled);
     else
-        log_write(LOG_INFO, "dataset %s: nothing to cancel: all %lld jobs have finished (%lld answered, %lld failed, %lld cancelled)",
-                  dataset, (long long)progress.submitted, (long long)progress.done, (long long)progress.failed,
-                  (long long)progress.cancelled);
+        log_write(
+            LOG_INFO,
+            "dataset %s: nothing to cancel: all %lld jobs have finished (%lld answered, %lld failed, %lld cancelled)",
+            dataset, (long long)progress.submitted, (long long)progress.done, (long long)progress.failed,
+            (long long)progress.cancelled);
     return STATUS_OK;
 }
 
 enum status command_cancel(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf cancel: which dataset? give --dataset NAME");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf cancel: which dataset? give --dataset NAME");
     if (settings->brokers)
         return cancel_by_topic(settings, error);
     struct store *store = NULL;

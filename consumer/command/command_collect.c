@@ -23,14 +23,15 @@ static enum status check_complete(const struct settings *settings, int64_t n_mis
                      settings->dataset, (long long)n_missing);
 }
 
-static enum status collect_from_store(struct output *output, const struct settings *settings, struct error *error)
+static enum status collect_from_store(struct output *output, const struct settings *settings,
+                                      struct error *error)
 {
     struct store *store = NULL;
     int64_t n_missing = 0;
-    enum status status =
-        store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
+    enum status status = store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
     if (status == STATUS_OK)
-        status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing, error);
+        status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
+                               error);
     if (status == STATUS_OK)
         status = check_complete(settings, n_missing, error);
     if (status == STATUS_OK)
@@ -41,23 +42,27 @@ static enum status collect_from_store(struct output *output, const struct settin
     return status;
 }
 
-static enum status check_gathered(const struct gathered *gathered, const struct settings *settings, struct error *error)
+static enum status check_gathered(const struct gathered *gathered, const struct settings *settings,
+                                  struct error *error)
 {
     if (gathered->n_missing == 0 && !gathered->is_being_submitted)
         return STATUS_OK;
     char text[256];
     snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)gathered->n_results,
              (long long)gathered->n_expected,
-             gathered->is_being_submitted ? ", and its submission has not ended (run sheaf submit again if it was stopped)" : "");
+             gathered->is_being_submitted
+                 ? ", and its submission has not ended (run sheaf submit again if it was stopped)"
+                 : "");
     if (settings->force) {
         log_write(LOG_WARNING, "dataset %s: %s", settings->dataset, text);
         return STATUS_OK;
     }
-    return error_set(error, STATUS_RETRY, ERROR_STORE, "dataset %s: %s; wait, or write what there is with --force",
-                     settings->dataset, text);
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "dataset %s: %s; wait, or write what there is with --force", settings->dataset, text);
 }
 
-static enum status collect_from_topics(struct output *output, const struct settings *settings, struct error *error)
+static enum status collect_from_topics(struct output *output, const struct settings *settings,
+                                       struct error *error)
 {
     struct kafka_settings kafka;
     struct gathered gathered;
@@ -74,10 +79,12 @@ static enum status collect_from_topics(struct output *output, const struct setti
 enum status command_collect(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset || !settings->output)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf collect: give --dataset NAME and -o OUT.jsonl");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf collect: give --dataset NAME and -o OUT.jsonl");
     const char *store = settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db";
-    const struct file_use uses[] = {
-        {"--store", store, true, true}, {"-o", settings->output, true}, {"--errors", settings->errors, true}};
+    const struct file_use uses[] = {{"--store", store, true, true},
+                                    {"-o", settings->output, true},
+                                    {"--errors", settings->errors, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status != STATUS_OK)
         return status;

@@ -31,13 +31,15 @@ static void add_row(void *context, const struct dataset_row *row)
     struct listing *listing = context;
     struct buffer *out = &listing->out;
     if (listing->n++ == 0)
-        buffer_add_format(out, "%-20s %-9s %9s %9s %7s %9s %8s  %-19s %s\n", "dataset", "state", "submitted", "done", "failed",
-                          "cancelled", "running", "submitted (UTC)", "model");
-    buffer_add_format(out, "%-20.*s %-9s %9lld %9lld %7lld %9lld %8lld  ", (int)row->dataset.size, row->dataset.data,
-                      dataset_state_name(row->state), (long long)row->submitted, (long long)row->done, (long long)row->failed,
-                      (long long)row->cancelled, (long long)row->running);
+        buffer_add_format(out, "%-20s %-9s %9s %9s %7s %9s %8s  %-19s %s\n", "dataset", "state", "submitted",
+                          "done", "failed", "cancelled", "running", "submitted (UTC)", "model");
+    buffer_add_format(out, "%-20.*s %-9s %9lld %9lld %7lld %9lld %8lld  ", (int)row->dataset.size,
+                      row->dataset.data, dataset_state_name(row->state), (long long)row->submitted,
+                      (long long)row->done, (long long)row->failed, (long long)row->cancelled,
+                      (long long)row->running);
     add_time(out, row->submitted_at);
-    buffer_add_format(out, " %.*s\n", row->model.size ? (int)row->model.size : 1, row->model.size ? row->model.data : "-");
+    buffer_add_format(out, " %.*s\n", row->model.size ? (int)row->model.size : 1,
+                      row->model.size ? row->model.data : "-");
 }
 
 static void add_text(struct buffer *out, const char *name, struct text value)
@@ -55,9 +57,11 @@ static void add_json(void *context, const struct dataset_row *row)
     struct buffer *out = &listing->out;
     buffer_add_string(out, listing->n++ ? ",{\"dataset\":" : "{\"dataset\":");
     json_encode_string(row->dataset, out);
-    buffer_add_format(out, ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
-                      dataset_state_name(row->state), (long long)row->submitted, (long long)row->done, (long long)row->failed,
-                      (long long)row->cancelled, (long long)row->running);
+    buffer_add_format(
+        out,
+        ",\"state\":\"%s\",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld",
+        dataset_state_name(row->state), (long long)row->submitted, (long long)row->done,
+        (long long)row->failed, (long long)row->cancelled, (long long)row->running);
     buffer_add_format(out, ",\"submitted_at\":%lld,\"last_finished_at\":%lld", (long long)row->submitted_at,
                       (long long)row->last_finished_at);
     add_text(out, "model", row->model);
@@ -85,21 +89,23 @@ static enum status list(struct store *store, const struct settings *settings, st
 
 static const char *name_of(const struct settings *settings)
 {
-    return settings->dataset ? settings->dataset : settings->n_positionals > 1 ? settings->positionals[1] : NULL;
+    return settings->dataset             ? settings->dataset
+           : settings->n_positionals > 1 ? settings->positionals[1]
+                                         : NULL;
 }
 
-static enum status delete(struct store *store, const struct settings *settings, struct error *error)
-{
-    enum status status = store_dataset_delete(store, text_from_string(name_of(settings)), settings->force, error);
-    if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
+static enum status delete (struct store *store, const struct settings *settings, struct error *error) {
+    enum status status = store_dataset_delete(store, text_from_string(name_of(settings)), settings->force,
+                                              error);
+    if (status == STATUS_OK) log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
     return status;
 }
 
 static enum status rename_to(struct store *store, const struct settings *settings, struct error *error)
 {
     const char *to = settings->positionals[settings->n_positionals - 1];
-    enum status status = store_dataset_rename(store, text_from_string(name_of(settings)), text_from_string(to), error);
+    enum status status =
+        store_dataset_rename(store, text_from_string(name_of(settings)), text_from_string(to), error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s is named %s now", name_of(settings), to);
     return status;
@@ -108,10 +114,11 @@ static enum status rename_to(struct store *store, const struct settings *setting
 static enum status reopen(struct store *store, const struct settings *settings, struct error *error)
 {
     int64_t n_reopened = 0;
-    enum status status = store_dataset_reopen(store, text_from_string(name_of(settings)), REOPEN_FAILED | REOPEN_CANCELLED,
-                                              &n_reopened, error);
+    enum status status = store_dataset_reopen(store, text_from_string(name_of(settings)),
+                                              REOPEN_FAILED | REOPEN_CANCELLED, &n_reopened, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %lld failed or cancelled jobs are queued again", name_of(settings), (long long)n_reopened);
+        log_write(LOG_INFO, "dataset %s: %lld failed or cancelled jobs are queued again", name_of(settings),
+                  (long long)n_reopened);
     return status;
 }
 
@@ -134,8 +141,11 @@ enum status command_dataset(const struct settings *settings, struct error *error
             continue;
         int n_names = settings->n_positionals - 1 + (settings->dataset != NULL);
         if (n_names != actions[i].n_names)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf dataset %s%s [--store FILE]", actions[i].name,
-                             actions[i].n_names == 2 ? " NAME NEW-NAME" : actions[i].n_names ? " NAME" : "");
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf dataset %s%s [--store FILE]",
+                             actions[i].name,
+                             actions[i].n_names == 2 ? " NAME NEW-NAME"
+                             : actions[i].n_names    ? " NAME"
+                                                     : "");
         struct store *store = NULL;
         const char *path = settings->store ? settings->store : "sheaf.db";
         enum status status = actions[i].changes ? store_open(&store, path, STORE_EXISTING, error)
@@ -145,6 +155,7 @@ enum status command_dataset(const struct settings *settings, struct error *error
         store_close(store);
         return status;
     }
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf dataset: expected list, delete, rename or reopen, got \"%s\"",
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "sheaf dataset: expected list, delete, rename or reopen, got \"%s\"",
                      settings->positionals[0]);
 }

@@ -25,7 +25,8 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
     }
 }
 
-// What a worker would take here. A model too large for this machine is told so, and its file described all the same.
+// What a worker would take here. A model too large for this machine is told so, and its file described all
+// the same.
 static void tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
@@ -40,16 +41,17 @@ static const char *template_state(const struct runtime *runtime)
     return gguf_has(runtime->model->gguf, "tokenizer.chat_template") ? "unreadable" : "none";
 }
 
-static void print_text(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan,
-                       const struct error *memory_error)
+static void print_text(const struct runtime *runtime, const struct type_count *counts,
+                       const struct limits_plan *plan, const struct error *memory_error)
 {
     const struct model *model = runtime->model;
     const struct model_shape *shape = &model->shape;
     printf("file        %s, %.1f MB\n", gguf_path(model->gguf), (double)gguf_file_bytes(model->gguf) / 1e6);
     printf("name        %s\n", model->name);
-    printf("family      %s, %.1f M parameters\n", model_family_name(model), (double)model_n_parameters(model) / 1e6);
-    printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n", shape->n_layers,
-           shape->n_embd, shape->n_heads, shape->n_kv_heads, shape->key_dim, shape->n_ff);
+    printf("family      %s, %.1f M parameters\n", model_family_name(model),
+           (double)model_n_parameters(model) / 1e6);
+    printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
+           shape->n_layers, shape->n_embd, shape->n_heads, shape->n_kv_heads, shape->key_dim, shape->n_ff);
     if (shape->n_experts)
         printf("experts     %d, %d used\n", shape->n_experts, shape->n_experts_used);
     printf("context     %d tokens\n", shape->n_context);
@@ -66,37 +68,40 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
                (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
         enum tensor_type held = tensor_held_type((enum tensor_type)type);
         if (held != (enum tensor_type)type)
-            printf(", held as %s: %.1f MB", tensor_traits(held)->name, (double)counts[type].n_held_bytes / 1e6);
+            printf(", held as %s: %.1f MB", tensor_traits(held)->name,
+                   (double)counts[type].n_held_bytes / 1e6);
         putchar('\n');
     }
     if (plan->batch.n_pages)
         printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",
-               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, (double)plan->page_bytes / 1e6,
-               plan->batch.n_pages,
+               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
+               (double)plan->page_bytes / 1e6, plan->batch.n_pages,
                (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->pool));
 }
 
-static void print_json(const struct runtime *runtime, const struct type_count *counts, const struct limits_plan *plan)
+static void print_json(const struct runtime *runtime, const struct type_count *counts,
+                       const struct limits_plan *plan)
 {
     const struct model *model = runtime->model;
     const struct model_shape *shape = &model->shape;
     struct buffer out = {0};
     buffer_add_string(&out, "{\"name\":");
     json_encode_string(text_from_string(model->name), &out);
-    buffer_add_format(&out,
-                      ",\"family\":\"%s\",\"parameters\":%llu,\"file_bytes\":%llu,\"layers\":%d,\"width\":%d,\"heads\":%d,"
-                      "\"key_value_heads\":%d,\"head_dim\":%d,\"feed_forward\":%d,\"experts\":%d,\"experts_used\":%d,"
-                      "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
-                      "\"template\":\"%s\",\"weights\":{",
-                      model_family_name(model), (unsigned long long)model_n_parameters(model),
-                      (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd, shape->n_heads,
-                      shape->n_kv_heads, shape->key_dim, shape->n_ff, shape->n_experts, shape->n_experts_used,
-                      shape->n_context, shape->n_vocab, tokenizer_model_name(runtime->tokenizer),
-                      tokenizer_pre_name(runtime->tokenizer), tokenizer_bos(runtime->tokenizer),
-                      tokenizer_eos(runtime->tokenizer), template_state(runtime));
+    buffer_add_format(
+        &out,
+        ",\"family\":\"%s\",\"parameters\":%llu,\"file_bytes\":%llu,\"layers\":%d,\"width\":%d,\"heads\":%d,"
+        "\"key_value_heads\":%d,\"head_dim\":%d,\"feed_forward\":%d,\"experts\":%d,\"experts_used\":%d,"
+        "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
+        "\"template\":\"%s\",\"weights\":{",
+        model_family_name(model), (unsigned long long)model_n_parameters(model),
+        (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd, shape->n_heads,
+        shape->n_kv_heads, shape->key_dim, shape->n_ff, shape->n_experts, shape->n_experts_used,
+        shape->n_context, shape->n_vocab, tokenizer_model_name(runtime->tokenizer),
+        tokenizer_pre_name(runtime->tokenizer), tokenizer_bos(runtime->tokenizer),
+        tokenizer_eos(runtime->tokenizer), template_state(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {
@@ -105,10 +110,12 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
                               (unsigned long long)counts[type].n_bytes);
             first = false;
         }
-    buffer_add_format(&out, "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"pages\":%llu,\"n_pages\":%d},",
+    buffer_add_format(&out,
+                      "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"pages\":%llu,\"n_pages\":%d},",
                       (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
                       (unsigned long long)plan->page_bytes, plan->batch.n_pages);
-    buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n", (unsigned long long)model_fingerprint(model, runtime->pool));
+    buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
+                      (unsigned long long)model_fingerprint(model, runtime->pool));
     fwrite(out.data, 1, out.size, stdout);
     buffer_finish(&out);
 }

@@ -17,7 +17,8 @@ static enum status parse_ids(const char *text, struct token_array *ids, struct e
         errno = 0;
         long id = strtol(at, &end, 10);
         if (end == at || errno || id < 0 || id > INT32_MAX)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tokens: expected token ids, got \"%.20s\"", at);
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tokens: expected token ids, got \"%.20s\"",
+                             at);
         token_array_add(ids, (int32_t)id);
         at = end;
     }
@@ -40,33 +41,38 @@ static enum status write_logits(const char *path, const float *logits, size_t n,
     return status;
 }
 
-static enum status compute(struct runtime *runtime, const struct token_array *ids, enum kv_type kv_type, const char *path,
-                           struct error *error)
+static enum status compute(struct runtime *runtime, const struct token_array *ids, enum kv_type kv_type,
+                           const char *path, struct error *error)
 {
     size_t n;
-    if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) || n > SIZE_MAX / sizeof(float))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
+    if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) ||
+        n > SIZE_MAX / sizeof(float))
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
+                         ids->n_ids);
     float *logits = malloc((n ? n : 1) * sizeof *logits);
     if (!logits)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory", ids->n_ids);
-    enum status status = evaluate_tokens(runtime->model, runtime->backend, kv_type, ids->ids, (int32_t)ids->n_ids, logits,
-                                         error);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
+                         ids->n_ids);
+    enum status status = evaluate_tokens(runtime->model, runtime->backend, kv_type, ids->ids,
+                                         (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)
         status = write_logits(path, logits, n, error);
     free(logits);
     return status;
 }
 
-static enum status place(struct runtime *runtime, const struct token_array *ids, const struct settings *settings,
-                         const enum kv_type *kv_type, struct error *error)
+static enum status place(struct runtime *runtime, const struct token_array *ids,
+                         const struct settings *settings, const enum kv_type *kv_type, struct error *error)
 {
-    size_t n_context = (size_t)runtime->model->shape.n_context; // a longer text is refused later, by what it lacks
+    // a longer text is refused later, by what it lacks
+    size_t n_context = (size_t)runtime->model->shape.n_context;
     size_t n_ids = ids->n_ids < n_context ? ids->n_ids : n_context;
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
     struct limits_wanted wanted = {.n_sequences_max = EVALUATE_CHUNK_ROWS, // as many outputs
                                    .n_rows_max = EVALUATE_CHUNK_ROWS,
                                    .kv_type = kv_type,
-                                   .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, KV_F32)};
+                                   .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
+                                                                              LIMITS_PAGE_POSITIONS, KV_F32)};
     return runtime_plan(runtime, settings, &wanted, error);
 }
 
@@ -76,7 +82,8 @@ enum status command_logits(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf logits: give --tokens IDS and -o OUT.f32");
     struct runtime runtime = {0};
     struct token_array ids = {0};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], false}, {"-o", settings->output, true}};
+    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+                                    {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
         status = parse_ids(settings->tokens, &ids, error);
@@ -85,7 +92,8 @@ enum status command_logits(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     enum kv_type kv_type = KV_F32;
-    if (status == STATUS_OK) { // what is compared is the arithmetic, not the cache's rounding, unless one asks for it
+    // what is compared is the arithmetic, not the cache's rounding, unless one asks for it
+    if (status == STATUS_OK) {
         kv_type = evaluate_kv_type(runtime.model);
         status = runtime_kv_type(&runtime, settings, &kv_type, error);
         if (kv_type == KV_F16)

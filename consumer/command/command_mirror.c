@@ -19,13 +19,15 @@ static void show(void *context, int64_t n_jobs, int64_t n_results)
     line->n_jobs = n_jobs;
     line->n_results = n_results;
     if (line->is_terminal)
-        fprintf(stderr, "\r\033[K%lld jobs and %lld results mirrored", (long long)n_jobs, (long long)n_results);
+        fprintf(stderr, "\r\033[K%lld jobs and %lld results mirrored", (long long)n_jobs,
+                (long long)n_results);
 }
 
 enum status command_mirror(const struct settings *settings, struct error *error)
 {
     if (!settings->brokers)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf mirror: of which Kafka? give --brokers HOSTS");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf mirror: of which Kafka? give --brokers HOSTS");
     struct store *store = NULL;
     struct kafka_settings kafka = {0};
     struct mirror_line line = {.is_terminal = isatty(STDERR_FILENO) && !settings->quiet};
@@ -35,8 +37,8 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = kafka_settings_init(&kafka, settings, path, error);
     if (status == STATUS_OK) {
-        log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.jobs, kafka.config.results,
-                  kafka.config.group, path);
+        log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.jobs,
+                  kafka.config.results, kafka.config.group, path);
         struct mirror_config config = {.store = store,
                                        .kafka = &kafka.config,
                                        .until_end = settings->until_end,
@@ -47,7 +49,8 @@ enum status command_mirror(const struct settings *settings, struct error *error)
         status = mirror_run(&config, error);
         if (line.is_terminal)
             fputs("\r\033[K", stderr);
-        log_write(LOG_INFO, "%lld jobs and %lld results mirrored", (long long)line.n_jobs, (long long)line.n_results);
+        log_write(LOG_INFO, "%lld jobs and %lld results mirrored", (long long)line.n_jobs,
+                  (long long)line.n_results);
     }
     kafka_settings_finish(&kafka);
     store_close(store);

@@ -44,18 +44,20 @@ static enum status check(const struct settings *settings, enum tensor_type *type
     if (!gguf_quantise_type(settings->type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], false}, {"OUT", settings->positionals[1], true}};
+    const struct file_use uses[] = {{"IN", settings->positionals[0], false},
+                                    {"OUT", settings->positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
-// What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by tokenizer.json, which
-// the file carries too.
+// What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by
+// tokenizer.json, which the file carries too.
 static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
 {
     struct text unknown;
     enum status status = vocabulary_write_ggml(gguf, keys, &unknown, error);
     if (status == STATUS_OK && unknown.size)
-        log_write(LOG_WARNING, "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
+        log_write(LOG_WARNING,
+                  "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
                   (int)unknown.size, unknown.data);
     if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
         gguf_writer_text(keys, "general.type", TEXT("model"));

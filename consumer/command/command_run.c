@@ -1,6 +1,6 @@
-// sheaf run: submit, work and collect in one process, on an embedded queue beside the output. Each part is the command of
-// that name; a run that was killed picks up where it was. Where input and output are streams there is nothing to go on with, and the
-// queue is in a temporary folder.
+// sheaf run: submit, work and collect in one process, on an embedded queue beside the output. Each part is
+// the command of that name; a run that was killed picks up where it was. Where input and output are streams
+// there is nothing to go on with, and the queue is in a temporary folder.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
@@ -43,7 +43,8 @@ static enum status collect_output(struct run *run, struct error *error)
     struct output *output = &run->output;
     enum status status = store_collect(run->store, run->dataset, collect_record, output, &n_missing, error);
     if (status == STATUS_OK && n_missing)
-        return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld jobs to go%s", (long long)n_missing,
+        return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld jobs to go%s",
+                         (long long)n_missing,
                          run->temporary_folder ? "" : "; the same command goes on from here");
     if (status == STATUS_OK)
         status = output_complete(output, error);
@@ -51,11 +52,13 @@ static enum status collect_output(struct run *run, struct error *error)
         status = store_collected(run->store, run->dataset, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
-                  run->settings->output, (long long)output->n_failed, run->temporary_folder ? "" : "; figures in ",
-                  run->temporary_folder ? "" : run->store_path);
+                  run->settings->output, (long long)output->n_failed,
+                  run->temporary_folder ? "" : "; figures in ", run->temporary_folder ? "" : run->store_path);
     if (status == STATUS_OK && output->n_failed)
-        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3%s", (long long)output->n_failed,
-                         run->temporary_folder ? "" : "; the same command with --retry-failed answers them again");
+        return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3%s",
+                         (long long)output->n_failed,
+                         run->temporary_folder ? ""
+                                               : "; the same command with --retry-failed answers them again");
     return status;
 }
 
@@ -69,7 +72,8 @@ static enum status run_in_store(struct run *run, struct error *error)
         status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
     if (status == STATUS_OK)
         status = store_progress(run->store, run->dataset, take_progress, &line, error);
-    if (status == STATUS_OK && line.n_total) { // also where all are finished: is it this model that has answered them?
+    // also where all are finished: is it this model that has answered them?
+    if (status == STATUS_OK && line.n_total) {
         if (line.n_before && line.n_before < line.n_total)
             log_write(LOG_INFO, "going on: %lld of %lld jobs were finished before", (long long)line.n_before,
                       (long long)line.n_total);
@@ -93,7 +97,8 @@ static enum status choose_store(struct run *run, struct error *error)
         if (asprintf(&run->temporary_folder, "%s/sheaf-run-XXXXXX", file_temporary_folder()) < 0)
             run->temporary_folder = NULL;
         else if (!mkdtemp(run->temporary_folder))
-            return error_set(error, STATUS_REFUSE, ERROR_FILE, "a folder in %s: %s", file_temporary_folder(), strerror(errno));
+            return error_set(error, STATUS_REFUSE, ERROR_FILE, "a folder in %s: %s", file_temporary_folder(),
+                             strerror(errno));
         length = run->temporary_folder ? asprintf(&run->store_path, "%s/run.db", run->temporary_folder) : -1;
     } else {
         length = asprintf(&run->store_path, "%s.db", beside_input ? input : settings->output);
@@ -135,7 +140,8 @@ enum status command_run(const struct settings *settings, struct error *error)
 {
     if (!settings->model || !settings->output)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf run: give --model FILE and -o OUT.jsonl");
-    struct run run = {.settings = settings, .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
+    struct run run = {.settings = settings,
+                      .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
     enum status status = input_check_dataset(run.dataset, error);
     if (status == STATUS_OK)
         status = choose_store(&run, error);
@@ -144,7 +150,8 @@ enum status command_run(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_check_model(settings->model, error);
     if (status == STATUS_OK)
-        status = input_open(&run.input, settings->positionals[0], run.dataset, error); // before a store is made for nothing
+        status = input_open(&run.input, settings->positionals[0], run.dataset,
+                            error); // before a store is made for nothing
     if (status == STATUS_OK)
         status = output_open(&run.output, settings->output, settings->errors, error);
     if (status == STATUS_OK)

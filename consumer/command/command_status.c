@@ -1,5 +1,5 @@
-// sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store is first
-// made anew from the topics.
+// sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store
+// is first made anew from the topics.
 #include "consumer/command/commands.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"
@@ -37,12 +37,13 @@ static void list_json(struct listing *listing, const struct dataset_progress *pr
     struct buffer *out = &listing->out;
     buffer_add_string(out, listing->n_datasets ? ",{\"dataset\":" : "{\"dataset\":");
     json_encode_string(progress->dataset, out);
-    buffer_add_format(out,
-                      ",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld,"
-                      "\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"jobs_per_second\":",
-                      (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
-                      (long long)progress->cancelled, (long long)progress->running, (long long)progress->prompt_tokens,
-                      (long long)progress->completion_tokens, (long long)progress->cached_tokens);
+    buffer_add_format(
+        out,
+        ",\"submitted\":%lld,\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"running\":%lld,"
+        "\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"jobs_per_second\":",
+        (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
+        (long long)progress->cancelled, (long long)progress->running, (long long)progress->prompt_tokens,
+        (long long)progress->completion_tokens, (long long)progress->cached_tokens);
     json_encode_number(progress->jobs_per_second, out);
     buffer_add_string(out, ",\"seconds_left\":");
     if (progress->seconds_left < 0)
@@ -57,16 +58,17 @@ static void list_row(struct listing *listing, const struct dataset_progress *pro
 {
     char left[16];
     format_seconds(left, progress->seconds_left);
-    double percent = progress->submitted ? 100.0 *
-                                               (double)(progress->done + progress->failed + progress->cancelled) /
-                                               (double)progress->submitted
-                                         : 0;
+    double percent = progress->submitted
+                         ? 100.0 * (double)(progress->done + progress->failed + progress->cancelled) /
+                               (double)progress->submitted
+                         : 0;
     buffer_add_format(&listing->out, "%-20.*s %9lld %9lld %7lld %9lld %8lld %6.1f%% %8.1f %8s\n",
                       (int)progress->dataset.size, progress->dataset.data, (long long)progress->submitted,
                       (long long)progress->done, (long long)progress->failed, (long long)progress->cancelled,
                       (long long)progress->running, percent, progress->jobs_per_second, left);
     if (progress->late || progress->crashed)
-        buffer_add_format(&listing->out, "%-20s of the failed: %lld past their deadline, %lld that killed workers\n", "",
+        buffer_add_format(&listing->out,
+                          "%-20s of the failed: %lld past their deadline, %lld that killed workers\n", "",
                           (long long)progress->late, (long long)progress->crashed);
 }
 
@@ -86,20 +88,22 @@ static void add_totals(struct listing *listing, const struct store_totals *total
     double seconds = (double)totals->busy_us / 1e6;
     double rate = seconds > 0 ? (double)totals->generated_tokens / seconds : 0;
     if (listing->json)
-        buffer_add_format(&listing->out,
-                          ",\"workers_alive\":%lld,\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
-                          "\"generated_tokens_per_busy_second\":%.1f,\"mean_batch\":%.2f,\"prefix_hit_share\":%.4f,"
-                          "\"tokens_saved_share\":%.4f}\n",
-                          (long long)totals->n_workers_alive, (long long)totals->n_steps,
-                          (long long)totals->prefill_tokens, (long long)totals->generated_tokens, rate,
-                          totals->mean_batch, totals->prefix_hit_share, totals->tokens_saved_share);
+        buffer_add_format(
+            &listing->out,
+            ",\"workers_alive\":%lld,\"steps\":%lld,\"prefill_tokens\":%lld,\"generated_tokens\":%lld,"
+            "\"generated_tokens_per_busy_second\":%.1f,\"mean_batch\":%.2f,\"prefix_hit_share\":%.4f,"
+            "\"tokens_saved_share\":%.4f}\n",
+            (long long)totals->n_workers_alive, (long long)totals->n_steps, (long long)totals->prefill_tokens,
+            (long long)totals->generated_tokens, rate, totals->mean_batch, totals->prefix_hit_share,
+            totals->tokens_saved_share);
     else
-        buffer_add_format(&listing->out,
-                          "\n%lld worker%s alive; %lld steps, mean batch %.1f, %.0f tokens generated per busy second;\n"
-                          "prefix cache: %.1f %% of prompts hit, %.1f %% of prompt tokens not computed again\n",
-                          (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
-                          (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
-                          100 * totals->tokens_saved_share);
+        buffer_add_format(
+            &listing->out,
+            "\n%lld worker%s alive; %lld steps, mean batch %.1f, %.0f tokens generated per busy second;\n"
+            "prefix cache: %.1f %% of prompts hit, %.1f %% of prompt tokens not computed again\n",
+            (long long)totals->n_workers_alive, totals->n_workers_alive == 1 ? "" : "s",
+            (long long)totals->n_steps, totals->mean_batch, rate, 100 * totals->prefix_hit_share,
+            100 * totals->tokens_saved_share);
 }
 
 static void list_waiting(void *context, const struct waiting_jobs *jobs)
@@ -110,17 +114,18 @@ static void list_waiting(void *context, const struct waiting_jobs *jobs)
     if (listing->json) {
         buffer_add_string(out, listing->n_waiting++ ? ",{\"dataset\":" : "{\"dataset\":");
         json_encode_string(jobs->dataset, out);
-        buffer_add_format(out, ",\"priority\":%d,\"waiting\":%lld,\"running\":%lld,\"late\":%lld,\"suspects\":%lld}",
-                          jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
-                          (long long)jobs->suspects);
+        buffer_add_format(
+            out, ",\"priority\":%d,\"waiting\":%lld,\"running\":%lld,\"late\":%lld,\"suspects\":%lld}",
+            jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
+            (long long)jobs->suspects);
         return;
     }
     if (listing->n_waiting++ == 0)
-        buffer_add_format(out, "\n%-20s %9s %9s %8s %9s %9s\n", "unfinished", "priority", "waiting", "running", "late",
-                          "suspects");
-    buffer_add_format(out, "%-20.*s %9d %9lld %8lld %9lld %9lld\n", (int)jobs->dataset.size, jobs->dataset.data,
-                      jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
-                      (long long)jobs->suspects);
+        buffer_add_format(out, "\n%-20s %9s %9s %8s %9s %9s\n", "unfinished", "priority", "waiting",
+                          "running", "late", "suspects");
+    buffer_add_format(out, "%-20.*s %9d %9lld %8lld %9lld %9lld\n", (int)jobs->dataset.size,
+                      jobs->dataset.data, jobs->priority, (long long)jobs->waiting, (long long)jobs->running,
+                      (long long)jobs->late, (long long)jobs->suspects);
 }
 
 static void list_suspect(void *context, const struct suspect_job *job)
@@ -134,18 +139,22 @@ static void list_suspect(void *context, const struct suspect_job *job)
         json_encode_string(job->dataset, out);
         buffer_add_string(out, ",\"custom_id\":");
         json_encode_string(job->custom_id, out);
-        buffer_add_format(out, ",\"crashes\":%d,\"attempts\":%d,\"state\":\"%s\"}", job->crashes, job->attempts,
-                          states[job->state]);
+        buffer_add_format(out, ",\"crashes\":%d,\"attempts\":%d,\"state\":\"%s\"}", job->crashes,
+                          job->attempts, states[job->state]);
         return;
     }
-    buffer_add_string(out, listing->n_suspects_told++ ? "" : "\njobs that may have killed workers, the worst first:\n");
-    buffer_add_format(out, "%.*s %.*s: %d crash%s, %d attempt%s; %s\n", (int)job->dataset.size, job->dataset.data,
-                      (int)job->custom_id.size, job->custom_id.data, job->crashes, job->crashes == 1 ? "" : "es",
-                      job->attempts, job->attempts == 1 ? "" : "s", words[job->state]);
+    buffer_add_string(out, listing->n_suspects_told++
+                               ? ""
+                               : "\njobs that may have killed workers, the worst first:\n");
+    buffer_add_format(out, "%.*s %.*s: %d crash%s, %d attempt%s; %s\n", (int)job->dataset.size,
+                      job->dataset.data, (int)job->custom_id.size, job->custom_id.data, job->crashes,
+                      job->crashes == 1 ? "" : "es", job->attempts, job->attempts == 1 ? "" : "s",
+                      words[job->state]);
 }
 
 // What the embedded queue holds.
-static enum status add_waiting(struct listing *listing, struct store *store, struct text dataset, struct error *error)
+static enum status add_waiting(struct listing *listing, struct store *store, struct text dataset,
+                               struct error *error)
 {
     if (listing->json)
         buffer_add_string(&listing->out, "],\"unfinished\":[");
@@ -164,19 +173,23 @@ static void list_worker(void *context, const struct fleet_worker *worker)
     if (listing->json) {
         buffer_add_string(out, listing->n_workers++ ? ",{\"worker\":" : "{\"worker\":");
         json_encode_string(worker->worker, out);
-        buffer_add_format(out, ",\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"completion_tokens\":%lld,"
-                               "\"jobs_per_second\":%.2f,\"last_finished_at\":%lld}",
+        buffer_add_format(out,
+                          ",\"done\":%lld,\"failed\":%lld,\"cancelled\":%lld,\"completion_tokens\":%lld,"
+                          "\"jobs_per_second\":%.2f,\"last_finished_at\":%lld}",
                           (long long)worker->done, (long long)worker->failed, (long long)worker->cancelled,
                           (long long)worker->completion_tokens, worker->jobs_per_second,
                           (long long)worker->last_finished_at);
         return;
     }
     if (listing->n_workers++ == 0)
-        buffer_add_format(out, "\n%-30s %9s %7s %9s %8s %8s\n", "worker", "done", "failed", "cancelled", "jobs/s", "cached");
-    buffer_add_format(out, "%-30.*s %9lld %7lld %9lld %8.1f %7.1f%%\n", (int)worker->worker.size, worker->worker.data,
-                      (long long)worker->done, (long long)worker->failed, (long long)worker->cancelled,
-                      worker->jobs_per_second,
-                      worker->prompt_tokens ? 100.0 * (double)worker->cached_tokens / (double)worker->prompt_tokens : 0);
+        buffer_add_format(out, "\n%-30s %9s %7s %9s %8s %8s\n", "worker", "done", "failed", "cancelled",
+                          "jobs/s", "cached");
+    buffer_add_format(out, "%-30.*s %9lld %7lld %9lld %8.1f %7.1f%%\n", (int)worker->worker.size,
+                      worker->worker.data, (long long)worker->done, (long long)worker->failed,
+                      (long long)worker->cancelled, worker->jobs_per_second,
+                      worker->prompt_tokens
+                          ? 100.0 * (double)worker->cached_tokens / (double)worker->prompt_tokens
+                          : 0);
 }
 
 // What a mirror saw; a worker's own store has one worker, and its partitions only.
@@ -191,23 +204,26 @@ static enum status add_fleet(struct listing *listing, struct store *store, struc
     if (status != STATUS_OK)
         return status;
     if (listing->json)
-        buffer_add_format(&listing->out,
-                          "],\"partitions\":%lld,\"partitions_owned\":%lld,\"jobs_behind\":%lld,\"map_covered\":%lld",
-                          (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
-                          (long long)lag.map_covered);
+        buffer_add_format(
+            &listing->out,
+            "],\"partitions\":%lld,\"partitions_owned\":%lld,\"jobs_behind\":%lld,\"map_covered\":%lld",
+            (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
+            (long long)lag.map_covered);
     else if (lag.n_partitions > 0)
-        buffer_add_format(&listing->out,
-                          "\n%lld partitions, %lld of them owned: %lld jobs behind; %lld finished above what is committed,"
-                          " kept by offset maps\n",
-                          (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
-                          (long long)lag.map_covered);
+        buffer_add_format(
+            &listing->out,
+            "\n%lld partitions, %lld of them owned: %lld jobs behind; %lld finished above what is committed,"
+            " kept by offset maps\n",
+            (long long)lag.n_partitions, (long long)lag.n_owned, (long long)lag.jobs_behind,
+            (long long)lag.map_covered);
     return STATUS_OK;
 }
 
 static enum status rebuild(struct store *store, const struct settings *settings, struct error *error)
 {
     if (!settings->brokers)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf status --rebuild: from which Kafka? give --brokers HOSTS");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf status --rebuild: from which Kafka? give --brokers HOSTS");
     struct kafka_settings kafka;
     enum status status = kafka_settings_init(&kafka, settings, store_path(store), error);
     if (status != STATUS_OK)
@@ -215,7 +231,8 @@ static enum status rebuild(struct store *store, const struct settings *settings,
     status = store_mirror_reset(store, error);
     if (status == STATUS_OK)
         status = mirror_run(
-            &(struct mirror_config){.store = store, .kafka = &kafka.config, .until_end = true, .stop_fd = -1}, error);
+            &(struct mirror_config){.store = store, .kafka = &kafka.config, .until_end = true, .stop_fd = -1},
+            error);
     kafka_settings_finish(&kafka);
     return status;
 }
@@ -227,8 +244,8 @@ static enum status show(struct store *store, const struct settings *settings, in
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     else
-        buffer_add_format(&listing.out, "%-20s %9s %9s %7s %9s %8s %7s %8s %8s\n", "dataset", "submitted", "done",
-                          "failed", "cancelled", "running", "", "jobs/s", "left");
+        buffer_add_format(&listing.out, "%-20s %9s %9s %7s %9s %8s %7s %8s %8s\n", "dataset", "submitted",
+                          "done", "failed", "cancelled", "running", "", "jobs/s", "left");
     struct store_totals totals;
     enum status status = store_progress(store, text_from_string(settings->dataset), list, &listing, error);
     if (status == STATUS_OK && settings->dataset && listing.n_datasets == 0)
@@ -246,7 +263,8 @@ static enum status show(struct store *store, const struct settings *settings, in
             fputs("\033[H\033[2J", stdout);
         fwrite(listing.out.data, 1, listing.out.size, stdout);
         if (fflush(stdout) != 0) // nobody watches any more
-            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
+            status =
+                error_set(error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno));
     }
     *n_unfinished = listing.n_unfinished;
     buffer_finish(&listing.out);
@@ -257,8 +275,9 @@ enum status command_status(const struct settings *settings, struct error *error)
 {
     struct store *store = NULL;
     enum status status =
-        settings->rebuild ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
-                          : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
+        settings->rebuild
+            ? store_open(&store, settings->store ? settings->store : "sheaf.db", STORE_CREATE, error)
+            : store_open_to_read(&store, settings->store ? settings->store : "sheaf.db", error);
     if (status == STATUS_OK && settings->rebuild)
         status = rebuild(store, settings, error);
     int64_t n_unfinished = 1;

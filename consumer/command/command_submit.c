@@ -19,13 +19,14 @@ static enum status submit_to_store(struct input *input, const struct settings *s
         status = input_queue(input, store, text_from_string(settings->dataset), &n_added, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s: %zu jobs queued in %s%s", settings->dataset, n_added, path,
-                  (int64_t)n_added < input->n_jobs || input->n_before ? " (the others were there already)" : "");
+                  (int64_t)n_added < input->n_jobs || input->n_before ? " (the others were there already)"
+                                                                      : "");
     store_close(store);
     return status;
 }
 
-static enum status produce(struct input *input, const struct kafka_config *config, const struct settings *settings,
-                           struct error *error)
+static enum status produce(struct input *input, const struct kafka_config *config,
+                           const struct settings *settings, struct error *error)
 {
     struct topic_submitted submitted;
     enum status status = settings->create_topics ? kafka_create_topics(config, error) : STATUS_OK;
@@ -36,8 +37,8 @@ static enum status produce(struct input *input, const struct kafka_config *confi
     char before[80] = "";
     if (submitted.n_before)
         snprintf(before, sizeof before, " (%lld were there already)", (long long)submitted.n_before);
-    log_write(LOG_INFO, "dataset %s: %lld jobs written to topic %s%s", settings->dataset, (long long)submitted.n_new,
-              config->jobs, before);
+    log_write(LOG_INFO, "dataset %s: %lld jobs written to topic %s%s", settings->dataset,
+              (long long)submitted.n_new, config->jobs, before);
     return STATUS_OK;
 }
 
@@ -55,10 +56,15 @@ static enum status submit_to_topic(struct input *input, const struct settings *s
 enum status command_submit(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf submit: under which name? give --dataset NAME");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf submit: under which name? give --dataset NAME");
     struct text dataset = text_from_string(settings->dataset);
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
-                                    {"--store", settings->brokers ? NULL : settings->store ? settings->store : "sheaf.db", true, true}};
+                                    {"--store",
+                                     settings->brokers ? NULL
+                                     : settings->store ? settings->store
+                                                       : "sheaf.db",
+                                     true, true}};
     enum status status = input_check_dataset(dataset, error);
     if (status == STATUS_OK)
         status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
@@ -68,7 +74,8 @@ enum status command_submit(const struct settings *settings, struct error *error)
     status = input_open(&input, settings->positionals[0], dataset, error);
     if (status != STATUS_OK)
         return status;
-    status = settings->brokers ? submit_to_topic(&input, settings, error) : submit_to_store(&input, settings, error);
+    status = settings->brokers ? submit_to_topic(&input, settings, error)
+                               : submit_to_store(&input, settings, error);
     input_close(&input);
     return status;
 }

@@ -80,12 +80,14 @@ static enum status parse_now(const struct settings *settings, int64_t *now, stru
         return STATUS_OK;
     const char *end = strptime(settings->now, "%Y-%m-%d", &date);
     if (!end || *end)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"", settings->now);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"",
+                         settings->now);
     *now = timegm(&date);
     return STATUS_OK;
 }
 
-// As for a job (batching/prepare.c); but here tools and documents that are absent are undefined, as in plain Jinja2.
+// As for a job (batching/prepare.c); but here tools and documents that are absent are undefined, as in plain
+// Jinja2.
 static struct text choose_template(const struct source *source, const struct value *variables)
 {
     const struct value *tools = value_get(variables, "tools");
@@ -102,11 +104,12 @@ static enum status render(const struct source *source, struct error *error)
     if (status == STATUS_OK)
         status = json_decode((struct text){input.data, input.size}, &arena, &variables, error);
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)
-        status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "standard input: expected an object, got %s",
-                           value_kind_name(variables.kind));
+        status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                           "standard input: expected an object, got %s", value_kind_name(variables.kind));
     struct text text = status == STATUS_OK ? choose_template(source, &variables) : (struct text){0};
     if (status == STATUS_OK && !text.size && source->tool_use.size)
-        status = error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
+        status =
+            error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
     if (status == STATUS_OK)
         status = template_parse(&template, text, error);
     if (status == STATUS_OK)

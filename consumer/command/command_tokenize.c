@@ -16,7 +16,8 @@ static enum status tokenize_line(const struct tokenizer *tokenizer, unsigned fla
     enum status status = json_decode(line, &arena, &value, error);
     const struct value *text = status == STATUS_OK ? value_get(&value, "text") : NULL;
     if (status == STATUS_OK && (!text || text->kind != VALUE_STRING))
-        status = error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected an object with a string \"text\"");
+        status =
+            error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected an object with a string \"text\"");
     if (status == STATUS_OK)
         status = tokenizer_encode(tokenizer, text->text, flags, &ids, error);
     if (status == STATUS_OK) {

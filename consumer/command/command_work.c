@@ -25,7 +25,8 @@ static enum status report(const struct worker_progress *progress, enum status st
                   (long long)n_failed, (long long)progress->n_cancelled);
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
-    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3", (long long)n_failed);
+    return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld jobs failed: exit status 3",
+                     (long long)n_failed);
 }
 
 enum status command_work(const struct settings *settings, struct error *error)

@@ -20,9 +20,10 @@ static enum status add(const struct reading *reading, struct text job_id, int64_
                             : gathering_add_job(reading->gathering, job_id, error);
 }
 
-// A record that does not say beside it who it is about, and a result, whose index says where it belongs: a faulty one still
-// has whatever names could be read.
-static enum status receive_decoded(const struct reading *reading, const struct record *record, struct error *error)
+// A record that does not say beside it who it is about, and a result, whose index says where it belongs: a
+// faulty one still has whatever names could be read.
+static enum status receive_decoded(const struct reading *reading, const struct record *record,
+                                   struct error *error)
 {
     enum encoding encoding;
     struct error ignored;
@@ -58,16 +59,18 @@ static enum status write_record(void *context, struct text record, struct error 
     return output_add(context, record, error);
 }
 
-static enum status read_topics(struct reading *reading, const struct kafka_config *config, struct gathered *gathered,
-                               struct error *error)
+static enum status read_topics(struct reading *reading, const struct kafka_config *config,
+                               struct gathered *gathered, struct error *error)
 {
     int64_t n_jobs = 0;
-    enum status status = kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, reading, error);
+    enum status status =
+        kafka_read_topic(config, config->jobs, KAFKA_READ_COMMITTED, receive, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
         status = kafka_read_topic(config, config->results, KAFKA_READ_COMMITTED, receive, reading, error);
     if (status == STATUS_OK)
-        status = gathering_count(reading->gathering, &n_jobs, &gathered->n_results, &gathered->n_missing, error);
+        status =
+            gathering_count(reading->gathering, &n_jobs, &gathered->n_results, &gathered->n_missing, error);
     gathered->n_expected = n_jobs;
     return status;
 }
@@ -98,8 +101,8 @@ enum status gather_results(const struct kafka_config *config, struct text datase
         status = read_topics(&reading, config, gathered, error);
     count_submitted(&control, gathered);
     if (status == STATUS_OK && !control.has_marker && gathered->n_expected + gathered->n_results == 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s", config->jobs,
-                           (int)dataset.size, dataset.data);
+        status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "topic %s: there is no dataset %.*s",
+                           config->jobs, (int)dataset.size, dataset.data);
     if (status == STATUS_OK)
         status = gathering_read(reading.gathering, write_record, output, error);
     control_finish(&control);

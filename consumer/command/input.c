@@ -79,8 +79,8 @@ enum status input_skip(struct input *input, const struct input_position *submitt
 {
     if (input->whole.n_lines < submitted->n_lines)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: expected the %lld lines submitted before, and any after them, got %lld lines", input->name,
-                         (long long)submitted->n_lines, (long long)input->whole.n_lines);
+                         "%s: expected the %lld lines submitted before, and any after them, got %lld lines",
+                         input->name, (long long)submitted->n_lines, (long long)input->whole.n_lines);
     struct text line = TEXT("");
     while (input->lines.number < submitted->n_lines && line.data) {
         enum status status = input_lines_next(&input->lines, &line, error);
@@ -89,8 +89,9 @@ enum status input_skip(struct input *input, const struct input_position *submitt
         input->n_before += line.data && !input_line_is_blank(line);
     }
     if (input_position(input).fingerprint != submitted->fingerprint)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its first %lld lines are not the ones submitted before",
-                         input->name, (long long)submitted->n_lines);
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: its first %lld lines are not the ones submitted before", input->name,
+                         (long long)submitted->n_lines);
     input->n_jobs = input->n_before;
     return STATUS_OK;
 }
@@ -114,9 +115,10 @@ enum status input_hash_bytes(struct input *input, uint64_t *hash, struct error *
 
 // ---- lines to submissions ----
 
-// Fills in what the queue must know of a line that may be no job at all; its fault is logged here once, and answered by
-// the worker. False: out of memory.
-static bool read_line(struct input *input, struct group *group, struct text line, struct submission *submission)
+// Fills in what the queue must know of a line that may be no job at all; its fault is logged here once, and
+// answered by the worker. False: out of memory.
+static bool read_line(struct input *input, struct group *group, struct text line,
+                      struct submission *submission)
 {
     struct job *job = job_create();
     struct error error;
@@ -124,8 +126,9 @@ static bool read_line(struct input *input, struct group *group, struct text line
         return false;
     enum status status = job_decode(job, line, ENCODING_JSON, &error);
     if (line.size < input->lines.line_bytes) // it was cut
-        status = error_set(&error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: expected at most %d bytes, got %llu",
-                           JOB_RECORD_BYTES_MAX, (unsigned long long)input->lines.line_bytes);
+        status = error_set(&error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                           "record: expected at most %d bytes, got %llu", JOB_RECORD_BYTES_MAX,
+                           (unsigned long long)input->lines.line_bytes);
     if (status != STATUS_OK && input->n_faulty++ < INPUT_FAULTS_SHOWN)
         log_write(LOG_WARNING, "%s: line %lld: %s", input->name, (long long)input->lines.number, error.text);
     if (status == STATUS_OK && job->result.n_warnings && input->n_warned++ < INPUT_FAULTS_SHOWN)
@@ -164,8 +167,8 @@ static bool add_line(struct input *input, struct group *group, struct text datas
 }
 
 static enum status read_groups(struct input *input, struct group *group, struct text dataset,
-                               enum status (*submit)(void *context, const struct submission *submissions, size_t n,
-                                                     struct error *error),
+                               enum status (*submit)(void *context, const struct submission *submissions,
+                                                     size_t n, struct error *error),
                                void *context, struct error *error)
 {
     struct text line = {0};
@@ -177,8 +180,8 @@ static enum status read_groups(struct input *input, struct group *group, struct 
             status = input_lines_next(&input->lines, &line, error);
         more = more && status == STATUS_OK && line.data;
         if (more && !input_line_is_blank(line) && !add_line(input, group, dataset, line))
-            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory", input->name,
-                               (long long)input->lines.number);
+            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
+                               input->name, (long long)input->lines.number);
         if (status != STATUS_OK || group->n == 0 || (more && group->n < INPUT_GROUP_JOBS))
             continue;
         status = submit(context, group->submissions, group->n, error);
@@ -186,7 +189,8 @@ static enum status read_groups(struct input *input, struct group *group, struct 
         group->n = 0;
     }
     struct input_position end = input_position(input);
-    if (status == STATUS_OK && (end.n_lines != input->whole.n_lines || end.fingerprint != input->whole.fingerprint))
+    if (status == STATUS_OK &&
+        (end.n_lines != input->whole.n_lines || end.fingerprint != input->whole.fingerprint))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: changed while it was read", input->name);
     return status;
 }
@@ -198,7 +202,8 @@ enum status input_read(struct input *input, struct text dataset,
 {
     struct group *group = calloc(1, sizeof *group);
     if (!group)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory", input->name);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
+                         input->name);
     enum status status = read_groups(input, group, dataset, submit, context, error);
     arena_finish(&group->arena);
     free(group);
@@ -206,7 +211,10 @@ enum status input_read(struct input *input, struct text dataset,
         log_write(LOG_WARNING, "%s: %lld more lines are no jobs", input->name,
                   (long long)(input->n_faulty - INPUT_FAULTS_SHOWN));
     if (input->n_warned)
-        log_write(LOG_WARNING, "%s: %lld lines have fields that are ignored or have no effect; each answer lists its own under "
-                  "\"warnings\"", input->name, (long long)input->n_warned);
+        log_write(
+            LOG_WARNING,
+            "%s: %lld lines have fields that are ignored or have no effect; each answer lists its own under "
+            "\"warnings\"",
+            input->name, (long long)input->n_warned);
     return status;
 }

@@ -1,6 +1,6 @@
-// A file of jobs, a JSON object a line, to submissions: OpenAI batch lines, or objects with prompt, messages or tokens. A
-// line that is no job is submitted as it stands: its worker answers it with the error, so that every line has an answer.
-// Thread: main.
+// A file of jobs, a JSON object a line, to submissions: OpenAI batch lines, or objects with prompt, messages
+// or tokens. A line that is no job is submitted as it stands: its worker answers it with the error, so that
+// every line has an answer. Thread: main.
 #pragma once
 
 #include "consumer/command/input_ids.h"
@@ -8,10 +8,10 @@
 
 enum { INPUT_GROUP_JOBS = 1000, INPUT_FAULTS_SHOWN = 10 };
 
-// How far an input was read. An input that begins with the same lines has the same position after them: so a submission goes
-// on where it was interrupted, and lines that were appended are found.
+// How far an input was read. An input that begins with the same lines has the same position after them: so a
+// submission goes on where it was interrupted, and lines that were appended are found.
 struct input_position {
-    int64_t n_lines;      // blank ones too
+    int64_t n_lines; // blank ones too
     int64_t n_jobs;
     uint64_t fingerprint; // of these lines without their line feeds; below 2^63
 };
@@ -26,9 +26,10 @@ struct input {
     int64_t n_faulty, n_warned;  // lines that are no job; jobs with fields that are ignored or have no effect
 };
 
-// Reads it once to its end, so that a fault of the file is found before anything is submitted. "-" is standard input.
-// STATUS_REFUSE also where two of its lines have one custom_id.
-enum status input_open(struct input *input, const char *path, struct text dataset, struct error *error) WARN_UNUSED;
+// Reads it once to its end, so that a fault of the file is found before anything is submitted. "-" is
+// standard input. STATUS_REFUSE also where two of its lines have one custom_id.
+enum status input_open(struct input *input, const char *path, struct text dataset,
+                       struct error *error) WARN_UNUSED;
 void input_close(struct input *input);
 
 // 1 to JOB_DATASET_BYTES_MAX bytes of UTF-8.
@@ -38,14 +39,15 @@ enum status input_check_dataset(struct text dataset, struct error *error) WARN_U
 struct input_position input_position(const struct input *input);
 // To the first line again.
 enum status input_rewind(struct input *input, struct error *error) WARN_UNUSED;
-// Before input_read: skips the lines that were submitted before (their n_jobs is not used). STATUS_REFUSE: the input has fewer
-// lines, or others.
-enum status input_skip(struct input *input, const struct input_position *submitted, struct error *error) WARN_UNUSED;
+// Before input_read: skips the lines that were submitted before (their n_jobs is not used). STATUS_REFUSE:
+// the input has fewer lines, or others.
+enum status input_skip(struct input *input, const struct input_position *submitted,
+                       struct error *error) WARN_UNUSED;
 // The fingerprint that versions before 5 took, of the file's bytes. For a file without a byte order mark.
 enum status input_hash_bytes(struct input *input, uint64_t *hash, struct error *error) WARN_UNUSED;
 
-// Calls submit for groups of jobs until the end or an error. Job ids are DATASET-LINE, and a job's index is its line's number, from
-// 1: the same file gives the same ids.
+// Calls submit for groups of jobs until the end or an error. Job ids are DATASET-LINE, and a job's index is
+// its line's number, from 1: the same file gives the same ids.
 enum status input_read(struct input *input, struct text dataset,
                        enum status (*submit)(void *context, const struct submission *submissions, size_t n,
                                              struct error *error),

@@ -44,8 +44,9 @@ static bool read_id(struct text line, size_t at, struct arena *arena, struct tex
             *id = value.text;
         }
     } else {
-        while (end < line.size && (strchr("+-.eE", line.data[end]) ? line.data[end] != '\0'
-                                                                   : line.data[end] >= '0' && line.data[end] <= '9'))
+        while (end < line.size &&
+               (strchr("+-.eE", line.data[end]) ? line.data[end] != '\0'
+                                                : line.data[end] >= '0' && line.data[end] <= '9'))
             end++;
         *id = (struct text){line.data + at, end - at};
     }
@@ -134,7 +135,8 @@ struct table {
 static int by_hash(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash) : (x->line > y->line) - (x->line < y->line);
+    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
+                              : (x->line > y->line) - (x->line < y->line);
 }
 
 // The first line beyond `after` whose hash an earlier line has.
@@ -145,7 +147,8 @@ static bool find_second(struct table *table, int64_t after, int64_t *second)
         qsort(table->entries, table->n, sizeof *table->entries, by_hash);
     for (size_t i = 1; i < table->n; i++) {
         const struct entry *entry = &table->entries[i];
-        if (table->entries[i - 1].hash != entry->hash || entry->line <= after || (found && entry->line >= *second))
+        if (table->entries[i - 1].hash != entry->hash || entry->line <= after ||
+            (found && entry->line >= *second))
             continue;
         *second = entry->line;
         found = true;
@@ -200,7 +203,8 @@ static enum status out_of_memory(const struct input_lines *lines, struct error *
 }
 
 // Compares the id of one line with those before it: hashes may collide.
-static enum status check_second(struct input_lines *lines, struct text dataset, int64_t second, struct error *error)
+static enum status check_second(struct input_lines *lines, struct text dataset, int64_t second,
+                                struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32], id[JOB_ID_BYTES_MAX + 1];
     struct text line = TEXT(""), other, wanted = {0};
@@ -211,13 +215,15 @@ static enum status check_second(struct input_lines *lines, struct text dataset, 
             struct arena arena = {0};
             status = input_lines_next(lines, &line, error);
             bool compared = lines->number == second ? pass == 0 : pass == 1;
-            if (status == STATUS_OK && line.data && compared && id_of(lines, line, dataset, &arena, name, &other)) {
+            if (status == STATUS_OK && line.data && compared &&
+                id_of(lines, line, dataset, &arena, name, &other)) {
                 if (pass == 0)
                     wanted = (struct text){memcpy(id, other.data, other.size), other.size};
                 else if (text_equal(wanted, other))
                     status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                                       "%s: lines %lld and %lld have the same custom_id \"%.*s\"", lines->source->name,
-                                       (long long)lines->number, (long long)second, (int)wanted.size, wanted.data);
+                                       "%s: lines %lld and %lld have the same custom_id \"%.*s\"",
+                                       lines->source->name, (long long)lines->number, (long long)second,
+                                       (int)wanted.size, wanted.data);
             }
             arena_finish(&arena);
         }
@@ -225,7 +231,8 @@ static enum status check_second(struct input_lines *lines, struct text dataset, 
     return status;
 }
 
-static enum status check_table(struct input_lines *lines, struct text dataset, struct table *table, struct error *error)
+static enum status check_table(struct input_lines *lines, struct text dataset, struct table *table,
+                               struct error *error)
 {
     enum status status = STATUS_OK;
     for (int64_t second = 0; status == STATUS_OK && find_second(table, second, &second);)
@@ -233,8 +240,10 @@ static enum status check_table(struct input_lines *lines, struct text dataset, s
     return status;
 }
 
-// A full table without two alike: of the first share, smaller shares; later ones are about as large, and may pass the limit.
-static enum status make_room(struct input_lines *lines, struct text dataset, struct table *table, struct error *error)
+// A full table without two alike: of the first share, smaller shares; later ones are about as large, and may
+// pass the limit.
+static enum status make_room(struct input_lines *lines, struct text dataset, struct table *table,
+                             struct error *error)
 {
     int64_t number = lines->number;
     struct text line = TEXT("");
@@ -253,8 +262,8 @@ static enum status make_room(struct input_lines *lines, struct text dataset, str
     return STATUS_OK;
 }
 
-static enum status check_share(struct input_lines *lines, struct text dataset, uint64_t mask, struct table *table,
-                               struct error *error)
+static enum status check_share(struct input_lines *lines, struct text dataset, uint64_t mask,
+                               struct table *table, struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32];
     struct text line = TEXT(""), id;
@@ -268,15 +277,16 @@ static enum status check_share(struct input_lines *lines, struct text dataset, u
         if (status != STATUS_OK || !line.data)
             break;
         struct arena arena = {0};
-        if (id_of(lines, line, dataset, &arena, name, &id) && !add(table, hash_bytes(id.data, id.size, 0) & mask, lines->number))
+        if (id_of(lines, line, dataset, &arena, name, &id) &&
+            !add(table, hash_bytes(id.data, id.size, 0) & mask, lines->number))
             status = out_of_memory(lines, error);
         arena_finish(&arena);
     }
     return status == STATUS_OK ? check_table(lines, dataset, table, error) : status;
 }
 
-enum status input_ids_check(struct input_lines *lines, struct text dataset, const struct input_ids_limits *limits,
-                            struct error *error)
+enum status input_ids_check(struct input_lines *lines, struct text dataset,
+                            const struct input_ids_limits *limits, struct error *error)
 {
     uint64_t mask = limits->n_bits < 64 ? (UINT64_C(1) << limits->n_bits) - 1 : UINT64_MAX;
     struct table table = {.limit = limits->n_max, .n_shares = 1};

@@ -5,19 +5,21 @@
 #include "consumer/command/input_lines.h"
 
 enum {
-    INPUT_IDS_MAX = 4 << 20, // hashes kept at a time: 64 MiB. An input of more lines is read once more for each share of them
+    // hashes kept at a time: 64 MiB. An input of more lines is read once more for each share of them
+    INPUT_IDS_MAX = 4 << 20,
 };
 
-// The custom_id of a line, else its job_id; decoded into the arena or within the line. In a line that is no JSON object the first
-// text that looks like the member counts. False: there is none, or none that may name a job.
+// The custom_id of a line, else its job_id; decoded into the arena or within the line. In a line that is no
+// JSON object the first text that looks like the member counts. False: there is none, or none that may name a
+// job.
 bool input_ids_find(struct text line, struct arena *arena, struct text *id);
 
-// Refuses an input in which two lines have one id; a line without one has DATASET-LINE. Reads `lines` from the beginning, several
-// times where it must, and leaves their position anywhere. n_max and n_bits are INPUT_IDS_MAX and 64 but in tests: hashes of fewer
-// bits collide.
+// Refuses an input in which two lines have one id; a line without one has DATASET-LINE. Reads `lines` from
+// the beginning, several times where it must, and leaves their position anywhere. n_max and n_bits are
+// INPUT_IDS_MAX and 64 but in tests: hashes of fewer bits collide.
 struct input_ids_limits {
     size_t n_max;
     int n_bits;
 };
-enum status input_ids_check(struct input_lines *lines, struct text dataset, const struct input_ids_limits *limits,
-                            struct error *error) WARN_UNUSED;
+enum status input_ids_check(struct input_lines *lines, struct text dataset,
+                            const struct input_ids_limits *limits, struct error *error) WARN_UNUSED;

@@ -9,7 +9,8 @@ enum status input_lines_open(struct input_lines *lines, struct input_source *sou
 {
     *lines = (struct input_lines){.source = source, .bytes = malloc(INPUT_BUFFER_BYTES)};
     if (!lines->bytes)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory", source->name);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
+                         source->name);
     return input_source_rewind(source, error);
 }
 
@@ -48,7 +49,8 @@ static enum status skip_mark(struct input_lines *lines, struct text *line, struc
         line->data += 3;
         line->size -= 3;
         lines->line_bytes -= 3;
-    } else if (line->size >= 2 && (memcmp(line->data, "\xFF\xFE", 2) == 0 || memcmp(line->data, "\xFE\xFF", 2) == 0)) {
+    } else if (line->size >= 2 &&
+               (memcmp(line->data, "\xFF\xFE", 2) == 0 || memcmp(line->data, "\xFE\xFF", 2) == 0)) {
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected UTF-8, got UTF-16",
                          lines->source->name);
     }

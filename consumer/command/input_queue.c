@@ -10,7 +10,8 @@ struct queueing {
     const struct input *input;
     struct text dataset;
     struct dataset_mark mark;
-    struct dataset_mark others; // how far another process that submits the same lines has come; zero: there is none
+    // how far another process that submits the same lines has come; zero: there is none
+    struct dataset_mark others;
     size_t n_added;
 };
 
@@ -20,7 +21,8 @@ static enum status follow(struct queueing *queueing, const struct dataset_mark *
     if (upto->n_lines < queueing->others.n_lines)
         return STATUS_OK;
     if (upto->hash != queueing->others.hash)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s: another process submits another input under this name",
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: dataset %.*s: another process submits another input under this name",
                          store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
     queueing->mark = *upto;
     return STATUS_OK;
@@ -39,13 +41,14 @@ static enum status find_other(struct queueing *queueing, const struct dataset_ma
         return STATUS_RETRY;
     }
     if (!queueing->others.n_lines)
-        log_write(LOG_INFO, "%s: dataset %.*s: another process submits the same lines; the jobs are shared", store_path(queueing->store),
-                  (int)queueing->dataset.size, queueing->dataset.data);
+        log_write(LOG_INFO, "%s: dataset %.*s: another process submits the same lines; the jobs are shared",
+                  store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
     queueing->others = now;
     return follow(queueing, upto, error);
 }
 
-static enum status add_group(void *context, const struct submission *submissions, size_t n, struct error *error)
+static enum status add_group(void *context, const struct submission *submissions, size_t n,
+                             struct error *error)
 {
     struct queueing *queueing = context;
     struct input_position position = input_position(queueing->input);
@@ -53,8 +56,8 @@ static enum status add_group(void *context, const struct submission *submissions
     size_t n_added = 0;
     if (upto.n_lines <= queueing->others.n_lines)
         return follow(queueing, &upto, error);
-    enum status status = store_submit_lines(queueing->store, queueing->dataset, submissions, n, &queueing->mark, &upto,
-                                            &n_added, error);
+    enum status status = store_submit_lines(queueing->store, queueing->dataset, submissions, n,
+                                            &queueing->mark, &upto, &n_added, error);
     if (status == STATUS_RETRY)
         return find_other(queueing, &upto, error);
     if (status == STATUS_OK)
@@ -66,9 +69,10 @@ static enum status add_group(void *context, const struct submission *submissions
 static enum status refuse(const struct queueing *queueing, struct error *error)
 {
     struct error cause = *error;
-    return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                     "%s: dataset %.*s was made from another input: %s; give this one another name, or start with a new store",
-                     store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data, cause.text);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_STORE,
+        "%s: dataset %.*s was made from another input: %s; give this one another name, or start with a new store",
+        store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data, cause.text);
 }
 
 // Of a whole file that version 4 submitted, whose jobs are numbered otherwise, nothing more can be submitted.
@@ -78,7 +82,8 @@ static enum status check_whole(const struct queueing *queueing, struct input *in
     enum status status = input_hash_bytes(input, &hash, error);
     if (status != STATUS_OK || hash == queueing->mark.hash)
         return status;
-    error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its bytes are not the ones submitted before", input->name);
+    error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its bytes are not the ones submitted before",
+              input->name);
     return refuse(queueing, error);
 }
 
@@ -102,16 +107,17 @@ static void compare(void *context, struct text record)
     job_destroy(job);
 }
 
-static struct text id_of_line(const struct queueing *queueing, int64_t number, char id[JOB_DATASET_BYTES_MAX + 32])
+static struct text id_of_line(const struct queueing *queueing, int64_t number,
+                              char id[JOB_DATASET_BYTES_MAX + 32])
 {
-    int size = snprintf(id, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)queueing->dataset.size, queueing->dataset.data,
-                        (long long)number);
+    int size = snprintf(id, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)queueing->dataset.size,
+                        queueing->dataset.data, (long long)number);
     return (struct text){id, (size_t)size};
 }
 
 // Reads up to the first line that is not the one submitted. *before: the position before it.
-static enum status find_change(const struct queueing *queueing, struct input *input, struct comparison *change,
-                               struct input_position *before, struct error *error)
+static enum status find_change(const struct queueing *queueing, struct input *input,
+                               struct comparison *change, struct input_position *before, struct error *error)
 {
     struct text line;
     bool found;
@@ -126,15 +132,18 @@ static enum status find_change(const struct queueing *queueing, struct input *in
             break;
         *change = (struct comparison){.line = line, .is_same = input_line_is_blank(line)};
         bool is_blank = change->is_same;
-        status = store_submitted(queueing->store, queueing->dataset, id_of_line(queueing, input->lines.number, id), compare, change,
-                                 &found, error);
+        status =
+            store_submitted(queueing->store, queueing->dataset, id_of_line(queueing, input->lines.number, id),
+                            compare, change, &found, error);
         change->is_same = found ? change->is_same : is_blank;
     }
     return status;
 }
 
-// A last line that was read while it was being written has failed, or will: it is taken back, and submitted whole.
-static enum status take_back_half(struct queueing *queueing, const struct input_position *before, struct error *error)
+// A last line that was read while it was being written has failed, or will: it is taken back, and submitted
+// whole.
+static enum status take_back_half(struct queueing *queueing, const struct input_position *before,
+                                  struct error *error)
 {
     struct dataset_mark back_to = {before->n_lines, before->fingerprint};
     char id[JOB_DATASET_BYTES_MAX + 32];
@@ -143,8 +152,8 @@ static enum status take_back_half(struct queueing *queueing, const struct input_
         store_take_back_line(queueing->store, queueing->dataset, job_id, &queueing->mark, &back_to, error);
     if (status != STATUS_OK)
         return status;
-    log_write(LOG_INFO, "%s: line %lld was half written when it was submitted: it is submitted again", queueing->input->name,
-              (long long)queueing->mark.n_lines);
+    log_write(LOG_INFO, "%s: line %lld was half written when it was submitted: it is submitted again",
+              queueing->input->name, (long long)queueing->mark.n_lines);
     queueing->mark = back_to;
     return STATUS_OK;
 }
@@ -164,8 +173,8 @@ static enum status accept_or_refuse(struct queueing *queueing, struct input *inp
         return take_back_half(queueing, &before, error);
     else
         (void)error_set(error, STATUS_REFUSE, ERROR_FILE,
-                        "%s: line %lld is not the one submitted before (lines can be appended, not changed)", input->name,
-                        (long long)input->lines.number);
+                        "%s: line %lld is not the one submitted before (lines can be appended, not changed)",
+                        input->name, (long long)input->lines.number);
     return refuse(queueing, error);
 }
 
@@ -178,7 +187,8 @@ static enum status skip_submitted(struct queueing *queueing, struct input *input
     status = accept_or_refuse(queueing, input, error);
     if (status == STATUS_OK)
         status = input_rewind(input, error);
-    submitted = (struct input_position){.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
+    submitted =
+        (struct input_position){.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
     return status == STATUS_OK ? input_skip(input, &submitted, error) : status;
 }
 

@@ -57,8 +57,8 @@ static enum status spool(struct input_source *source, struct error *error)
     ssize_t n;
     while ((n = read_some(source->fd, bytes, sizeof bytes)) > 0)
         if (!write_all(copy, bytes, (size_t)n)) {
-            error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: copying it to %s: %s", source->name, file_temporary_folder(),
-                      strerror(errno));
+            error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: copying it to %s: %s", source->name,
+                      file_temporary_folder(), strerror(errno));
             close(copy);
             return error->status;
         }
@@ -92,7 +92,8 @@ static enum status gzip_open(struct input_source *source, struct error *error)
         return STATUS_OK;
     free(source->gzip);
     source->gzip = NULL;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: decompressing: out of memory", source->name);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: decompressing: out of memory",
+                     source->name);
 }
 
 static enum status gzip_fill(struct input_source *source, struct error *error)
@@ -105,8 +106,8 @@ static enum status gzip_fill(struct input_source *source, struct error *error)
     gzip->zlib.avail_in = (unsigned)n;
     gzip->has_ended = n == 0;
     if (gzip->has_ended && gzip->in_member)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: the gzip data end too early: the file is not whole",
-                         source->name);
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: the gzip data end too early: the file is not whole", source->name);
     return STATUS_OK;
 }
 
@@ -129,7 +130,8 @@ static enum status gzip_inflate(struct input_source *source, struct error *error
                      gzip->zlib.msg ? gzip->zlib.msg : "no reason given");
 }
 
-static enum status gzip_read(struct input_source *source, char *bytes, size_t n_max, size_t *n, struct error *error)
+static enum status gzip_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
+                             struct error *error)
 {
     struct gzip_stream *gzip = source->gzip;
     enum status status = STATUS_OK;
@@ -157,16 +159,19 @@ enum status input_source_open(struct input_source *source, const char *path, str
 {
     bool standard = strcmp(path, "-") == 0;
     *source = (struct input_source){.name = standard ? "standard input" : path};
-    int own = standard ? STDIN_FILENO : file_own_descriptor(path); // /dev/stdin may be a socket, which open() refuses
+    // /dev/stdin may be a socket, which open() refuses
+    int own = standard ? STDIN_FILENO : file_own_descriptor(path);
     struct stat about;
     source->fd = own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
     enum status status = STATUS_OK;
     if (source->fd < 0 || fstat(source->fd, &about) != 0)
         status = fail(source, "", error);
     else if (S_ISDIR(about.st_mode))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a folder", source->name);
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a folder",
+                           source->name);
     else if (is_endless(source->fd, &about))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device", source->name);
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device",
+                           source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
         status = spool(source, error); // of a file that is half read, what is left
     if (status == STATUS_OK)
@@ -195,7 +200,8 @@ enum status input_source_rewind(struct input_source *source, struct error *error
     return lseek(source->fd, 0, SEEK_SET) < 0 ? fail(source, "reading it again: ", error) : STATUS_OK;
 }
 
-enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n, struct error *error)
+enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
+                              struct error *error)
 {
     if (source->gzip)
         return gzip_read(source, bytes, n_max, n, error);

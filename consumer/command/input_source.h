@@ -1,6 +1,6 @@
-// The bytes of an input file, from its beginning as often as they are wanted. A pipe, FIFO, socket or terminal is first copied into
-// an unnamed temporary file in TMPDIR (else /tmp). A file that begins as gzip does (RFC 1952) is decompressed while it is read.
-// Thread: main.
+// The bytes of an input file, from its beginning as often as they are wanted. A pipe, FIFO, socket or
+// terminal is first copied into an unnamed temporary file in TMPDIR (else /tmp). A file that begins as gzip
+// does (RFC 1952) is decompressed while it is read. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -17,10 +17,12 @@ struct input_source {
     struct gzip_stream *gzip; // NULL: not compressed
 };
 
-// "-" is standard input. STATUS_REFUSE: the file is absent, a folder, a device without an end, or can't be read.
+// "-" is standard input. STATUS_REFUSE: the file is absent, a folder, a device without an end, or can't be
+// read.
 enum status input_source_open(struct input_source *source, const char *path, struct error *error) WARN_UNUSED;
 void input_source_close(struct input_source *source);
 enum status input_source_rewind(struct input_source *source, struct error *error) WARN_UNUSED;
-// The next bytes, at most n_max; *n is 0 at the end. STATUS_REFUSE also where compressed data are damaged or end too early.
-enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n, struct error *error)
-    WARN_UNUSED;
+// The next bytes, at most n_max; *n is 0 at the end. STATUS_REFUSE also where compressed data are damaged or
+// end too early.
+enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
+                              struct error *error) WARN_UNUSED;

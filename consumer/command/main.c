@@ -15,13 +15,11 @@ static const struct {
     const char *name;
     enum status (*run)(const struct settings *settings, struct error *error);
 } commands[] = {
-    {"work", command_work},         {"submit", command_submit},   {"collect", command_collect},
-    {"run", command_run},           {"status", command_status},   {"cancel", command_cancel},
+    {"work", command_work},         {"submit", command_submit},     {"collect", command_collect},
+    {"run", command_run},           {"status", command_status},     {"cancel", command_cancel},
     {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
-    {"grammar", command_grammar},
-    {"logits", command_logits},     {"bench", command_bench},
-    {"quantize", command_quantize}, {"mirror", command_mirror},
-    {"dataset", command_dataset},
+    {"grammar", command_grammar},   {"logits", command_logits},     {"bench", command_bench},
+    {"quantize", command_quantize}, {"mirror", command_mirror},     {"dataset", command_dataset},
 };
 
 static int fail(const struct error *error)
@@ -44,8 +42,8 @@ static int run(const struct settings *settings)
     return 2;
 }
 
-// glibc reserves 64 MB of address space for each thread that allocates. Where that space is limited (ulimit -v), all threads
-// allocate from one heap instead, and what is left of the limit is what can be used.
+// glibc reserves 64 MB of address space for each thread that allocates. Where that space is limited (ulimit
+// -v), all threads allocate from one heap instead, and what is left of the limit is what can be used.
 static void share_heap_where_space_is_limited(void)
 {
     struct rlimit limit;
@@ -55,8 +53,8 @@ static void share_heap_where_space_is_limited(void)
 
 static void warn_of_variable(const char *name, const char *nearest)
 {
-    log_write(LOG_WARNING, "%s: no option reads this variable%s%s", name, nearest ? "; the nearest name is " : "",
-              nearest ? nearest : "");
+    log_write(LOG_WARNING, "%s: no option reads this variable%s%s", name,
+              nearest ? "; the nearest name is " : "", nearest ? nearest : "");
 }
 
 static int start(int argc, char **argv)
@@ -76,8 +74,10 @@ static int start(int argc, char **argv)
         settings_finish(&settings);
         return fail(&error);
     }
-    struct log_settings logs = {settings.quiet ? LOG_ERROR : settings.verbose ? LOG_DEBUG : LOG_INFO, settings.log_json,
-                                settings.log};
+    struct log_settings logs = {settings.quiet     ? LOG_ERROR
+                                : settings.verbose ? LOG_DEBUG
+                                                   : LOG_INFO,
+                                settings.log_json, settings.log};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail(&error);
@@ -100,7 +100,8 @@ int main(int argc, char **argv)
     errno = 0;
     if ((fclose(stdout) != 0 && errno != EBADF) || failed) { // EBADF: it was closed from the start
         struct error error;
-        error_set(&error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s", strerror(errno ? errno : EIO));
+        error_set(&error, STATUS_REFUSE, ERROR_FILE, "standard output: writing: %s",
+                  strerror(errno ? errno : EIO));
         exit_status = exit_status ? exit_status : fail(&error);
     }
     return exit_status;

@@ -22,8 +22,8 @@ enum status output_add(struct output *output, struct text record, struct error *
     if (!job)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading a result: out of memory");
     if (!encoding_detect((struct text){0}, record, &encoding))
-        status = error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "a result of %zu bytes is neither JSON nor msgpack",
-                           record.size);
+        status = error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                           "a result of %zu bytes is neither JSON nor msgpack", record.size);
     if (status == STATUS_OK)
         status = result_decode(job, record, encoding, error);
     if (status == STATUS_OK) {
@@ -37,8 +37,8 @@ enum status output_add(struct output *output, struct text record, struct error *
         if (output->line.failed)
             status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing a result: out of memory");
         else if (fwrite(output->line.data, 1, output->line.size, file->file) != output->line.size)
-            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s",
-                               file->name, strerror(errno));
+            status =
+                error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", file->name, strerror(errno));
     }
     job_destroy(job);
     return status;

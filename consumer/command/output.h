@@ -13,8 +13,8 @@ struct output {
     int64_t n_results, n_failed;
 };
 
-enum status output_open(struct output *output, const char *path, const char *errors_path, struct error *error)
-    WARN_UNUSED;
+enum status output_open(struct output *output, const char *path, const char *errors_path,
+                        struct error *error) WARN_UNUSED;
 // One encoded result (schemas/job.h), JSON or msgpack.
 enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
 // Makes the files stand under their names. Without it output_close leaves nothing behind.

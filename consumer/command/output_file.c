@@ -57,7 +57,8 @@ static bool name_unnamed(const char *path, int *fd)
     return linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-// A file without a name, where the file system has such and /proc is there to name it by; else one with a name of its own.
+// A file without a name, where the file system has such and /proc is there to name it by; else one with a
+// name of its own.
 static int create_temporary(struct output_file *output)
 {
     char *slash = strrchr(output->target, '/'), path[32];
@@ -123,7 +124,8 @@ static enum status open_path(struct output_file *output, const char *path, struc
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file, got a folder", path);
     if (S_ISREG(about.st_mode))
         return open_regular(output, place.path, &about, error);
-    return open_stream(output, open(place.path, O_WRONLY | O_NOCTTY | O_CLOEXEC), error); // a FIFO: waits for its reader
+    // a FIFO: waits for its reader
+    return open_stream(output, open(place.path, O_WRONLY | O_NOCTTY | O_CLOEXEC), error);
 }
 
 enum status output_file_open(struct output_file *output, const char *path, struct error *error)

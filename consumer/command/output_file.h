@@ -1,8 +1,8 @@
-// An output that stands under its name only when it is complete. A regular file is written without a name in its folder, synchronised,
-// and takes its name by rename: a reader sees the old file or the whole new one, of two writers the last to complete wins, and a
-// killed one leaves nothing. Symbolic links are followed; a file that exists keeps its mode, and its owner where we may set it, but
-// not its other hard links. "-", pipes, terminals and devices are written through.
-// Thread: main.
+// An output that stands under its name only when it is complete. A regular file is written without a name in
+// its folder, synchronised, and takes its name by rename: a reader sees the old file or the whole new one, of
+// two writers the last to complete wins, and a killed one leaves nothing. Symbolic links are followed; a file
+// that exists keeps its mode, and its owner where we may set it, but not its other hard links. "-", pipes,
+// terminals and devices are written through. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -10,13 +10,14 @@
 #include <stdio.h>
 
 struct output_file {
-    FILE *file;       // NULL: not open
-    char *name;       // for messages
-    char *target;     // the path it gets; NULL: it is written through
-    char *temporary;  // the path it has; NULL: none
+    FILE *file;      // NULL: not open
+    char *name;      // for messages
+    char *target;    // the path it gets; NULL: it is written through
+    char *temporary; // the path it has; NULL: none
 };
 
-// STATUS_REFUSE, ERROR_FILE: the path can't be written to, which includes an existing file that is write-protected.
+// STATUS_REFUSE, ERROR_FILE: the path can't be written to, which includes an existing file that is
+// write-protected.
 enum status output_file_open(struct output_file *output, const char *path, struct error *error) WARN_UNUSED;
 enum status output_file_complete(struct output_file *output, struct error *error) WARN_UNUSED;
 // Without output_file_complete nothing is left of a regular file.

@@ -24,8 +24,8 @@ struct topic_submit {
     const struct kafka_config *config;
     struct input *input;
     struct kafka_producer *producer;
-    struct marker marker; // as committed; topic, dataset and created as to be
-    bool is_marked;       // the marker stands on the control topic
+    struct marker marker;            // as committed; topic, dataset and created as to be
+    bool is_marked;                  // the marker stands on the control topic
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
     int64_t n_before; // jobs there at the start; -1: not known yet
@@ -34,7 +34,8 @@ struct topic_submit {
 // ---- producing ----
 
 // The line itself is the record; its headers name the job, so that a line that is no job gets its answer too.
-static enum status send_job(struct topic_submit *submit, const struct submission *submission, struct error *error)
+static enum status send_job(struct topic_submit *submit, const struct submission *submission,
+                            struct error *error)
 {
     char index[INTEGER_TEXT_BYTES], created[INTEGER_TEXT_BYTES];
     struct header headers[] = {{TEXT("content-type"), TEXT(CONTENT_TYPE_JSON)},
@@ -43,11 +44,15 @@ static enum status send_job(struct topic_submit *submit, const struct submission
                                {TEXT(HEADER_CUSTOM_ID), submission->custom_id},
                                {TEXT(HEADER_INDEX), text_from_integer(submission->index, index)},
                                {TEXT(HEADER_CREATED), text_from_integer(submit->marker.created, created)}};
-    struct kafka_record record = {submission->job_id, submission->record, headers, sizeof headers / sizeof headers[0]};
+    struct kafka_record record = {submission->job_id, submission->record, headers,
+                                  sizeof headers / sizeof headers[0]};
     enum status status = kafka_producer_send(submit->producer, &record, error);
-    if (status == STATUS_REJECT) { // the topic takes no record so large: its beginning gets an error for an answer
-        log_write(LOG_WARNING, "job %.*s: %s", (int)submission->job_id.size, submission->job_id.data, error->text);
-        record.value.size = record.value.size < TOO_LARGE_KEPT_BYTES ? record.value.size : TOO_LARGE_KEPT_BYTES;
+    // the topic takes no record so large: its beginning gets an error for an answer
+    if (status == STATUS_REJECT) {
+        log_write(LOG_WARNING, "job %.*s: %s", (int)submission->job_id.size, submission->job_id.data,
+                  error->text);
+        record.value.size =
+            record.value.size < TOO_LARGE_KEPT_BYTES ? record.value.size : TOO_LARGE_KEPT_BYTES;
         status = kafka_producer_send(submit->producer, &record, error);
     }
     if (status != STATUS_OK)
@@ -88,7 +93,8 @@ static enum status commit(struct topic_submit *submit, bool complete, struct err
     return STATUS_OK;
 }
 
-static enum status send_group(void *context, const struct submission *submissions, size_t n, struct error *error)
+static enum status send_group(void *context, const struct submission *submissions, size_t n,
+                              struct error *error)
 {
     struct topic_submit *submit = context;
     for (size_t i = 0; i < n; i++) {
@@ -104,20 +110,22 @@ static enum status send_group(void *context, const struct submission *submission
 // ---- where to go on ----
 
 // A marker of a topic that was deleted and made again under its name counts jobs that are gone.
-static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts, struct error *error)
+static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts,
+                                struct error *error)
 {
     const struct marker *marker = &control->marker;
     *counts = control->has_marker;
     if (!control->has_marker || marker->partition < 0)
         return STATUS_OK;
-    enum status status = kafka_topic_reaches(submit->config, submit->config->jobs, marker->partition, marker->offset, counts,
-                                             error);
+    enum status status = kafka_topic_reaches(submit->config, submit->config->jobs, marker->partition,
+                                             marker->offset, counts, error);
     if (status == STATUS_OK && !*counts)
-        log_write(LOG_WARNING,
-                  "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before offset %lld): submitted"
-                  " from its first line",
-                  (int)marker->dataset.size, marker->dataset.data, submit->config->jobs, (int)marker->partition,
-                  (long long)marker->offset);
+        log_write(
+            LOG_WARNING,
+            "dataset %.*s: topic %s is not the one it was submitted to (partition %d ends before offset %lld): submitted"
+            " from its first line",
+            (int)marker->dataset.size, marker->dataset.data, submit->config->jobs, (int)marker->partition,
+            (long long)marker->offset);
     return status;
 }
 
@@ -128,19 +136,22 @@ static enum status search_record(void *context, const struct record *record, str
     struct text dataset = submit->marker.dataset;
     if (!text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), dataset))
         return STATUS_OK;
-    return error_set(error, STATUS_REJECT, ERROR_BROKER,
-                     "partition %d has a job of it at offset %lld, and no record of its submission: give this input another name",
-                     (int)record->partition, (long long)record->offset);
+    return error_set(
+        error, STATUS_REJECT, ERROR_BROKER,
+        "partition %d has a job of it at offset %lld, and no record of its submission: give this input another name",
+        (int)record->partition, (long long)record->offset);
 }
 
-// The first submission to a topic, by its control topic, finds what versions without progress markers have submitted. Later
-// ones rely on the markers, for reading the whole topic takes longer than submitting a dataset.
-static enum status search_topic(struct topic_submit *submit, const struct control *control, struct error *error)
+// The first submission to a topic, by its control topic, finds what versions without progress markers have
+// submitted. Later ones rely on the markers, for reading the whole topic takes longer than submitting a
+// dataset.
+static enum status search_topic(struct topic_submit *submit, const struct control *control,
+                                struct error *error)
 {
     if (control->n_markers > 0)
         return STATUS_OK;
-    enum status status =
-        kafka_read_topic(submit->config, submit->config->jobs, KAFKA_READ_COMMITTED, search_record, submit, error);
+    enum status status = kafka_read_topic(submit->config, submit->config->jobs, KAFKA_READ_COMMITTED,
+                                          search_record, submit, error);
     if (status == STATUS_REJECT)
         error->status = STATUS_REFUSE;
     return status == STATUS_REJECT ? STATUS_REFUSE : status;
@@ -150,7 +161,8 @@ static enum status take_up(struct topic_submit *submit, const struct control *co
 {
     bool counts = false;
     if (control->is_cancelled)
-        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED, "it was cancelled: submit under another name");
+        return error_set(error, STATUS_REFUSE, ERROR_CANCELLED,
+                         "it was cancelled: submit under another name");
     enum status status = check_marker(submit, control, &counts, error);
     if (status == STATUS_OK && !counts)
         return search_topic(submit, control, error);
@@ -161,8 +173,10 @@ static enum status take_up(struct topic_submit *submit, const struct control *co
     struct error other;
     status = input_skip(submit->input, &position, &other);
     if (status != STATUS_OK)
-        return error_set(error, status, other.code,
-                         "%s; lines can be appended, not changed or completed: give another input another name", other.text);
+        return error_set(
+            error, status, other.code,
+            "%s; lines can be appended, not changed or completed: give another input another name",
+            other.text);
     if (!marker->complete)
         submit->marker.created = marker->created;
     submit->marker.n_lines = marker->n_lines;
@@ -185,8 +199,8 @@ static enum status find_start(struct topic_submit *submit, struct error *error)
         control_finish(&control);
     }
     return status == STATUS_OK ? status
-                               : error_prefix(error, "dataset %.*s on topic %s", (int)dataset.size, dataset.data,
-                                              submit->config->jobs);
+                               : error_prefix(error, "dataset %.*s on topic %s", (int)dataset.size,
+                                              dataset.data, submit->config->jobs);
 }
 
 // ---- attempts ----
@@ -199,7 +213,8 @@ static enum status open_producer(struct topic_submit *submit, struct error *erro
     return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
 }
 
-// From the last committed line on. The producer first: it ends what its predecessor left open, so that the marker is decided.
+// From the last committed line on. The producer first: it ends what its predecessor left open, so that the
+// marker is decided.
 static enum status run(struct topic_submit *submit, struct error *error)
 {
     enum status status = find_start(submit, error);
@@ -229,21 +244,21 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                          struct topic_submitted *submitted, struct error *error)
 {
     *submitted = (struct topic_submitted){0};
-    struct topic_submit submit = {
-        .config = config,
-        .input = input,
-        .marker = {.topic = text_from_string(config->jobs),
-                   .dataset = dataset,
-                   .created = time(NULL),
-                   .partition = -1,
-                   .offset = -1},
-        .committed_ms = clock_ms(),
-        .n_before = -1};
+    struct topic_submit submit = {.config = config,
+                                  .input = input,
+                                  .marker = {.topic = text_from_string(config->jobs),
+                                             .dataset = dataset,
+                                             .created = time(NULL),
+                                             .partition = -1,
+                                             .offset = -1},
+                                  .committed_ms = clock_ms(),
+                                  .n_before = -1};
     enum status status = open_producer(&submit, error);
     if (status == STATUS_OK)
         status = run(&submit, error);
     while (status == STATUS_RETRY && clock_ms() - submit.committed_ms < PATIENCE_MS) {
-        log_write(LOG_WARNING, "%s; going on behind line %lld", error->text, (long long)submit.marker.n_lines);
+        log_write(LOG_WARNING, "%s; going on behind line %lld", error->text,
+                  (long long)submit.marker.n_lines);
         status = start_again(&submit, error);
         if (status == STATUS_OK)
             status = run(&submit, error);

@@ -8,7 +8,8 @@ struct control_reading {
     struct text topic, dataset;
 };
 
-static enum status take_marker(struct control_reading *reading, const struct record *record, struct error *error)
+static enum status take_marker(struct control_reading *reading, const struct record *record,
+                               struct error *error)
 {
     struct marker marker;
     struct arena arena = {0};
@@ -27,7 +28,8 @@ static enum status take_marker(struct control_reading *reading, const struct rec
     return status == STATUS_REJECT ? STATUS_OK : status; // not written by sheaf
 }
 
-static enum status take_cancel(struct control_reading *reading, const struct record *record, struct error *error)
+static enum status take_cancel(struct control_reading *reading, const struct record *record,
+                               struct error *error)
 {
     struct cancel cancel;
     struct arena arena = {0};
@@ -41,7 +43,8 @@ static enum status take_cancel(struct control_reading *reading, const struct rec
 static enum status receive(void *context, const struct record *record, struct error *error)
 {
     struct control_reading *reading = context;
-    return marker_is_key(record->key) ? take_marker(reading, record, error) : take_cancel(reading, record, error);
+    return marker_is_key(record->key) ? take_marker(reading, record, error)
+                                      : take_cancel(reading, record, error);
 }
 
 enum status control_read(struct control *control, const struct kafka_config *config, struct text dataset,

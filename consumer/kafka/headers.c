@@ -16,8 +16,8 @@ static void add(struct record_headers *headers, struct text name, struct text va
     headers->items[headers->n_items++] = (struct header){name, value};
 }
 
-// The next value's bytes. Long enough for all of them: what comes from outside (topic, worker, an error's text) is
-// bounded, and cut here.
+// The next value's bytes. Long enough for all of them: what comes from outside (topic, worker, an error's
+// text) is bounded, and cut here.
 static void append(struct record_headers *headers, struct text *value, struct text part)
 {
     size_t room = sizeof headers->text - headers->used_bytes;
@@ -121,7 +121,8 @@ static void append_segment(struct record_headers *headers, struct text *value, s
     for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++) {
         unsigned char byte = (unsigned char)segment.data[i];
         char escaped[4];
-        bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+        bool is_plain =
+            (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
         snprintf(escaped, sizeof escaped, is_plain ? "%c" : "%%%02X", byte);
         append(headers, value, text_from_string(escaped));
     }
@@ -134,7 +135,8 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     clear(headers);
     add(headers, TEXT("content-type"),
         text_from_string(job->source.encoding == ENCODING_JSON ? CONTENT_TYPE_JSON : CONTENT_TYPE_MSGPACK));
-    // A result's identity is its group and its job's place in the log: published again after a crash it would have the same.
+    // A result's identity is its group and its job's place in the log: published again after a crash it would
+    // have the same.
     add(headers, TEXT("ce_specversion"), TEXT("1.0"));
     struct text id = {0}, from = {0}, maker = {0};
     append_integer(headers, &id, source->partition);

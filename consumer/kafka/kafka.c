@@ -54,7 +54,8 @@ static int kafka_fd(struct transport *transport)
 static void hand_over(struct kafka_transport *kafka, struct partition *partition,
                       const rd_kafka_message_t *message)
 {
-    struct record record = kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
+    struct record record =
+        kafka_message_record(message, text_from_string(kafka->config->jobs), kafka->record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
     kafka->events->receive(kafka->events->context, &record);
 }
@@ -66,8 +67,8 @@ static bool is_tombstone(const rd_kafka_message_t *message)
 }
 
 // Returns how many records were handed over: 0 or 1.
-static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message, enum status *status,
-                          struct error *error)
+static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_t *message,
+                          enum status *status, struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
@@ -102,14 +103,16 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     return partition->rewind ? 0 : 1;
 }
 
-static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message, struct error *error)
+static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_message_t *message,
+                             struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned || partition->rewind)
         return STATUS_OK;
     if (message->offset < partition->map.position) {
         char how[128];
-        snprintf(how, sizeof how, "partition %" PRId32 " ends at %" PRId64 ", and all below %" PRId64 " was delivered",
+        snprintf(how, sizeof how,
+                 "partition %" PRId32 " ends at %" PRId64 ", and all below %" PRId64 " was delivered",
                  partition->id, message->offset, partition->map.position);
         return kafka_stop_outdated(kafka, how, error);
     }
@@ -165,7 +168,8 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
     return n_received;
 }
 
-// What the group says. An assignment may stand in the queue right behind another one; nothing is committed between the two.
+// What the group says. An assignment may stand in the queue right behind another one; nothing is committed
+// between the two.
 static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
 {
     rd_kafka_message_t *message;
@@ -176,10 +180,11 @@ static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
     return message;
 }
 
-// First the group's events, in which partitions come and go, then records. One message at a time: a batch that is taken
-// while partitions go can hold records of those (librdkafka's issue 4208). `waiting`: why new partitions have to wait.
-static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received, struct error *waiting,
-                                      struct error *error)
+// First the group's events, in which partitions come and go, then records. One message at a time: a batch
+// that is taken while partitions go can hold records of those (librdkafka's issue 4208). `waiting`: why new
+// partitions have to wait.
+static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, int *n_received,
+                                      struct error *waiting, struct error *error)
 {
     enum status status = STATUS_OK;
     rd_kafka_message_t *message;
@@ -187,7 +192,8 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
         *n_received += take_message(kafka, message, &status, error);
     if (status == STATUS_OK && kafka->assigned && !kafka_is_down(kafka)) // each try would only take its time
         (void)!kafka_begin_assigned(kafka, BEGIN_TIMEOUT_MS, waiting);
-    while (status == STATUS_OK && *n_received < n_max && (message = rd_kafka_consume_queue(kafka->records, 0)))
+    while (status == STATUS_OK && *n_received < n_max &&
+           (message = rd_kafka_consume_queue(kafka->records, 0)))
         *n_received += take_message(kafka, message, &status, error);
     return status;
 }
@@ -264,7 +270,8 @@ static void watch(struct kafka_transport *kafka)
     if (kafka->watched_ms)
         kafka_gaps_warn_when_idle(kafka);
     kafka->watched_ms = now;
-    if (rd_kafka_queue_length(kafka->records) > 0) { // whose they are is not to be seen: perhaps each partition's
+    // whose they are is not to be seen: perhaps each partition's
+    if (rd_kafka_queue_length(kafka->records) > 0) {
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
             if (kafka->partitions.items[i])
                 kafka->partitions.items[i]->moved_ms = now;
@@ -342,7 +349,11 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     }
     kafka->events = NULL;
     if (kafka->stopped.status == STATUS_OK)
-        (void)!kafka_watch_membership(kafka, status == STATUS_RETRY ? &fault : unready == STATUS_RETRY ? error : &fault, &outside);
+        (void)!kafka_watch_membership(kafka,
+                                      status == STATUS_RETRY    ? &fault
+                                      : unready == STATUS_RETRY ? error
+                                                                : &fault,
+                                      &outside);
     if (kafka->stopped.status != STATUS_OK) {
         *error = kafka->stopped;
         return error->status;
@@ -499,14 +510,15 @@ static void warn_of_compaction(const struct kafka_config *config, const char *to
         config->log(config->log_context, 4, line);
 }
 
-static enum status read_settings(struct kafka_handle *handle, const char *topic, struct kafka_topic_settings *settings,
-                                 struct error *error)
+static enum status read_settings(struct kafka_handle *handle, const char *topic,
+                                 struct kafka_topic_settings *settings, struct error *error)
 {
     kafka_topic_read_settings(handle, topic, CHECK_TIMEOUT_MS, settings);
     return kafka_topic_check(topic, settings, error);
 }
 
-static enum status read_all_settings(struct kafka_transport *kafka, struct kafka_handle *admin, struct error *error)
+static enum status read_all_settings(struct kafka_transport *kafka, struct kafka_handle *admin,
+                                     struct error *error)
 {
     const struct kafka_config *config = kafka->config;
     struct kafka_topic_settings jobs, results, dead;
@@ -558,9 +570,10 @@ static enum status take_slot(struct kafka_transport *kafka, struct error *error)
                               : slot_open(&kafka->slot, config->directory, config->group, error);
     if (status == STATUS_OK || error->code != ERROR_FILE)
         return status;
-    snprintf(line, sizeof line, "%s; %s", error->text,
-             name ? "nothing here keeps another worker from taking the same name"
-                  : "this worker's name ends with it, and its partitions wait for the end of its session then");
+    snprintf(
+        line, sizeof line, "%s; %s", error->text,
+        name ? "nothing here keeps another worker from taking the same name"
+             : "this worker's name ends with it, and its partitions wait for the end of its session then");
     if (config->log)
         config->log(config->log_context, 4, line);
     return slot_open_without_file(&kafka->slot, name, error);

@@ -39,14 +39,15 @@ struct kafka_config {
     const char *worker;                      // this worker's name, in the results' headers
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
-    bool create_topics;      // create missing topics; false: a missing topic is an error
-    int32_t n_partitions;    // of topics created here; 0: the broker's default. dead and control get one
+    bool create_topics;   // create missing topics; false: a missing topic is an error
+    int32_t n_partitions; // of topics created here; 0: the broker's default. dead and control get one
     enum group_protocol protocol;
     bool dynamic_membership; // leave the group at close; else the worker's slot is a static member (KIP-345)
     bool refuse_deleted;     // end, instead of a warning, if records were deleted before they were read
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
     int start_timeout_ms;    // 0: KAFKA_START_TIMEOUT_MS
-    int64_t membership_timeout_ms; // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
+    // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
+    int64_t membership_timeout_ms;
     // librdkafka's own log lines; `level` is syslog's. Thread: the caller of poll. NULL: dropped.
     void (*log)(void *context, int level, const char *line);
     void *log_context;

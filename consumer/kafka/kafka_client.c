@@ -103,15 +103,16 @@ static void read_uncommitted(rd_kafka_conf_t *conf)
     rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", NULL, 0);
 }
 
-// Sets the offsets of `list` behind the last records written, those of open transactions too: for a broker answers each
-// reader by its isolation level.
+// Sets the offsets of `list` behind the last records written, those of open transactions too: for a broker
+// answers each reader by its isolation level.
 static enum status find_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
                                      struct error *error)
 {
     struct kafka_handle handle = {0};
     enum status status = open_handle(&handle, config, KAFKA_READER, read_uncommitted, error);
     if (status == STATUS_OK) {
-        rd_kafka_resp_err_t code = kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
+        rd_kafka_resp_err_t code =
+            kafka_partition_ends(&handle, list, RD_KAFKA_OFFSET_END, KAFKA_START_TIMEOUT_MS);
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
             status = kafka_error_set(error, STATUS_REFUSE, &handle, list->elems[0].topic, code);
     }
@@ -119,8 +120,8 @@ static enum status find_written_ends(const struct kafka_config *config, rd_kafka
     return status;
 }
 
-static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list, int64_t which,
-                                       struct error *error)
+static enum status find_committed_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
+                                       int64_t which, struct error *error)
 {
     rd_kafka_resp_err_t code = kafka_partition_ends(handle, list, which, KAFKA_START_TIMEOUT_MS);
     return code == RD_KAFKA_RESP_ERR_NO_ERROR
@@ -230,7 +231,8 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
     return status;
 }
 
-enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists, struct error *error)
+enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
+                               struct error *error)
 {
     struct kafka_handle admin = {0};
     int32_t n_partitions = 0;
@@ -242,8 +244,8 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
     return status;
 }
 
-enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition, int64_t offset,
-                                bool *reaches, struct error *error)
+enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition,
+                                int64_t offset, bool *reaches, struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, topic, partition);

@@ -28,8 +28,8 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
                                struct error *error) WARN_UNUSED;
 // Whether the record at `offset` is still in the partition or was deleted by retention. False: the topic was
 // recreated under the same name.
-enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition, int64_t offset,
-                                bool *reaches, struct error *error) WARN_UNUSED;
+enum status kafka_topic_reaches(const struct kafka_config *config, const char *topic, int32_t partition,
+                                int64_t offset, bool *reaches, struct error *error) WARN_UNUSED;
 
 // ---- cancellation ----
 

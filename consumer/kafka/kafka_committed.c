@@ -1,4 +1,5 @@
-// The group's committed offsets and their metadata: read from the coordinator, and the maps that start at them.
+// The group's committed offsets and their metadata: read from the coordinator, and the maps that start at
+// them.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
 
@@ -7,8 +8,9 @@
 
 enum { ANSWER_TIMEOUT_MS = 500 }; // asking the coordinator whether it answers
 
-enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
-                              const rd_kafka_topic_partition_t *committed, struct error *error)
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+                              struct suspects *suspects, const rd_kafka_topic_partition_t *committed,
+                              struct error *error)
 {
     struct text metadata = {committed->metadata, committed->metadata_size};
     enum status status = offset_map_restart(map, committed->offset, metadata, error);
@@ -35,12 +37,13 @@ static void ignore_member(void *context, const rd_kafka_MemberDescription_t *mem
 static bool coordinator_answers(const struct kafka_transport *kafka)
 {
     bool is_stable;
-    return kafka_members(&kafka->consumer, kafka->config->group, ANSWER_TIMEOUT_MS, ignore_member, NULL, &is_stable) ==
-           RD_KAFKA_RESP_ERR_NO_ERROR;
+    return kafka_members(&kafka->consumer, kafka->config->group, ANSWER_TIMEOUT_MS, ignore_member, NULL,
+                         &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-// librdkafka repeats a request whose answer is UNSTABLE_OFFSET_COMMIT until its time is over, and reports the time alone. Of a
-// coordinator that answers otherwise, a transaction that is not decided is the cause. It may be of one partition of the list.
+// librdkafka repeats a request whose answer is UNSTABLE_OFFSET_COMMIT until its time is over, and reports the
+// time alone. Of a coordinator that answers otherwise, a transaction that is not decided is the cause. It may
+// be of one partition of the list.
 static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                             struct error *error)
 {
@@ -48,11 +51,13 @@ static enum status set_held(const struct kafka_transport *kafka, const rd_kafka_
     size_t size = 0;
     int n_named = 0;
     for (; n_named < list->cnt && size + 16 < sizeof ids; n_named++)
-        size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "", list->elems[n_named].partition);
-    return error_set(error, STATUS_RETRY, ERROR_BROKER,
-                     "Kafka at %.100s: reading the group's offsets: offsets of partition(s) %s%s of topic %.100s are held by a "
-                     "transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
-                     kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
+        size += (size_t)snprintf(ids + size, sizeof ids - size, "%s%" PRId32, n_named ? ", " : "",
+                                 list->elems[n_named].partition);
+    return error_set(
+        error, STATUS_RETRY, ERROR_BROKER,
+        "Kafka at %.100s: reading the group's offsets: offsets of partition(s) %s%s of topic %.100s are held by a "
+        "transaction of some producer that is not decided (ops/RUNBOOK.md: \"held by a transaction\")",
+        kafka->config->brokers, ids, n_named < list->cnt ? ", ..." : "", kafka->config->jobs);
 }
 
 // librdkafka waits here while a transaction holds new offsets: of the worker that had the partition before,
@@ -66,7 +71,8 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return STATUS_OK;
     enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
-    bool may_be_held = code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
+    bool may_be_held =
+        code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
     if (may_be_held && !kafka_is_down(kafka) && coordinator_answers(kafka))
         return set_held(kafka, list, error);
     return kafka_error_set(error, status, &kafka->consumer, "reading the group's offsets", code);

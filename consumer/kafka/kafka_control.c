@@ -96,7 +96,7 @@ static void complain(const struct kafka_control *control, const rd_kafka_message
 }
 
 static enum status handle_message(struct kafka_control *control, const rd_kafka_message_t *message,
-                        const struct transport_events *events, struct error *error)
+                                  const struct transport_events *events, struct error *error)
 {
     struct arena arena = {0};
     struct cancel cancel;
@@ -122,8 +122,9 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
     int64_t deadline = clock_ms() + timeout_ms;
     enum status status = STATUS_OK;
     for (int i = 0; i < CONTROL_RECORDS_MAX && status == STATUS_OK; i++) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(
-            control->handle.rk, control->n_behind > 0 ? kafka_remaining_ms(deadline) : 0);
+        rd_kafka_message_t *message =
+            rd_kafka_consumer_poll(control->handle.rk,
+                                   control->n_behind > 0 ? kafka_remaining_ms(deadline) : 0);
         if (!message)
             break;
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {

@@ -44,7 +44,8 @@ static enum status grow(struct followed_topic *topic, int32_t n_partitions, stru
     struct followed_partition *partitions =
         realloc(topic->partitions, (size_t)n_partitions * sizeof *topic->partitions);
     if (!partitions)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to follow topic %s", topic->name);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to follow topic %s",
+                         topic->name);
     for (int32_t i = topic->n_partitions; i < n_partitions; i++)
         partitions[i] = (struct followed_partition){.next = OFFSET_UNKNOWN};
     topic->partitions = partitions;
@@ -52,15 +53,17 @@ static enum status grow(struct followed_topic *topic, int32_t n_partitions, stru
     return STATUS_OK;
 }
 
-static enum status look_up(struct kafka_follow *follow, struct followed_topic *topic, int timeout_ms, struct error *error)
+static enum status look_up(struct kafka_follow *follow, struct followed_topic *topic, int timeout_ms,
+                           struct error *error)
 {
     int32_t n_partitions;
     enum status status = kafka_topic_find(&follow->admin, topic->name, timeout_ms, &n_partitions, error);
     if (status != STATUS_OK || n_partitions <= topic->n_partitions)
         return status;
     if (n_partitions > KAFKA_PARTITIONS_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "topic %s has %d partitions, at most %d are followed",
-                         topic->name, (int)n_partitions, KAFKA_PARTITIONS_MAX);
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "topic %s has %d partitions, at most %d are followed", topic->name,
+                         (int)n_partitions, KAFKA_PARTITIONS_MAX);
     return grow(topic, n_partitions, error);
 }
 
@@ -101,16 +104,16 @@ static enum status take_up_added(struct kafka_follow *follow, struct error *erro
 
 // ---- opening ----
 
-static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config, enum kafka_role role,
-                               struct error *error)
+static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
+                               enum kafka_role role, struct error *error)
 {
     rd_kafka_conf_t *conf = kafka_conf_create(config, role, CLIENT_ID, error);
     return conf ? kafka_handle_open(handle, config, role, conf, error) : error->status;
 }
 
 static enum status open_topic(struct kafka_follow *follow, const char *name,
-                              int64_t (*start)(void *context, const char *topic, int32_t partition), void *context,
-                              struct error *error)
+                              int64_t (*start)(void *context, const char *topic, int32_t partition),
+                              void *context, struct error *error)
 {
     struct followed_topic *topic = &follow->topics[follow->n_topics++];
     topic->name = name;
@@ -123,8 +126,9 @@ static enum status open_topic(struct kafka_follow *follow, const char *name,
     return status;
 }
 
-enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config, const char *const *topics,
-                              size_t n_topics, int64_t (*start)(void *context, const char *topic, int32_t partition),
+enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
+                              const char *const *topics, size_t n_topics,
+                              int64_t (*start)(void *context, const char *topic, int32_t partition),
                               void *context, struct error *error)
 {
     assert(n_topics <= FOLLOW_TOPICS_MAX);
@@ -166,14 +170,15 @@ static struct followed_partition *partition_of(struct kafka_follow *follow, cons
     const char *name = message->rkt ? rd_kafka_topic_name(message->rkt) : "";
     for (size_t t = 0; t < follow->n_topics; t++) {
         *topic = &follow->topics[t];
-        if (strcmp((*topic)->name, name) == 0 && message->partition >= 0 && message->partition < (*topic)->n_partitions)
+        if (strcmp((*topic)->name, name) == 0 && message->partition >= 0 &&
+            message->partition < (*topic)->n_partitions)
             return &(*topic)->partitions[message->partition];
     }
     return NULL;
 }
 
-static enum status handle_message(struct kafka_follow *follow, const rd_kafka_message_t *message, kafka_receive *receive,
-                        void *context, struct error *error)
+static enum status handle_message(struct kafka_follow *follow, const rd_kafka_message_t *message,
+                                  kafka_receive *receive, void *context, struct error *error)
 {
     struct followed_topic *topic = NULL;
     struct followed_partition *partition = partition_of(follow, message, &topic);
@@ -183,9 +188,9 @@ static enum status handle_message(struct kafka_follow *follow, const rd_kafka_me
         return STATUS_OK;
     }
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return kafka_is_denial(message->err)
-                   ? kafka_error_set(error, STATUS_REFUSE, &follow->reader, topic ? topic->name : "reading", message->err)
-                   : STATUS_OK; // a broker is away
+        return kafka_is_denial(message->err) ? kafka_error_set(error, STATUS_REFUSE, &follow->reader,
+                                                               topic ? topic->name : "reading", message->err)
+                                             : STATUS_OK; // a broker is away
     if (!partition)
         return STATUS_OK;
     struct record record = kafka_message_record(message, text_from_string(topic->name), follow->headers);
@@ -245,13 +250,15 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
         const rd_kafka_topic_partition_t *committed = &list->elems[i];
         struct kafka_standing *standing = &standings[i];
         code = committed->err;
-        *standing = (struct kafka_standing){.partition = i, .committed = committed->offset < 0 ? -1 : committed->offset};
+        *standing = (struct kafka_standing){.partition = i,
+                                            .committed = committed->offset < 0 ? -1 : committed->offset};
         struct offset_map map;
         struct error foreign;
         offset_map_init(&map);
         if (standing->committed >= 0)
             standing->map_covered =
-                offset_map_restart(&map, committed->offset, (struct text){committed->metadata, committed->metadata_size},
+                offset_map_restart(&map, committed->offset,
+                                   (struct text){committed->metadata, committed->metadata_size},
                                    &foreign) == STATUS_OK
                     ? map.n_finished
                     : -1;
@@ -279,24 +286,29 @@ static void name_owner(void *context, const rd_kafka_MemberDescription_t *member
     const char *host = rd_kafka_MemberDescription_host(member);
     for (int i = 0; owned && i < owned->cnt; i++) {
         int32_t partition = owned->elems[i].partition;
-        if (strcmp(owned->elems[i].topic, naming->topic->name) != 0 || partition < 0 || partition >= naming->topic->n_partitions)
+        if (strcmp(owned->elems[i].topic, naming->topic->name) != 0 || partition < 0 ||
+            partition >= naming->topic->n_partitions)
             continue;
         char *owner = naming->standings[partition].owner;
         snprintf(owner, sizeof naming->standings[partition].owner, "%.200s%s%.100s",
-                 rd_kafka_MemberDescription_client_id(member), host && *host == '/' ? "" : " at ", host ? host : "");
+                 rd_kafka_MemberDescription_client_id(member), host && *host == '/' ? "" : " at ",
+                 host ? host : "");
     }
 }
 
 // Who owns what is good to know, not more: a broker that does not tell leaves the owners empty.
-static void read_owners(struct kafka_follow *follow, const struct followed_topic *topic, struct kafka_standing *standings)
+static void read_owners(struct kafka_follow *follow, const struct followed_topic *topic,
+                        struct kafka_standing *standings)
 {
     bool is_stable;
     struct naming naming = {topic, standings};
-    kafka_members(&follow->admin, follow->reader.config->group, LOOK_TIMEOUT_MS, name_owner, &naming, &is_stable);
+    kafka_members(&follow->admin, follow->reader.config->group, LOOK_TIMEOUT_MS, name_owner, &naming,
+                  &is_stable);
 }
 
-enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic, struct kafka_standing *standings,
-                                   size_t n_max, size_t *n, struct error *error)
+enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic,
+                                   struct kafka_standing *standings, size_t n_max, size_t *n,
+                                   struct error *error)
 {
     const struct followed_topic *followed = &follow->topics[topic];
     assert(topic < follow->n_topics && n_max >= (size_t)followed->n_partitions);

@@ -11,8 +11,9 @@ struct kafka_follow;
 // `start` returns the first offset to read in a partition, or OFFSET_UNKNOWN (offset_map.h) for its first
 // record. An offset outside the log is replaced by the first record. STATUS_REFUSE: no broker answers, or a
 // topic is missing.
-enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config, const char *const *topics,
-                              size_t n_topics, int64_t (*start)(void *context, const char *topic, int32_t partition),
+enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
+                              const char *const *topics, size_t n_topics,
+                              int64_t (*start)(void *context, const char *topic, int32_t partition),
                               void *context, struct error *error) WARN_UNUSED;
 // Delivers committed records for up to timeout_ms, at most n_max. Another status of `receive` than STATUS_OK
 // ends the call with that status. STATUS_REFUSE: a broker denied access.
@@ -27,7 +28,7 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 // Progress of the config's group on one partition of its jobs topic.
 struct kafka_standing {
     int32_t partition;
-    int64_t committed;   // -1: none yet
+    int64_t committed; // -1: none yet
     int64_t end;
     int32_t map_covered; // finished above `committed`; -1: foreign map
     char owner[320];     // member's name and host; "": none
@@ -35,6 +36,7 @@ struct kafka_standing {
 
 // Fills `standings` [n_max], one per partition of topic number `topic`, and sets *n. n_max must be
 // sufficient. STATUS_RETRY: temporarily unavailable.
-enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic, struct kafka_standing *standings,
-                                   size_t n_max, size_t *n, struct error *error) WARN_UNUSED;
+enum status kafka_follow_standings(struct kafka_follow *follow, size_t topic,
+                                   struct kafka_standing *standings, size_t n_max, size_t *n,
+                                   struct error *error) WARN_UNUSED;
 void kafka_follow_close(struct kafka_follow *follow);

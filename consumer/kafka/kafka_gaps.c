@@ -1,7 +1,8 @@
-// Offsets between what was delivered and what comes next. Transactions' markers, aborted records and compaction leave such gaps
-// and nothing is lost in them. Retention leaves one too when it deletes records that this group had not read: then the log
-// starts beyond the position, which nothing else does. A broker is asked where the log starts, at most every
-// LOOK_INTERVAL_MS for a partition: a topic that is written in transactions has a gap for each.
+// Offsets between what was delivered and what comes next. Transactions' markers, aborted records and
+// compaction leave such gaps and nothing is lost in them. Retention leaves one too when it deletes records
+// that this group had not read: then the log starts beyond the position, which nothing else does. A broker is
+// asked where the log starts, at most every LOOK_INTERVAL_MS for a partition: a topic that is written in
+// transactions has a gap for each.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -29,8 +30,8 @@ static int32_t count_finished(const struct offset_map *map, int64_t from, int64_
     return n_finished;
 }
 
-static enum status count_deleted(struct kafka_transport *kafka, struct partition *partition, int64_t log_start,
-                                 struct error *error)
+static enum status count_deleted(struct kafka_transport *kafka, struct partition *partition,
+                                 int64_t log_start, struct error *error)
 {
     const struct gap *gap = &partition->gap;
     int64_t end = gap->to < log_start ? gap->to : log_start, n_deleted = end - gap->from - gap->n_finished;
@@ -39,7 +40,8 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
     partition->n_deleted += n_deleted;
     kafka->figures.n_deleted += n_deleted;
     (void)error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                    "topic %s partition %" PRId32 ": the offsets %" PRId64 " to %" PRId64 " were deleted before group %s had read "
+                    "topic %s partition %" PRId32 ": the offsets %" PRId64 " to %" PRId64
+                    " were deleted before group %s had read "
                     "them (retention, or delete-records): up to %" PRId64 " jobs will have no result",
                     kafka->config->jobs, partition->id, gap->from, end - 1, kafka->config->group, n_deleted);
     if (kafka->config->refuse_deleted)
@@ -48,11 +50,13 @@ static enum status count_deleted(struct kafka_transport *kafka, struct partition
     return STATUS_OK;
 }
 
-static enum status look_at_log_start(struct kafka_transport *kafka, struct partition *partition, struct error *error)
+static enum status look_at_log_start(struct kafka_transport *kafka, struct partition *partition,
+                                     struct error *error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, kafka->config->jobs, partition->id);
-    rd_kafka_resp_err_t code = kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&kafka->consumer, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
     int64_t log_start = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
     partition->gap.looked_ms = clock_ms();
@@ -68,7 +72,8 @@ static bool is_due(const struct partition *partition)
     return partition->gap.to > 0 && clock_ms() - partition->gap.looked_ms >= LOOK_INTERVAL_MS;
 }
 
-enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next, struct error *error)
+enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *partition, int64_t next,
+                            struct error *error)
 {
     const struct offset_map *map = &partition->map;
     struct gap *gap = &partition->gap;
@@ -91,13 +96,15 @@ enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error)
     return status;
 }
 
-void kafka_gaps_warn_of_others(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed)
+void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
+                               const rd_kafka_topic_partition_t *committed)
 {
     char line[ERROR_TEXT_BYTES];
     if (committed->offset <= 0 || committed->metadata_size > 0)
         return;
     snprintf(line, sizeof line,
-             "topic %s partition %" PRId32 ": offset %" PRId64 " of group %s was committed by another program, without an offset map: "
+             "topic %s partition %" PRId32 ": offset %" PRId64
+             " of group %s was committed by another program, without an offset map: "
              "unfinished jobs below it are not answered, finished ones above it are answered again",
              committed->topic, committed->partition, committed->offset, kafka->config->group);
     report(kafka, line);
@@ -115,11 +122,13 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
         kafka->idle_is_reported = kafka->idle_is_reported && !owns_some;
         return;
     }
-    if (kafka_topic_find(&kafka->producer, kafka->config->jobs, LOOK_TIMEOUT_MS, &n_partitions, &error) != STATUS_OK)
+    if (kafka_topic_find(&kafka->producer, kafka->config->jobs, LOOK_TIMEOUT_MS, &n_partitions, &error) !=
+        STATUS_OK)
         return;
     kafka->idle_is_reported = true;
     snprintf(line, sizeof line,
-             "no partition for this worker: topic %s has %" PRId32 ", and group %s more workers than that; it waits for one to leave",
+             "no partition for this worker: topic %s has %" PRId32
+             ", and group %s more workers than that; it waits for one to leave",
              kafka->config->jobs, n_partitions, kafka->config->group);
     report(kafka, line);
 }

@@ -144,10 +144,11 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
                          committed->partition);
     bool is_committed = committed->offset >= 0;
     enum status status = STATUS_OK;
-    if (!is_committed && partition->committed >= 0) { // coordinators forget what groups committed of a topic that is deleted
+    // coordinators forget what groups committed of a topic that is deleted
+    if (!is_committed && partition->committed >= 0) {
         char how[96];
-        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none", partition->id,
-                 partition->committed);
+        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none",
+                 partition->id, partition->committed);
         return kafka_stop_outdated(kafka, how, error);
     }
     if (is_committed)
@@ -253,8 +254,8 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
     }
 }
 
-// Those of the list that librdkafka fetches. The others it was given back by an answer without partitions, and it refuses
-// to take them away.
+// Those of the list that librdkafka fetches. The others it was given back by an answer without partitions,
+// and it refuses to take them away.
 static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
@@ -309,7 +310,8 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         kafka_drop_metadata(&kafka->membership);
 }
 
-// An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us without a word.
+// An assignment stands for all there is (not so a cooperative one), so what we still own was taken from us
+// without a word.
 static void disown_all(struct kafka_transport *kafka)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
@@ -322,9 +324,9 @@ static void disown_all(struct kafka_transport *kafka)
     kafka_drop_metadata(&kafka->membership);
 }
 
-// Answers an assignment with no partitions. Until an assignment is answered librdkafka does not join the group again (its
-// issue 873): a member that answered only when its offsets are read would stall the next rebalance, be expelled, and never
-// come back. NULL instead of an empty list is no answer.
+// Answers an assignment with no partitions. Until an assignment is answered librdkafka does not join the
+// group again (its issue 873): a member that answered only when its offsets are read would stall the next
+// rebalance, be expelled, and never come back. NULL instead of an empty list is no answer.
 static void answer_without_partitions(struct kafka_transport *kafka)
 {
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
@@ -343,8 +345,10 @@ static void add_assigned(struct kafka_transport *kafka, const rd_kafka_topic_par
     if (!kafka->assigned)
         kafka->assigned = rd_kafka_topic_partition_list_new(list->cnt);
     for (int i = 0; i < list->cnt; i++)
-        if (!rd_kafka_topic_partition_list_find(kafka->assigned, list->elems[i].topic, list->elems[i].partition))
-            rd_kafka_topic_partition_list_add(kafka->assigned, list->elems[i].topic, list->elems[i].partition);
+        if (!rd_kafka_topic_partition_list_find(kafka->assigned, list->elems[i].topic,
+                                                list->elems[i].partition))
+            rd_kafka_topic_partition_list_add(kafka->assigned, list->elems[i].topic,
+                                              list->elems[i].partition);
 }
 
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
@@ -374,8 +378,8 @@ static void wake_for(struct kafka_transport *kafka, rd_kafka_queue_t *queue)
     rd_kafka_queue_io_event_enable(queue, kafka->wake_file, &one, sizeof one);
 }
 
-// A rebalance takes as long as its slowest member may: by default max.poll.interval.ms. Three of them are enough for a dead
-// member's session, a rebalance, and a transaction that holds the offsets.
+// A rebalance takes as long as its slowest member may: by default max.poll.interval.ms. Three of them are
+// enough for a dead member's session, a rebalance, and a transaction that holds the offsets.
 static int64_t derive_membership_timeout(const struct kafka_transport *kafka, const rd_kafka_conf_t *conf)
 {
     char value[32] = "";
@@ -464,13 +468,15 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
 
 // ---- leaving ----
 
-// A consumer whose group is closed answers no call that asks the group: such a call never returns, nor does it when the group
-// closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing while an assignment waits
-// unread makes that assignment stale and lets the group close at any time. So all events are answered before it closes.
+// A consumer whose group is closed answers no call that asks the group: such a call never returns, nor does
+// it when the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of
+// calls). Closing while an assignment waits unread makes that assignment stale and lets the group close at
+// any time. So all events are answered before it closes.
 static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     rd_kafka_message_t *message;
-    rd_kafka_unsubscribe(kafka->consumer.rk); // when it returns, what follows of it is in the queue; so with each answer
+    // when it returns, what follows of it is in the queue; so with each answer
+    rd_kafka_unsubscribe(kafka->consumer.rk);
     do {
         kafka->regrouped = false;
         message = rd_kafka_consumer_poll(kafka->consumer.rk, 0);
@@ -482,16 +488,18 @@ static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
 // With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
 static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *event)
 {
-    if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE && !rd_kafka_consumer_closed(kafka->consumer.rk))
-        kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event),
-                        &kafka->consumer);
+    if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE &&
+        !rd_kafka_consumer_closed(kafka->consumer.rk))
+        kafka_rebalance(kafka->consumer.rk, rd_kafka_event_error(event),
+                        rd_kafka_event_topic_partition_list(event), &kafka->consumer);
 }
 
 void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     answer_events(kafka, deadline_ms);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->consumer.rk);
-    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue); // unlike _close it can be bounded
+    // unlike _close it can be bounded
+    rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->consumer.rk, queue);
     if (fault)
         rd_kafka_error_destroy(fault);
     while (!fault && !rd_kafka_consumer_closed(kafka->consumer.rk) && kafka_remaining_ms(deadline_ms) > 0) {

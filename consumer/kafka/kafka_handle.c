@@ -41,18 +41,20 @@ static const struct setting settings_consumer[] = {
     {NULL, NULL},
 };
 
-static const struct setting settings_eager[] = {
-    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "range,roundrobin"}, {NULL, NULL}};
+static const struct setting settings_eager[] = {{"session.timeout.ms", "45000"},
+                                                {"partition.assignment.strategy", "range,roundrobin"},
+                                                {NULL, NULL}};
 
-static const struct setting settings_cooperative[] = {
-    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "cooperative-sticky"}, {NULL, NULL}};
+static const struct setting settings_cooperative[] = {{"session.timeout.ms", "45000"},
+                                                      {"partition.assignment.strategy", "cooperative-sticky"},
+                                                      {NULL, NULL}};
 
 // Session and assignor are the broker's settings.
 static const struct setting settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
 enum {
-    // Cooperative rebalancing can loop, hang at close and crash before (librdkafka's issues 4783, 4527, 4381), and SCRAM sends
-    // a nonce that brokers from 4.0 on refuse (4895).
+    // Cooperative rebalancing can loop, hang at close and crash before (librdkafka's issues 4783, 4527,
+    // 4381), and SCRAM sends a nonce that brokers from 4.0 on refuse (4895).
     VERSION_2_6_1 = 0x020601ff,
     VERSION_2_12 = 0x020c00ff, // KIP-848 is no preview any more
 };
@@ -82,13 +84,14 @@ static const struct setting settings_reader[] = {
 static const struct setting settings_transactional[] = {
     {"transaction.timeout.ms", "30000"},
     {"compression.type", "zstd"},
-    // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB instead of 768,
-    // which are taken and cleared anew for each batch.
+    // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB
+    // instead of 768, which are taken and cleared anew for each batch.
     {"compression.level", "1"},
-    // A commit sends what waits, so that the results of a group (worker.h) that go to one partition are one batch. Where a
-    // partition has an answer outstanding and more that is due, librdkafka 2.0's thread asks the socket without a pause: 60,000
-    // jobs took 4,600 to 160,000 polls with 5 ms and up to 4,800,000 with larger groups, with both as they are 1,900. It must be
-    // less than the transaction's time, which is 1,000 ms at least.
+    // A commit sends what waits, so that the results of a group (worker.h) that go to one partition are one
+    // batch. Where a partition has an answer outstanding and more that is due, librdkafka 2.0's thread asks
+    // the socket without a pause: 60,000 jobs took 4,600 to 160,000 polls with 5 ms and up to 4,800,000 with
+    // larger groups, with both as they are 1,900. It must be less than the transaction's time, which is 1,000
+    // ms at least.
     {"linger.ms", "500"},
     {"partitioner", "murmur2_random"},
     {"delivery.report.only.error", "true"}, // a commit asks for all records at once
@@ -120,12 +123,9 @@ static const struct setting settings_submitter[] = {
 static const struct setting settings_admin[] = {{NULL, NULL}};
 
 static const struct setting *const settings_of_role[] = {
-    [KAFKA_CONSUMER] = settings_consumer,
-    [KAFKA_READER] = settings_reader,
-    [KAFKA_TRANSACTIONAL] = settings_transactional,
-    [KAFKA_PRODUCER] = settings_producer,
-    [KAFKA_SUBMITTER] = settings_submitter,
-    [KAFKA_ADMIN] = settings_admin,
+    [KAFKA_CONSUMER] = settings_consumer,           [KAFKA_READER] = settings_reader,
+    [KAFKA_TRANSACTIONAL] = settings_transactional, [KAFKA_PRODUCER] = settings_producer,
+    [KAFKA_SUBMITTER] = settings_submitter,         [KAFKA_ADMIN] = settings_admin,
 };
 
 // What exactly-once hangs on, or what an option of ours says.
@@ -194,8 +194,8 @@ static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
 
 enum { INSTANCE_NAME_BYTES_MAX = 249 }; // the brokers' limit
 
-// A static member's name tells its topic too: to a member that comes back under its old name, the coordinator gives what
-// it had before, whatever it asks for now (seen with Kafka 4.3).
+// A static member's name tells its topic too: to a member that comes back under its old name, the coordinator
+// gives what it had before, whatever it asks for now (seen with Kafka 4.3).
 static enum status set_membership(rd_kafka_conf_t *conf, const struct kafka_config *config, const char *id,
                                   struct error *error)
 {
@@ -226,7 +226,8 @@ static enum status set_identity(rd_kafka_conf_t *conf, const struct kafka_config
 static enum status set_protocol(rd_kafka_conf_t *conf, enum group_protocol protocol, struct error *error)
 {
     if (rd_kafka_version() < protocols[protocol].version)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--group-protocol %s needs librdkafka %s or newer, this is %s",
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--group-protocol %s needs librdkafka %s or newer, this is %s",
                          protocols[protocol].name, protocols[protocol].version_name, rd_kafka_version_str());
     return set_all(conf, protocols[protocol].settings, error);
 }
@@ -292,7 +293,9 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
     bool may_be_the_nonce = code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, "SCRAM") &&
                             rd_kafka_version() < VERSION_2_6_1;
     snprintf(handle->last_error, sizeof handle->last_error, "%s%s%s%s", reason,
-             may_be_the_nonce ? " (brokers from Kafka 4.0 on refuse SCRAM of librdkafka before 2.6.1, and this is " : "",
+             may_be_the_nonce
+                 ? " (brokers from Kafka 4.0 on refuse SCRAM of librdkafka before 2.6.1, and this is "
+                 : "",
              may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");
 }
 
@@ -391,7 +394,8 @@ static void take_headers(struct record *record, const rd_kafka_message_t *messag
     }
 }
 
-struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic, struct header *headers)
+struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic,
+                                   struct header *headers)
 {
     struct record record = {
         .topic = topic,

@@ -23,9 +23,10 @@ enum kafka_role {
 struct kafka_handle {
     rd_kafka_t *rk;
     const struct kafka_config *config;
-    void *owner;                       // for the owner's callbacks
-    bool is_down;                      // no broker is up; cleared when one answers
-    rd_kafka_resp_err_t denied;        // access denied by a broker: authentication, authorization, TLS; 0: none
+    void *owner;  // for the owner's callbacks
+    bool is_down; // no broker is up; cleared when one answers
+    // access denied by a broker: authentication, authorization, TLS; 0: none
+    rd_kafka_resp_err_t denied;
     char last_error[ERROR_TEXT_BYTES]; // last error reported by librdkafka
 };
 
@@ -49,4 +50,5 @@ bool kafka_is_denial(rd_kafka_resp_err_t code);
 enum status kafka_error_set(struct error *error, enum status status, const struct kafka_handle *handle,
                             const char *what, rd_kafka_resp_err_t code);
 // Converts a message to a record, which points into it; `headers` [KAFKA_HEADERS_MAX] receives its headers.
-struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic, struct header *headers);
+struct record kafka_message_record(const rd_kafka_message_t *message, struct text topic,
+                                   struct header *headers);

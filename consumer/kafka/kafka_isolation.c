@@ -1,5 +1,6 @@
-// Records that a broker refuses for good: a record without a key on a compacted topic, one that breaks the topic's schema or
-// size, a policy. Retried together with its neighbours such a record would keep them, and its partition, for ever.
+// Records that a broker refuses for good: a record without a key on a compacted topic, one that breaks the
+// topic's schema or size, a policy. Retried together with its neighbours such a record would keep them, and
+// its partition, for ever.
 //
 //   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and sent in a
 //                                   batch of its own by the next commit, which finds the first that is refused
@@ -12,13 +13,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void report_given_up(const struct kafka_transport *kafka, const struct job *job, const struct error *refused)
+static void report_given_up(const struct kafka_transport *kafka, const struct job *job,
+                            const struct error *refused)
 {
     char line[ERROR_TEXT_BYTES + 128];
     if (!kafka->config->log)
         return;
-    snprintf(line, sizeof line, "job at partition %" PRId32 " offset %" PRId64 " fails: %s", job->source.partition,
-             job->source.offset, refused->text);
+    snprintf(line, sizeof line, "job at partition %" PRId32 " offset %" PRId64 " fails: %s",
+             job->source.partition, job->source.offset, refused->text);
     kafka->config->log(kafka->config->log_context, 4, line);
 }
 
@@ -26,14 +28,16 @@ static enum status give_up(struct kafka_transport *kafka, struct job *job, struc
 {
     struct kafka_refusals *refusals = &kafka->refusals;
     struct error refused;
-    (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED, "topic %s refused the job's record %d times: %s",
-                    refusals->topic, KAFKA_REFUSALS_MAX, rd_kafka_err2str(refusals->code));
+    (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED,
+                    "topic %s refused the job's record %d times: %s", refusals->topic, KAFKA_REFUSALS_MAX,
+                    rd_kafka_err2str(refusals->code));
     if (++refusals->n_given_up > KAFKA_GIVEN_UP_MAX)
-        return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                         "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the right "
-                         "topic, with the right schema?",
-                         kafka->config->brokers, refusals->topic, refusals->n_given_up, KAFKA_REFUSALS_MAX,
-                         rd_kafka_err2str(refusals->code));
+        return error_set(
+            error, STATUS_REFUSE, ERROR_BROKER,
+            "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the right "
+            "topic, with the right schema?",
+            kafka->config->brokers, refusals->topic, refusals->n_given_up, KAFKA_REFUSALS_MAX,
+            rd_kafka_err2str(refusals->code));
     report_given_up(kafka, job, &refused);
     return kafka_publish_give_up(kafka, job, &refused, error);
 }
@@ -52,7 +56,7 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
 }
 
 enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
-                                  struct error *error)
+                                   struct error *error)
 {
     const struct kafka_refusals *refusals = &kafka->refusals;
     if (refusals->n_records == 0)
@@ -71,13 +75,16 @@ enum status kafka_isolation_settle(struct kafka_transport *kafka, struct job *co
     if (status != STATUS_OK)
         return status;
     kafka->figures.n_refused += (int64_t)refusals->n_records;
-    if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
+    if (refusals->code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE &&
+        kafka_publish_read_limits(kafka, error) == STATUS_REFUSE)
         return kafka_stop(kafka, error);
-    // The sequence numbers of what was refused are missing at the broker, which refuses the next ones of this producer too.
+    // The sequence numbers of what was refused are missing at the broker, which refuses the next ones of this
+    // producer too.
     if (kafka->transaction.phase == TRANSACTION_NONE)
         kafka->transaction.phase = TRANSACTION_BROKEN;
     return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED,
-                     "Kafka at %s: topic %s partition %" PRId32 " refused %s of %zu record%s: %s", kafka->config->brokers,
-                     refusals->topic, refusals->partition, is_exact ? "each" : "a batch", refusals->n_records,
-                     refusals->n_records == 1 ? "" : "s", rd_kafka_err2str(refusals->code));
+                     "Kafka at %s: topic %s partition %" PRId32 " refused %s of %zu record%s: %s",
+                     kafka->config->brokers, refusals->topic, refusals->partition,
+                     is_exact ? "each" : "a batch", refusals->n_records, refusals->n_records == 1 ? "" : "s",
+                     rd_kafka_err2str(refusals->code));
 }

@@ -1,12 +1,13 @@
 #include "consumer/kafka/kafka_members.h"
 
 static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
-                                      void (*tell)(void *context, const rd_kafka_MemberDescription_t *member), void *context,
-                                      bool *is_stable)
+                                      void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
+                                      void *context, bool *is_stable)
 {
     size_t n_groups = 0;
-    const rd_kafka_ConsumerGroupDescription_t **groups = rd_kafka_DescribeConsumerGroups_result_groups(
-        rd_kafka_event_DescribeConsumerGroups_result(event), &n_groups);
+    const rd_kafka_ConsumerGroupDescription_t **groups =
+        rd_kafka_DescribeConsumerGroups_result_groups(rd_kafka_event_DescribeConsumerGroups_result(event),
+                                                      &n_groups);
     if (n_groups != 1)
         return RD_KAFKA_RESP_ERR__BAD_MSG;
     const rd_kafka_error_t *fault = rd_kafka_ConsumerGroupDescription_error(groups[0]);
@@ -19,12 +20,13 @@ static rd_kafka_resp_err_t tell_group(rd_kafka_event_t *event,
 }
 
 rd_kafka_resp_err_t kafka_members(const struct kafka_handle *handle, const char *group, int timeout_ms,
-                                  void (*tell)(void *context, const rd_kafka_MemberDescription_t *member), void *context,
-                                  bool *is_stable)
+                                  void (*tell)(void *context, const rd_kafka_MemberDescription_t *member),
+                                  void *context, bool *is_stable)
 {
     *is_stable = false;
     rd_kafka_queue_t *queue = rd_kafka_queue_new(handle->rk);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(handle->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(handle->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
     rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, NULL, 0);
     rd_kafka_DescribeConsumerGroups(handle->rk, &group, 1, options, queue);
     rd_kafka_AdminOptions_destroy(options);

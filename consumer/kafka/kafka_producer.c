@@ -51,8 +51,8 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
     producer->last_offset = message->offset;
 }
 
-static enum status require_topics(const struct kafka_config *config, const struct kafka_topic *topics, size_t n_topics,
-                                  size_t *bytes_max, struct error *error)
+static enum status require_topics(const struct kafka_config *config, const struct kafka_topic *topics,
+                                  size_t n_topics, size_t *bytes_max, struct error *error)
 {
     struct kafka_handle admin = {0};
     rd_kafka_conf_t *conf = kafka_conf_create(config, KAFKA_ADMIN, CLIENT_ID, error);
@@ -87,7 +87,8 @@ static enum status open_handle(struct kafka_producer *producer, const struct kaf
     if (!conf)
         return error->status;
     rd_kafka_conf_set_dr_msg_cb(conf, handle_delivery_report);
-    if (transactional_id && rd_kafka_conf_set(conf, "transactional.id", transactional_id, text, sizeof text) != RD_KAFKA_CONF_OK) {
+    if (transactional_id && rd_kafka_conf_set(conf, "transactional.id", transactional_id, text,
+                                              sizeof text) != RD_KAFKA_CONF_OK) {
         rd_kafka_conf_destroy(conf);
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
     }
@@ -132,9 +133,10 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // ---- transactions ----
 
-// Takes the fault over. A transaction open for longer than transaction.timeout.ms is fenced by its coordinator; a younger
-// one by a newer producer of the same id.
-static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what, struct error *error)
+// Takes the fault over. A transaction open for longer than transaction.timeout.ms is fenced by its
+// coordinator; a younger one by a newer producer of the same id.
+static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *fault, const char *what,
+                         struct error *error)
 {
     if (!fault)
         return STATUS_OK;
@@ -144,17 +146,19 @@ static enum status judge(struct kafka_producer *producer, rd_kafka_error_t *faul
     const char *brokers = producer->handle.config->brokers;
     if (is_fenced && is_young)
         error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                  "Kafka at %s: %s: another submission of the same dataset has begun; it goes on", brokers, what);
+                  "Kafka at %s: %s: another submission of the same dataset has begun; it goes on", brokers,
+                  what);
     else
-        error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", brokers,
-                  what, rd_kafka_error_string(fault));
+        error_set(error, kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY, ERROR_BROKER,
+                  "Kafka at %s: %s: %s", brokers, what, rd_kafka_error_string(fault));
     rd_kafka_error_destroy(fault);
     return error->status;
 }
 
 // Calls again what may be called again, until the deadline.
-static enum status call(struct kafka_producer *producer, rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms),
-                        int timeout_ms, const char *what, struct error *error)
+static enum status call(struct kafka_producer *producer,
+                        rd_kafka_error_t *(*function)(rd_kafka_t *rk, int timeout_ms), int timeout_ms,
+                        const char *what, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
     rd_kafka_error_t *fault;
@@ -166,8 +170,9 @@ static enum status call(struct kafka_producer *producer, rd_kafka_error_t *(*fun
     return judge(producer, fault, what, error);
 }
 
-enum status kafka_producer_open_transactional(struct kafka_producer **producer, const struct kafka_config *config,
-                                              const char *transactional_id, struct error *error)
+enum status kafka_producer_open_transactional(struct kafka_producer **producer,
+                                              const struct kafka_config *config, const char *transactional_id,
+                                              struct error *error)
 {
     *producer = NULL;
     struct kafka_topic topics[] = {{.name = config->jobs, .n_partitions = config->n_partitions},
@@ -221,7 +226,8 @@ static enum status report_failure(struct kafka_producer *producer, struct error 
     const struct kafka_config *config = producer->handle.config;
     char what[600];
     snprintf(what, sizeof what, "writing to topics %.249s and %.249s", config->jobs, config->control);
-    enum status status = judge(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
+    enum status status =
+        judge(producer, rd_kafka_commit_transaction(producer->handle.rk, CALL_TIMEOUT_MS), what, error);
     return status == STATUS_OK ? kafka_error_set(error, STATUS_RETRY, &producer->handle, what, code) : status;
 }
 
@@ -235,16 +241,18 @@ static rd_kafka_headers_t *copy_headers(const struct kafka_record *record)
 }
 
 // Takes the headers over when it succeeds.
-static rd_kafka_resp_err_t produce(struct kafka_producer *producer, rd_kafka_topic_t *topic, const struct kafka_record *record,
-                                   rd_kafka_headers_t *headers)
+static rd_kafka_resp_err_t produce(struct kafka_producer *producer, rd_kafka_topic_t *topic,
+                                   const struct kafka_record *record, rd_kafka_headers_t *headers)
 {
-    return rd_kafka_producev(producer->handle.rk, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_KEY(record->key.data, record->key.size),
+    return rd_kafka_producev(producer->handle.rk, RD_KAFKA_V_RKT(topic),
+                             RD_KAFKA_V_KEY(record->key.data, record->key.size),
                              RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
-                             RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+                             RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers),
+                             RD_KAFKA_V_END);
 }
 
-static enum status send_to(struct kafka_producer *producer, rd_kafka_topic_t *topic, const struct kafka_record *record,
-                           struct error *error)
+static enum status send_to(struct kafka_producer *producer, rd_kafka_topic_t *topic,
+                           const struct kafka_record *record, struct error *error)
 {
     rd_kafka_headers_t *headers = copy_headers(record);
     rd_kafka_resp_err_t code;
@@ -282,8 +290,8 @@ enum status kafka_producer_send(struct kafka_producer *producer, const struct ka
 {
     if (producer->record_bytes_max && record_bytes(record) > producer->record_bytes_max)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
-                         "a record of %zu bytes is larger than topic %s takes (max.message.bytes %zu)", record_bytes(record),
-                         producer->topic_name, producer->record_bytes_max);
+                         "a record of %zu bytes is larger than topic %s takes (max.message.bytes %zu)",
+                         record_bytes(record), producer->topic_name, producer->record_bytes_max);
     enum status status = producer->control && !producer->is_open ? begin(producer, error) : STATUS_OK;
     return status == STATUS_OK ? send_to(producer, producer->topic, record, error) : status;
 }
@@ -309,8 +317,8 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
     return STATUS_OK;
 }
 
-enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control, int timeout_ms,
-                                  struct error *error)
+enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control,
+                                  int timeout_ms, struct error *error)
 {
     enum status status = producer->is_open ? STATUS_OK : begin(producer, error);
     if (status == STATUS_OK)

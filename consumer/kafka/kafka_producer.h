@@ -20,8 +20,9 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 // Opens a transactional producer for the jobs topic, which commits its records together with one of the
 // control topic; both topics must exist. Fences an earlier producer of the same transactional id and aborts
 // its open transaction before it returns.
-enum status kafka_producer_open_transactional(struct kafka_producer **producer, const struct kafka_config *config,
-                                              const char *transactional_id, struct error *error) WARN_UNUSED;
+enum status kafka_producer_open_transactional(struct kafka_producer **producer,
+                                              const struct kafka_config *config, const char *transactional_id,
+                                              struct error *error) WARN_UNUSED;
 // Copies the record and begins a transaction if none is open. Blocks while the queue is full (back-pressure).
 // STATUS_REJECT: the record exceeds the topic's limit. STATUS_REFUSE: an earlier record could not be
 // delivered; no more are accepted. STATUS_RETRY, of a transactional producer: all records since the last
@@ -37,7 +38,7 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
 // Partition and offset of the record acknowledged last; partition -1: none yet.
 void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset);
 // Adds the record to the control topic and commits. Statuses as of kafka_producer_send.
-enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control, int timeout_ms,
-                                  struct error *error) WARN_UNUSED;
+enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *control,
+                                  int timeout_ms, struct error *error) WARN_UNUSED;
 // Drops unflushed records and aborts an open transaction.
 void kafka_producer_close(struct kafka_producer *producer);

@@ -58,8 +58,8 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     if (!fault)
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
-    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers, kafka->id,
-              rd_kafka_error_string(fault));
+    error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s", kafka->config->brokers,
+              kafka->id, rd_kafka_error_string(fault));
     rd_kafka_error_destroy(fault);
     return status;
 }
@@ -70,7 +70,7 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
     (void)rk;
     kafka_refusals_add(&kafka->refusals, message->_private, message->err,
-                        message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
+                       message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
 }
 
 static enum status open_producer(struct kafka_transport *kafka, struct error *error)
@@ -159,12 +159,12 @@ static enum status produce(struct kafka_transport *kafka, const struct outgoing 
     add_headers(headers, record->own->items, record->own->n_items);
     void *opaque = kafka_refusals_opaque(&kafka->refusals, record->index);
     for (;;) {
-        rd_kafka_resp_err_t code = rd_kafka_producev(
-            kafka->producer.rk, RD_KAFKA_V_RKT(record->topic),
-            RD_KAFKA_V_KEY(record->key.data, record->key.size),
-            RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
-            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(opaque),
-            RD_KAFKA_V_END);
+        rd_kafka_resp_err_t code =
+            rd_kafka_producev(kafka->producer.rk, RD_KAFKA_V_RKT(record->topic),
+                              RD_KAFKA_V_KEY(record->key.data, record->key.size),
+                              RD_KAFKA_V_VALUE((void *)record->value.data, record->value.size),
+                              RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers),
+                              RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
         if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
             return STATUS_OK;
         if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL && kafka_remaining_ms(deadline_ms) > 0) {
@@ -210,7 +210,8 @@ static void strip(struct outgoing *record, struct job *job)
 }
 
 // A result that is too large fails every transaction it is in: an error result takes its place.
-static enum status shrink_result(struct kafka_transport *kafka, struct job *job, struct outgoing *record, struct error *error)
+static enum status shrink_result(struct kafka_transport *kafka, struct job *job, struct outgoing *record,
+                                 struct error *error)
 {
     struct error too_large;
     error_set(
@@ -230,9 +231,15 @@ static enum status shrink_result(struct kafka_transport *kafka, struct job *job,
 static enum status publish_result(struct kafka_transport *kafka, struct job *job, size_t index,
                                   int64_t deadline_ms, struct error *error)
 {
-    struct outgoing record = {
-        kafka->results, kafka->config->results, kafka->results_bytes_max, key_of(job), {0}, NULL, 0,
-        &kafka->headers, index};
+    struct outgoing record = {kafka->results,
+                              kafka->config->results,
+                              kafka->results_bytes_max,
+                              key_of(job),
+                              {0},
+                              NULL,
+                              0,
+                              &kafka->headers,
+                              index};
     struct error unreadable;
     if (is_bare(job))
         strip(&record, job);
@@ -250,7 +257,8 @@ enum { DEAD_KEY_BYTES = 320 };
 static struct text dead_key(const struct job *job, char name[DEAD_KEY_BYTES])
 {
     const struct job_source *source = &job->source;
-    int length = snprintf(name, DEAD_KEY_BYTES, "%.*s-%" PRId32 "-%" PRId64, (int)(source->topic.size < 256 ? source->topic.size : 256),
+    int length = snprintf(name, DEAD_KEY_BYTES, "%.*s-%" PRId32 "-%" PRId64,
+                          (int)(source->topic.size < 256 ? source->topic.size : 256),
                           source->topic.size ? source->topic.data : "", source->partition, source->offset);
     return (struct text){name, (size_t)length};
 }
@@ -261,8 +269,9 @@ static enum status publish_dead_letter(struct kafka_transport *kafka, struct job
                                        int64_t deadline_ms, struct error *error)
 {
     const struct job_source *source = &job->source;
-    struct outgoing record = {kafka->dead,    kafka->config->dead, kafka->dead_bytes_max, source->key,
-                              source->record, source->headers,     source->n_headers,     &kafka->headers, index};
+    struct outgoing record = {kafka->dead,       kafka->config->dead, kafka->dead_bytes_max,
+                              source->key,       source->record,      source->headers,
+                              source->n_headers, &kafka->headers,     index};
     int64_t now_us = clock_wall_us();
     char name[DEAD_KEY_BYTES];
     bool cut = source->has_more_headers;
@@ -289,8 +298,8 @@ static bool is_dead_letter(const struct job *job)
     return job->source.record.data || job->job_id.size == 0;
 }
 
-enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
-                              struct error *error)
+enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
+                              int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     if (is_dead_letter(job))
@@ -305,7 +314,8 @@ enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct erro
     struct {
         const char *topic;
         size_t *bytes_max;
-    } limits[] = {{kafka->config->results, &kafka->results_bytes_max}, {kafka->config->dead, &kafka->dead_bytes_max}};
+    } limits[] = {{kafka->config->results, &kafka->results_bytes_max},
+                  {kafka->config->dead, &kafka->dead_bytes_max}};
     for (int i = 0; i < 2; i++) {
         struct kafka_topic_settings settings;
         kafka_topic_read_settings(&kafka->producer, limits[i].topic, SETTINGS_TIMEOUT_MS, &settings);
@@ -324,11 +334,12 @@ enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_
         return kafka_error_set(error, STATUS_RETRY, &kafka->producer, "sending records one by one", code);
     if (kafka->refusals.n_records == 0)
         return STATUS_OK;
-    return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "topic %s refused a record", kafka->refusals.topic);
+    return error_set(error, STATUS_RETRY, ERROR_RESULT_REFUSED, "topic %s refused a record",
+                     kafka->refusals.topic);
 }
 
-enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
-                                    struct error *error)
+enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index,
+                                    int64_t deadline_ms, struct error *error)
 {
     kafka->refusals.is_alone = true;
     enum status status = kafka_publish_job(kafka, job, index, deadline_ms, error);
@@ -348,7 +359,8 @@ enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job
         return STATUS_OK;
     buffer_clear(&kafka->value);
     job_encode(job, job->source.encoding, &kafka->value);
-    if (kafka->value.failed || !job_set_text(job, &job->source.record, (struct text){kafka->value.data, kafka->value.size})) {
+    if (kafka->value.failed ||
+        !job_set_text(job, &job->source.record, (struct text){kafka->value.data, kafka->value.size})) {
         kafka->value.failed = false;
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");
     }

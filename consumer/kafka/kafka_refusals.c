@@ -7,7 +7,8 @@
 
 _Static_assert(sizeof(void *) >= 8, "an opaque holds a commit's number and a job's index");
 
-// Of a batch of which the broker named one record as refused (KIP-467, librdkafka 2.6): the others'. Older headers lack it.
+// Of a batch of which the broker named one record as refused (KIP-467, librdkafka 2.6): the others'. Older
+// headers lack it.
 enum { INVALID_DIFFERENT_RECORD = -138 };
 
 enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error)
@@ -33,8 +34,8 @@ void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index)
     return (void *)(uintptr_t)((uint64_t)refusals->commit_id << 32 | (uint32_t)index);
 }
 
-// The record's fault, not the producer's, the transaction's or the network's. Missing rights are not among them: they are
-// the whole topic's, and end the worker.
+// The record's fault, not the producer's, the transaction's or the network's. Missing rights are not among
+// them: they are the whole topic's, and end the worker.
 static bool is_refusal(rd_kafka_resp_err_t code)
 {
     switch (code) {
@@ -53,8 +54,8 @@ static bool is_refusal(rd_kafka_resp_err_t code)
     }
 }
 
-void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
-                         int32_t partition)
+void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code,
+                        const char *topic, int32_t partition)
 {
     uint64_t bits = (uint64_t)(uintptr_t)opaque;
     size_t index = (uint32_t)bits;

@@ -15,12 +15,12 @@ bool kafka_is_down(const struct kafka_transport *kafka)
     return kafka->consumer.is_down || kafka->producer.is_down;
 }
 
-// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken for done, or
-// for one that runs. A process that knows nothing of the old one goes on.
+// What the maps tell is of a topic that is no more: a record of the new one at the same offset would be taken
+// for done, or for one that runs. A process that knows nothing of the old one goes on.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error)
 {
-    error_set(error, STATUS_RESTART, ERROR_BROKER, "topic %s was deleted or made anew while its jobs ran here: %s",
-              kafka->config->jobs, how);
+    error_set(error, STATUS_RESTART, ERROR_BROKER,
+              "topic %s was deleted or made anew while its jobs ran here: %s", kafka->config->jobs, how);
     return kafka_stop(kafka, error);
 }
 

@@ -1,6 +1,6 @@
-// What is committed of crashes (suspects.h): before a job is computed its offset is promised, or it is named as one of few or
-// as the only one. Promises run ahead of what is read and go with the commits there are, so only the first jobs of a
-// partition, and suspects, cost a transaction of their own.
+// What is committed of crashes (suspects.h): before a job is computed its offset is promised, or it is named
+// as one of few or as the only one. Promises run ahead of what is read and go with the commits there are, so
+// only the first jobs of a partition, and suspects, cost a transaction of their own.
 #include "consumer/kafka/kafka_transport.h"
 
 static struct partition *owner_of(const struct kafka_transport *kafka, const struct job *job)
@@ -33,8 +33,8 @@ static bool is_unsaved(const struct kafka_transport *kafka, struct job *const *j
     return false;
 }
 
-enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
-                        struct error *error)
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                        enum suspect_state how, struct error *error)
 {
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
     if (how == SUSPECT_ALONE || kafka->alone)

@@ -229,7 +229,8 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
     rd_kafka_ConfigResource_destroy(resource);
 }
 
-enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error)
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
+                              struct error *error)
 {
     if (settings->bytes_max >= TOPIC_BYTES_MIN)
         return STATUS_OK;

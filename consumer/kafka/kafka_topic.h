@@ -27,7 +27,8 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
                                struct kafka_topic_settings *settings);
 // STATUS_REFUSE: the topic's limit is below the size of an error result or of a dead letter without its
 // value.
-enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings, struct error *error) WARN_UNUSED;
+enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
+                              struct error *error) WARN_UNUSED;
 // Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
 // or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Asks again while the brokers are settling
 // who leads them, until the time is up.

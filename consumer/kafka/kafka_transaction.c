@@ -103,12 +103,14 @@ static struct transaction_entry entry_of(const struct job *job)
     return (struct transaction_entry){.partition = job->source.partition, .offset = job->source.offset};
 }
 
-static struct transaction_entry *find_unacknowledged(const struct transaction *transaction, const struct job *job)
+static struct transaction_entry *find_unacknowledged(const struct transaction *transaction,
+                                                     const struct job *job)
 {
     struct transaction_entry entry = entry_of(job);
     if (transaction->n_unacknowledged == 0)
         return NULL;
-    return bsearch(&entry, transaction->unacknowledged, transaction->n_unacknowledged, sizeof entry, compare_entries);
+    return bsearch(&entry, transaction->unacknowledged, transaction->n_unacknowledged, sizeof entry,
+                   compare_entries);
 }
 
 static void sort_entries(struct transaction_entry *entries, size_t n_entries)
@@ -247,8 +249,7 @@ static enum status publish(struct kafka_transport *kafka, struct job *const *job
 // ---- offsets ----
 
 // Adds what the partition's map will be once the entries are finished; a copy, for the commit may fail.
-static enum status add_offset(struct kafka_transport *kafka, struct partition *partition,
-                              struct error *error)
+static enum status add_offset(struct kafka_transport *kafka, struct partition *partition, struct error *error)
 {
     struct transaction *transaction = &kafka->transaction;
     struct offset_map map = partition->map;
@@ -258,7 +259,8 @@ static enum status add_offset(struct kafka_transport *kafka, struct partition *p
     }
     buffer_clear(&kafka->map);
     offset_map_encode(&map, &kafka->map);
-    partition->promising = suspects_encode(&partition->suspects, &map, kafka->owner, partition->leaving, &kafka->map);
+    partition->promising =
+        suspects_encode(&partition->suspects, &map, kafka->owner, partition->leaving, &kafka->map);
     void *metadata = kafka->map.failed ? NULL : malloc(kafka->map.size + 1);
     if (!metadata) {
         kafka->map.failed = false;
@@ -328,7 +330,8 @@ static void apply(struct kafka_transport *kafka)
 static enum status add_unacknowledged(struct transaction *transaction, struct error *error)
 {
     size_t n_entries = transaction->n_unacknowledged + transaction->n_entries;
-    struct transaction_entry *unacknowledged = realloc(transaction->unacknowledged, (n_entries + 1) * sizeof *unacknowledged);
+    struct transaction_entry *unacknowledged =
+        realloc(transaction->unacknowledged, (n_entries + 1) * sizeof *unacknowledged);
     if (!unacknowledged)
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                          "no memory to remember what was published");
@@ -477,8 +480,9 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
 {
     enum outcome outcome;
     do {
-        rd_kafka_error_t *fault = rd_kafka_send_offsets_to_transaction(
-            kafka->producer.rk, kafka->transaction.offsets, kafka->membership, call_ms(deadline_ms));
+        rd_kafka_error_t *fault =
+            rd_kafka_send_offsets_to_transaction(kafka->producer.rk, kafka->transaction.offsets,
+                                                 kafka->membership, call_ms(deadline_ms));
         outcome = judge(kafka, fault, "sending offsets", error);
     } while (try_again(kafka, outcome, deadline_ms));
     if (outcome == OUTCOME_BROKEN)

@@ -46,21 +46,22 @@ struct transaction {
 // ---- refused records ----
 
 enum {
-    KAFKA_REFUSALS_MAX = 3,  // of a result alone in its batch; then it is replaced by an error result and a dead letter
-    KAFKA_GIVEN_UP_MAX = 8,  // consecutive replaced results; with one more the topic is considered faulty
+    // of a result alone in its batch; then it is replaced by an error result and a dead letter
+    KAFKA_REFUSALS_MAX = 3,
+    KAFKA_GIVEN_UP_MAX = 8, // consecutive replaced results; with one more the topic is considered faulty
 };
 
 // Records that the broker refused, by their delivery reports. Valid for one commit; `named` is NULL outside.
 struct kafka_refusals {
-    uint32_t commit_id;  // in the opaque of the commit's records, to ignore late reports
-    bool *named;         // [n_jobs] of the commit
+    uint32_t commit_id; // in the opaque of the commit's records, to ignore late reports
+    bool *named;        // [n_jobs] of the commit
     size_t n_jobs, n_records;
-    bool is_alone;       // each record is sent in a batch of its own
-    bool is_exact;       // the broker named records, not batches
+    bool is_alone;            // each record is sent in a batch of its own
+    bool is_exact;            // the broker named records, not batches
     rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
     int32_t partition;
     char topic[256];
-    int32_t n_given_up;  // consecutive, over all commits
+    int32_t n_given_up; // consecutive, over all commits
 };
 
 // ---- the control topic ----
@@ -90,20 +91,21 @@ struct kafka_transport {
     bool dead_is_compacted;
     struct kafka_refusals refusals;
     int transaction_timeout_ms;
-    int wake_file; // eventfd
+    int wake_file;  // eventfd
     uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
     bool alone;     // a job is computed alone
 
     struct partition_table partitions;
-    rd_kafka_topic_partition_list_t *assigned; // assigned, but offsets not read yet; NULL: none
+    rd_kafka_topic_partition_list_t *assigned;      // assigned, but offsets not read yet; NULL: none
     rd_kafka_consumer_group_metadata_t *coming;     // member and generation of `assigned`
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
     bool regrouped;                                 // a rebalance event was handled in this poll
     bool subscribed, paused;
-    bool idle_is_reported;                     // a message was logged that this worker has no partition
-    bool is_expelled;                      // the consumer had a fatal error
-    bool is_stuck;                         // the consumer does not fetch available records
-    int watch_quiet_ms;                    // partitions without records for this time are compared with the log end
+    bool idle_is_reported; // a message was logged that this worker has no partition
+    bool is_expelled;      // the consumer had a fatal error
+    bool is_stuck;         // the consumer does not fetch available records
+    // partitions without records for this time are compared with the log end
+    int watch_quiet_ms;
     int64_t rejoined_ms;                   // 0: never
     const struct transport_events *events; // during poll
 
@@ -138,8 +140,9 @@ bool kafka_is_cooperative(const struct kafka_transport *kafka);
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
 // Starts a map at the committed offset, and sets the suspects (NULL: not needed).
-enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map, struct suspects *suspects,
-                              const rd_kafka_topic_partition_t *committed, struct error *error) WARN_UNUSED;
+enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
+                              struct suspects *suspects, const rd_kafka_topic_partition_t *committed,
+                              struct error *error) WARN_UNUSED;
 
 // ---- kafka_group.c ----
 
@@ -174,11 +177,14 @@ void kafka_take_membership(struct kafka_transport *kafka);
 // Must be called before a commit collects the owned partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka);
 // Whether the coordinator confirms `assigned`. STATUS_RETRY: not, or not yet.
-enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error) WARN_UNUSED;
+enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms,
+                                   struct error *error) WARN_UNUSED;
 // The listed partitions are being revoked: saves the membership in which they can still be committed.
-void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list, int timeout_ms);
+void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
+                           int timeout_ms);
 // Called in each poll. `why`: its last transient error. STATUS_RESTART: no confirmed membership for too long.
-enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why, struct error *error) WARN_UNUSED;
+enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why,
+                                   struct error *error) WARN_UNUSED;
 const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_gaps.c ----
@@ -190,15 +196,16 @@ enum status kafka_gaps_note(struct kafka_transport *kafka, struct partition *par
 // Queries the log start of partitions with a gap.
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // An offset without our metadata, set by kafka-consumer-groups or another consumer.
-void kafka_gaps_warn_of_others(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed);
+void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
+                               const rd_kafka_topic_partition_t *committed);
 // The assignment is empty.
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_suspects.c ----
 
 // Implements the transport's `start`.
-enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs, enum suspect_state how,
-                        struct error *error);
+enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                        enum suspect_state how, struct error *error);
 // The partitions are being revoked and their jobs are no longer computed: marks them for the next commit, or
 // for the one of kafka_say_leaving. Without a list: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
@@ -212,15 +219,16 @@ enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
 // Produces a job's records: its result, and the original record if it is a dead letter. A result that is too
 // large is replaced by an error result.
-enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
-                              struct error *error) WARN_UNUSED;
+enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
+                              int64_t deadline_ms, struct error *error) WARN_UNUSED;
 // Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
-enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
+enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms,
+                                struct error *error) WARN_UNUSED;
 // kafka_publish_job, and waits until the broker has acknowledged the records, each in a batch of its own.
-enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index, int64_t deadline_ms,
-                                    struct error *error) WARN_UNUSED;
+enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index,
+                                    int64_t deadline_ms, struct error *error) WARN_UNUSED;
 // Fails the job because the broker refused its result, and saves its record for the dead letter.
 enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
                                   struct error *error) WARN_UNUSED;
@@ -228,13 +236,14 @@ enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job
 // ---- kafka_refusals.c ----
 
 // Starts recording refusals for a commit of n_jobs.
-enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error) WARN_UNUSED;
+enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs,
+                                 struct error *error) WARN_UNUSED;
 void kafka_refusals_end(struct kafka_refusals *refusals);
 // The opaque of a record of job number `index` of the commit.
 void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index);
 // Records the error of a delivery report or of rd_kafka_produce.
-void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code, const char *topic,
-                         int32_t partition);
+void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code,
+                        const char *topic, int32_t partition);
 // A job's result was published.
 void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);
 

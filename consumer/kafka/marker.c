@@ -28,27 +28,30 @@ void marker_encode(const struct marker *marker, struct buffer *key, struct buffe
     json_encode_string(marker->dataset, value);
     buffer_add_format(value,
                       ",\"lines\":%" PRId64 ",\"jobs\":%" PRId64 ",\"fingerprint\":%" PRIu64
-                      ",\"complete\":%s,\"created\":%" PRId64 ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 "}",
-                      marker->n_lines, marker->n_jobs, marker->fingerprint, marker->complete ? "true" : "false",
-                      marker->created, marker->partition, marker->offset);
+                      ",\"complete\":%s,\"created\":%" PRId64 ",\"partition\":%" PRId32 ",\"offset\":%" PRId64
+                      "}",
+                      marker->n_lines, marker->n_jobs, marker->fingerprint,
+                      marker->complete ? "true" : "false", marker->created, marker->partition,
+                      marker->offset);
 }
 
 static enum status read_name(const struct value *value, const char *name, size_t size_max, struct text *text,
                              struct error *error)
 {
     if (!value || value->kind != VALUE_STRING || value->text.size == 0 || value->text.size > size_max)
-        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected a string of 1 to %zu bytes", name, size_max);
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected a string of 1 to %zu bytes",
+                         name, size_max);
     *text = value->text;
     return STATUS_OK;
 }
 
-static enum status read_integer(const struct value *object, const char *name, int64_t least, int64_t most, int64_t *integer,
-                                struct error *error)
+static enum status read_integer(const struct value *object, const char *name, int64_t least, int64_t most,
+                                int64_t *integer, struct error *error)
 {
     const struct value *value = value_get(object, name);
     if (!value || value->kind != VALUE_INTEGER || value->integer < least || value->integer > most)
-        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "%s: expected an integer of %" PRId64 " to %" PRId64, name,
-                         least, most);
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "%s: expected an integer of %" PRId64 " to %" PRId64, name, least, most);
     *integer = value->integer;
     return STATUS_OK;
 }
@@ -56,8 +59,10 @@ static enum status read_integer(const struct value *object, const char *name, in
 static enum status decode_key(const struct value *key, struct marker *marker, struct error *error)
 {
     if (key->kind != VALUE_ARRAY || key->array.n_items != 3)
-        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "expected the key [\"submit\", TOPIC, DATASET]");
-    enum status status = read_name(&key->array.items[1], "topic", MARKER_TOPIC_BYTES_MAX, &marker->topic, error);
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "expected the key [\"submit\", TOPIC, DATASET]");
+    enum status status =
+        read_name(&key->array.items[1], "topic", MARKER_TOPIC_BYTES_MAX, &marker->topic, error);
     return status == STATUS_OK
                ? read_name(&key->array.items[2], "dataset", JOB_DATASET_BYTES_MAX, &marker->dataset, error)
                : status;
@@ -93,8 +98,8 @@ static enum status decode_value(const struct value *value, struct marker *marker
 static enum status decode_json(struct text text, struct arena *arena, struct value *tree, struct error *error)
 {
     return text.size > MARKER_BYTES_MAX
-               ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are taken", text.size,
-                           MARKER_BYTES_MAX)
+               ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "%zu bytes, at most %d are taken",
+                           text.size, MARKER_BYTES_MAX)
                : json_decode(text, arena, tree, error);
 }
 

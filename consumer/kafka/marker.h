@@ -14,19 +14,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MARKER_BYTES_MAX = 16384, MARKER_TOPIC_BYTES_MAX = 249 }; // of key or value; the brokers' limit of a topic's name
+// of key or value; the brokers' limit of a topic's name
+enum { MARKER_BYTES_MAX = 16384, MARKER_TOPIC_BYTES_MAX = 249 };
 
 struct marker {
-    struct text topic;    // of the jobs
+    struct text topic; // of the jobs
     struct text dataset;
-    int64_t n_lines;      // of the input, as in struct input_position
+    int64_t n_lines; // of the input, as in struct input_position
     int64_t n_jobs;
     uint64_t fingerprint; // of these lines; below 2^63
     bool complete;        // the input ended there
     int64_t created;      // seconds since 1970 UTC, of the jobs
     int32_t partition;    // of one of the last jobs, and its offset; -1: there is none
     int64_t offset;
-    bool is_taken_back;   // a tombstone; only topic and dataset are set
+    bool is_taken_back; // a tombstone; only topic and dataset are set
 };
 
 // Whether the record is a marker, not another kind of the control topic.

@@ -23,7 +23,7 @@ struct partition {
     int64_t moved_ms;  // when a record or the end was last seen
     struct gap gap;
     int64_t n_deleted; // records, before they were read
-    bool was_rewound; // rewound because it was quiet, no record since
+    bool was_rewound;  // rewound because it was quiet, no record since
     struct offset_map map;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed

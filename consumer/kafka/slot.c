@@ -91,7 +91,8 @@ static bool name_valid(const char *name)
 static enum status refuse_name(const char *name, struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--member-name: expected 1 to %d letters, digits, '.', '_' and '-', got \"%s\"", SLOT_NAME_BYTES_MAX, name);
+                     "--member-name: expected 1 to %d letters, digits, '.', '_' and '-', got \"%s\"",
+                     SLOT_NAME_BYTES_MAX, name);
 }
 
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
@@ -117,8 +118,9 @@ enum status slot_open_named(struct slot *slot, const char *directory, const char
     int lock_error = errno;
     slot_close(slot);
     if (lock_error == EWOULDBLOCK)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--member-name %s: another worker of group %s has this name (%s)",
-                         name, group, path);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--member-name %s: another worker of group %s has this name (%s)", name, group,
+                         path);
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: cannot lock: %s", path, strerror(lock_error));
 }
 

@@ -10,8 +10,11 @@
 
 enum { CRC_BYTES = 4, OWNER_BYTES = 8, FLAG_COMPUTING = 1, VARINT_BYTES_MAX = 10 };
 
-// The longest text: three offsets of a varint each are below 2^21 but `promised`, which may follow a long gap.
-enum { BYTES_MAX = CRC_BYTES + OWNER_BYTES + 1 + 2 * VARINT_BYTES_MAX + 2 + SUSPECTS_MAX * 3 + VARINT_BYTES_MAX };
+// The longest text: three offsets of a varint each are below 2^21 but `promised`, which may follow a long
+// gap.
+enum {
+    BYTES_MAX = CRC_BYTES + OWNER_BYTES + 1 + 2 * VARINT_BYTES_MAX + 2 + SUSPECTS_MAX * 3 + VARINT_BYTES_MAX
+};
 
 _Static_assert(sizeof TAG - 1 + (BYTES_MAX + 2) / 3 * 4 <= SUSPECTS_TEXT_BYTES_MAX, "the longest text");
 
@@ -63,7 +66,8 @@ static struct suspect *obtain(struct suspects *suspects, int64_t offset)
         forget_least(suspects);
         i = find(suspects, offset);
     }
-    memmove(&suspects->items[i + 1], &suspects->items[i], (size_t)(suspects->n_items - i) * sizeof *suspects->items);
+    memmove(&suspects->items[i + 1], &suspects->items[i],
+            (size_t)(suspects->n_items - i) * sizeof *suspects->items);
     suspects->n_items++;
     suspects->items[i] = (struct suspect){.offset = offset, .crashes = offset < suspects->doubtful};
     return &suspects->items[i];
@@ -163,8 +167,8 @@ static uint64_t get_varint(struct bytes *bytes)
     return 0;
 }
 
-int64_t suspects_encode(const struct suspects *suspects, const struct offset_map *map, uint64_t owner, bool leaving,
-                        struct buffer *out)
+int64_t suspects_encode(const struct suspects *suspects, const struct offset_map *map, uint64_t owner,
+                        bool leaving, struct buffer *out)
 {
     struct bytes bytes = {.size = CRC_BYTES};
     struct suspects snapshot = *suspects;
@@ -194,8 +198,9 @@ int64_t suspects_encode(const struct suspects *suspects, const struct offset_map
 static enum status refuse(struct error *error, int64_t offset, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                     "the metadata committed with offset %" PRId64 " %s; it would say which jobs killed workers", offset,
-                     what);
+                     "the metadata committed with offset %" PRId64
+                     " %s; it would say which jobs killed workers",
+                     offset, what);
 }
 
 static enum status read_bytes(struct bytes *bytes, int64_t offset, struct text text, struct error *error)
@@ -232,8 +237,8 @@ static bool read_items(struct suspects *suspects, struct bytes *bytes, int64_t o
     return !bytes->failed && bytes->at == bytes->size;
 }
 
-enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata, uint64_t owner,
-                               struct error *error)
+enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata,
+                               uint64_t owner, struct error *error)
 {
     const char *dot = metadata.size ? memchr(metadata.data, '.', metadata.size) : NULL;
     struct suspects snapshot = {0};

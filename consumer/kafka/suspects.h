@@ -21,14 +21,16 @@
 #include "schemas/suspect.h"
 
 enum {
-    SUSPECTS_MAX = 256,          // of one partition; beyond, one with few crashes is counted as doubtful again
-    SUSPECT_CRASHES_MAX = 60,    // counts saturate here
+    // of one partition; beyond, one with few crashes is counted as doubtful again
+    SUSPECTS_MAX = 256,
+    SUSPECT_CRASHES_MAX = 60, // counts saturate here
     SUSPECTS_TEXT_BYTES_MAX = 1344,
-    SUSPECTS_AHEAD = 4096,       // offsets promised beyond the position
-    SUSPECTS_ALONE_CRASHES = 2,  // a job of this many crashes is computed alone
+    SUSPECTS_AHEAD = 4096,      // offsets promised beyond the position
+    SUSPECTS_ALONE_CRASHES = 2, // a job of this many crashes is computed alone
 };
 
-_Static_assert((int)OFFSET_MAP_TEXT_BYTES_MAX + (int)SUSPECTS_TEXT_BYTES_MAX <= 4096, "a broker keeps no more");
+_Static_assert((int)OFFSET_MAP_TEXT_BYTES_MAX + (int)SUSPECTS_TEXT_BYTES_MAX <= 4096,
+               "a broker keeps no more");
 
 struct suspect {
     int64_t offset;
@@ -37,16 +39,16 @@ struct suspect {
 };
 
 struct suspects {
-    int64_t promised;  // as committed; 0: none
-    int64_t doubtful;  // 0: none
+    int64_t promised;                   // as committed; 0: none
+    int64_t doubtful;                   // 0: none
     struct suspect items[SUSPECTS_MAX]; // by offset
     int32_t n_items;
 };
 
 // Takes over a partition from its committed `offset` and metadata (with the map). If the committed owner is
 // `owner`, this process, it is no crash. STATUS_REFUSE: damaged, or of another version.
-enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata, uint64_t owner,
-                               struct error *error) WARN_UNUSED;
+enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata,
+                               uint64_t owner, struct error *error) WARN_UNUSED;
 // Number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);
 // Marks the job as computed, among few others or alone.
@@ -57,5 +59,5 @@ void suspects_rest(struct suspects *suspects);
 void suspects_prune(struct suspects *suspects, const struct offset_map *map);
 // Appends the text for a commit at the map's watermark. `leaving`: nothing is computed from now on. Returns
 // `promised`.
-int64_t suspects_encode(const struct suspects *suspects, const struct offset_map *map, uint64_t owner, bool leaving,
-                        struct buffer *out);
+int64_t suspects_encode(const struct suspects *suspects, const struct offset_map *map, uint64_t owner,
+                        bool leaving, struct buffer *out);

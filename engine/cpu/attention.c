@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 enum {
-    PARTIAL_BYTES = 16 << 20,   // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
-    SHARED_BYTES = 64 << 20, // results of shared segments: 3,971 rows of 64 heads of 64 dimensions
-    TASKS_PER_THREAD = 4,    // with fewer tiles, segments are split over tasks
-    TILES_PER_THREAD = 8,    // with fewer, tiles are made smaller, down to
+    PARTIAL_BYTES = 16 << 20, // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
+    SHARED_BYTES = 64 << 20,  // results of shared segments: 3,971 rows of 64 heads of 64 dimensions
+    TASKS_PER_THREAD = 4,     // with fewer tiles, segments are split over tasks
+    TILES_PER_THREAD = 8,     // with fewer, tiles are made smaller, down to
     TILE_QUERIES_LEAST = 64,
     DEALT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX,
 };
@@ -34,7 +34,7 @@ struct attention {
 
     int64_t n_partials_max;
     struct partial *partials; // [n_partials_max]
-    float *partial_out;   // [n_partials_max, width]
+    float *partial_out;       // [n_partials_max, width]
     size_t partial_bytes;
     atomic_int *n_chunks_left; // [DEALT_TILES_MAX]
 
@@ -104,8 +104,9 @@ static bool memory_create(struct attention *attention)
     attention->shared_bytes = (size_t)attention->n_shared_max * out_bytes;
     attention->shared_out = memory_map(attention->shared_bytes);
     attention->shared_states = malloc((size_t)attention->n_shared_max * sizeof *attention->shared_states);
-    if (!attention->scratch_memory || !attention->scratch || !attention->partial_out || !attention->partials ||
-        !attention->n_chunks_left || !attention->shared_out || !attention->shared_states)
+    if (!attention->scratch_memory || !attention->scratch || !attention->partial_out ||
+        !attention->partials || !attention->n_chunks_left || !attention->shared_out ||
+        !attention->shared_states)
         return false;
     scratch_spread(attention, n_threads);
     return true;
@@ -226,7 +227,8 @@ static void split_task(void *context, int index, int thread)
     int32_t begin = tile.segment_begin + (index - cut->first_task[tile_index]) * cut->chunk;
     int32_t end = begin + cut->chunk < tile.segment_end ? begin + cut->chunk : tile.segment_end;
     struct partial *partials = attention->partials + cut->first_partial[tile_index];
-    float *partial_out = attention->partial_out + cut->first_partial[tile_index] * attention->pages->value_width;
+    float *partial_out =
+        attention->partial_out + cut->first_partial[tile_index] * attention->pages->value_width;
     tile_compute_parts(cut->call, &tile, begin, end, &attention->scratch[thread], partials, partial_out);
     if (atomic_fetch_sub_explicit(&attention->n_chunks_left[tile_index], 1, memory_order_acq_rel) == 1)
         tile_merge_parts(cut->call, &tile, &attention->scratch[thread], partials, partial_out);

@@ -80,24 +80,24 @@ struct attention_kernels {
     // As integers: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
     // multiple of 32 dimensions.
     void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
-                        int32_t key_dim);
+                     int32_t key_dim);
     // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end).
     void (*scores)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
                    int block_end, int32_t key_dim, struct attention_row *rows);
     void (*scores_i16)(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                          int block_end, int32_t key_dim, struct attention_row *rows);
+                       int block_end, int32_t key_dim, struct attention_row *rows);
     // Converts one query's visible scores [begin, end) to weights p; others in their blocks are set to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
     // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0.
     void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
-                   int32_t width);
+                             int32_t width);
     // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. In 16 bits, over
     // all groups that touch [begin, end).
     void (*values)(const struct attention_row *rows, int n_queries, struct attention_blocks values, int begin,
                    int end, int32_t width, float *out);
     void (*values_i16)(const struct attention_row *rows, int n_queries, struct attention_blocks values,
-                          int begin, int end, int32_t width, float *out);
+                       int begin, int end, int32_t width, float *out);
     // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
     // floats each.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,

@@ -240,7 +240,7 @@ static void scores_f32(const void *queries, int n_queries, struct attention_bloc
 }
 
 static void scores_i16(const void *queries, int n_queries, struct attention_blocks keys, int block_begin,
-                          int block_end, int32_t key_dim, struct attention_row *rows)
+                       int block_end, int32_t key_dim, struct attention_row *rows)
 {
     scores((struct scores_work){queries, keys, block_begin, block_end, key_dim, rows}, n_queries, true);
 }
@@ -252,7 +252,7 @@ static void values_f32(const struct attention_row *rows, int n_queries, struct a
 }
 
 static void values_i16(const struct attention_row *rows, int n_queries, struct attention_blocks blocks,
-                          int begin, int end, int32_t width, float *out)
+                       int begin, int end, int32_t width, float *out)
 {
     values((struct values_work){rows, blocks, begin, end, width, out}, n_queries, true);
 }

@@ -4,7 +4,7 @@
 
 // packed[pair of dimensions][query], and the scale of each query.
 static void pack_i16(int16_t *packed, float *scales, const float *const *queries, int n_queries,
-                        int32_t key_dim)
+                     int32_t key_dim)
 {
     struct quantization quantizations[ATTENTION_QUERIES];
     for (int q = 0; q < n_queries; q++) {
@@ -34,7 +34,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
 }
 
 ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries, int first_block,
-                                      int n_blocks)
+                                   int n_blocks)
 {
     struct integers sums[ATTENTION_QUERIES][TILE_VECTORS_MAX];
     const int16_t *blocks[TILE_VECTORS_MAX], *queries = work->queries;
@@ -68,7 +68,7 @@ ALWAYS_INLINE void scores_tile_i16(const struct scores_work *work, int n_queries
 
 // Sums of n_vectors x 16 dimensions over the blocks that hold the positions [begin, end).
 ALWAYS_INLINE void values_tile_i16(const struct values_work *work, int n_queries, int32_t dimension,
-                                      int n_vectors)
+                                   int n_vectors)
 {
     enum { PAIRS = PAGE_BLOCK / 2, VECTOR_ITEMS = 2 * LANES };
     const struct attention_row *rows = work->rows;
@@ -135,7 +135,8 @@ ALWAYS_INLINE struct lanes block_weights(const float *weights, const int16_t *va
     return lanes_multiply(lanes_load(weights), lanes_load((const float *)(const void *)scales));
 }
 
-ALWAYS_INLINE void quantize_block_weights(struct attention_row *row, const struct lanes weights[SEGMENT_BLOCKS])
+ALWAYS_INLINE void quantize_block_weights(struct attention_row *row,
+                                          const struct lanes weights[SEGMENT_BLOCKS])
 {
     struct lanes squares = lanes_larger(lanes_set(I16_SQUARES_LEAST), group_squares(weights));
     struct lanes root = lanes_square_root(squares);
@@ -145,14 +146,13 @@ ALWAYS_INLINE void quantize_block_weights(struct attention_row *row, const struc
     for (int block = 0; block < SEGMENT_BLOCKS; block++)
         lanes_store_i16(row->weights + block * PAGE_BLOCK,
                         lanes_multiply(weights[block], lanes_set(factor[block / I16_GROUP_BLOCKS])));
-    lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / I16_WEIGHTS_NORM)),
-                      I16_GROUPS);
+    lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / I16_WEIGHTS_NORM)), I16_GROUPS);
 }
 
 // Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay
 // in registers.
 static void quantize_weights(struct attention_row *row, int begin, int end, struct attention_blocks values,
-                   int32_t width)
+                             int32_t width)
 {
     struct lanes weights[SEGMENT_BLOCKS];
     if (begin == end) {
@@ -166,8 +166,8 @@ static void quantize_weights(struct attention_row *row, int begin, int end, stru
     } else {
         for (int block = 0; block < SEGMENT_BLOCKS; block++) {
             int first = block * PAGE_BLOCK;
-            bool seen =
-                first + PAGE_BLOCK > begin && first < end; // elsewhere the contents are undefined, or there is no block
+            bool seen = first + PAGE_BLOCK > begin &&
+                        first < end; // elsewhere the contents are undefined, or there is no block
             struct lanes p =
                 block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK], width);
             weights[block] = lanes_if_within(begin - first, end - first, p, lanes_set(0.0f));

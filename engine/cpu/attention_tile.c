@@ -74,10 +74,11 @@ struct query_group {
 };
 
 static struct query_group group_gather(const struct call *call, const struct tile *tile,
-                                     const struct scratch *scratch, int first, int32_t segment)
+                                       const struct scratch *scratch, int first, int32_t segment)
 {
-    struct query_group group = {
-        .first = first, .begin_least = ATTENTION_SEGMENT, .end_least = ATTENTION_SEGMENT};
+    struct query_group group = {.first = first,
+                                .begin_least = ATTENTION_SEGMENT,
+                                .end_least = ATTENTION_SEGMENT};
     group.n = tile->n_queries - first < ATTENTION_QUERIES ? tile->n_queries - first : ATTENTION_QUERIES;
     for (int i = 0; i < group.n; i++) {
         int32_t position = scratch->positions[first + i];
@@ -118,19 +119,17 @@ static void values_weigh(const struct call *call, const struct query_group *grou
         kernels->values(rows, group->n, values, begin, end, (int32_t)width, out);
     for (int i = 0; i < group->n; i++)
         if (end < group->end[i])
-            kernels->values(&rows[i], 1, values, end, group->end[i], (int32_t)width,
-                            out + (size_t)i * width);
+            kernels->values(&rows[i], 1, values, end, group->end[i], (int32_t)width, out + (size_t)i * width);
 }
 
 // The same in 16 bits, with weight 0 for positions that are not visible.
 static void values_weigh_i16(const struct call *call, const struct query_group *group,
-                                struct attention_blocks values, struct attention_row *rows, float *out)
+                             struct attention_blocks values, struct attention_row *rows, float *out)
 {
     const int32_t width = call->pages->value_width;
     for (int i = 0; i < group->n; i++)
         call->kernels->quantize_weights(&rows[i], group->begin[i], group->end[i], values, width);
-    call->kernels->values_i16(rows, group->n, values, group->begin_least, group->end_most, width,
-                                 out);
+    call->kernels->values_i16(rows, group->n, values, group->begin_least, group->end_most, width, out);
 }
 
 static float *packed_queries(const struct call *call, const struct scratch *scratch, int first)
@@ -139,7 +138,7 @@ static float *packed_queries(const struct call *call, const struct scratch *scra
 }
 
 static void group_softmax(const struct call *call, const struct query_group *group, int32_t segment,
-                           struct scratch *scratch, struct attention_state *states)
+                          struct scratch *scratch, struct attention_state *states)
 {
     const struct attention_parameters *parameters = call->parameters;
     float scale = parameters->softcap != 0.0f ? parameters->scale : parameters->scale * LOG2_E;
@@ -161,7 +160,7 @@ static void group_softmax(const struct call *call, const struct query_group *gro
 
 // Computes one segment for a group of queries: states, and out [ATTENTION_QUERIES, width].
 static void group_attend(const struct call *call, const struct query_group *group, const struct view *view,
-                           struct scratch *scratch, struct attention_state *states, float *out)
+                         struct scratch *scratch, struct attention_state *states, float *out)
 {
     const struct pages *pages = call->pages;
     const struct attention_kernels *kernels = call->kernels;
@@ -171,9 +170,10 @@ static void group_attend(const struct call *call, const struct query_group *grou
                                     (int32_t)(first ? pages->value_block_bytes : pages->key_block_bytes)};
     struct attention_blocks values = {segment->values, first ? view->next_keys : segment->values,
                                       (int32_t)(first ? pages->key_block_bytes : pages->value_block_bytes)};
-    (pages->is_i16 ? kernels->scores_i16 : kernels->scores)(
-        packed_queries(call, scratch, group->first), group->n, keys, group->begin_least / PAGE_BLOCK,
-        (group->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK, pages->shape.key_dim, scratch->rows);
+    (pages->is_i16 ? kernels->scores_i16 : kernels->scores)(packed_queries(call, scratch, group->first),
+                                                            group->n, keys, group->begin_least / PAGE_BLOCK,
+                                                            (group->end_most + PAGE_BLOCK - 1) / PAGE_BLOCK,
+                                                            pages->shape.key_dim, scratch->rows);
     group_softmax(call, group, segment->index, scratch, states);
     memset(out, 0, (size_t)group->n * (size_t)pages->value_width * sizeof *out);
     if (pages->is_i16)
@@ -192,16 +192,15 @@ struct progress {
 // Merges a group's result of one segment into the tile's states: runs of queries that all have one already,
 // at once.
 static void group_merge(const struct call *call, const struct query_group *group,
-                          const struct progress *progress, const struct attention_state *states,
-                          const float *out)
+                        const struct progress *progress, const struct attention_state *states,
+                        const float *out)
 {
     const size_t width = (size_t)call->pages->value_width;
     for (int i = 0, n; i < group->n; i += n) {
         int number = group->first + i;
         float *tile_out = progress->out + (size_t)number * width;
         n = 0;
-        while (i + n < group->n && group->begin[i + n] < group->end[i + n] &&
-               progress->started[number + n])
+        while (i + n < group->n && group->begin[i + n] < group->end[i + n] && progress->started[number + n])
             n++;
         if (n > 0) {
             call->kernels->merge(n, &progress->states[number], tile_out, &states[i], out + (size_t)i * width,
@@ -255,7 +254,7 @@ static void queries_pack(const struct call *call, const struct tile *tile, struc
             scratch->scales[first + i] = 1.0f;
         if (call->pages->is_i16)
             call->kernels->pack_i16((int16_t *)(void *)packed, &scratch->scales[first], queries + first, n,
-                                       key_dim);
+                                    key_dim);
         else
             call->kernels->pack(packed, queries + first, n, key_dim);
     }
@@ -332,7 +331,7 @@ void tile_compute_parts(const struct call *call, const struct tile *tile, int32_
             struct attention_state states[ATTENTION_QUERIES] = {{0}};
             if (group.n_seeing > 0)
                 group_attend(call, &group, &view, scratch, states,
-                               partial_out + (size_t)(slot + first) * width);
+                             partial_out + (size_t)(slot + first) * width);
             for (int query = 0; query < group.n; query++)
                 partials[slot + first + query] =
                     (struct partial){states[query], group.begin[query] < group.end[query]};

@@ -54,7 +54,8 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
         return no_memory(tensor, error);
     for (uint64_t expert = 0; expert < n_experts; expert++) {
         slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
-        enum status status = packed_create(&weight->packed[expert], &slice, &backend->weight_memory, backend->pool, error);
+        enum status status =
+            packed_create(&weight->packed[expert], &slice, &backend->weight_memory, backend->pool, error);
         if (status != STATUS_OK)
             return status;
         weight->n_packed++;
@@ -176,8 +177,8 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     return status;
 }
 
-static enum status kv_read(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages, float *keys,
-                           float *values, struct error *error)
+static enum status kv_read(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages,
+                           float *keys, float *values, struct error *error)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     const struct kv_shape *shape = &backend->pages.shape;
@@ -191,8 +192,8 @@ static enum status kv_read(struct backend *base, int32_t layer, const int32_t *l
     return STATUS_OK;
 }
 
-static void kv_write(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages, const float *keys,
-                     const float *values)
+static void kv_write(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages,
+                     const float *keys, const float *values)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     const struct kv_shape *shape = &backend->pages.shape;
@@ -301,8 +302,7 @@ static void begin(struct backend *base, const struct step *step)
     }
     assert(row == step->n_rows);
     if (backend->attention)
-        attention_begin(backend->attention,
-                        (struct attention_sequences){step->sequences, step->n_sequences});
+        attention_begin(backend->attention, (struct attention_sequences){step->sequences, step->n_sequences});
 }
 
 static enum status end(struct backend *base, struct sample_result *results, struct error *error)

@@ -106,7 +106,7 @@ static size_t value_place(int32_t position, int32_t d)
 }
 
 static void store_i16(const struct pages *pages, const struct row_kernels *kernels, unsigned char *part,
-                         int32_t position, const float *keys, const float *values)
+                      int32_t position, const float *keys, const float *values)
 {
     int16_t items[I16_DIMS_MAX];
     unsigned char *block = key_block(pages, part, position);
@@ -170,7 +170,7 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
 }
 
 static void load_i16(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
-                        float *values)
+                     float *values)
 {
     unsigned char *block = key_block(pages, part, position);
     const int16_t *key = (const int16_t *)(const void *)block;

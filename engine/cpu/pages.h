@@ -21,7 +21,7 @@
 #include <stddef.h>
 
 enum {
-    PAGE_BLOCK = 16,        // positions whose keys are interleaved
+    PAGE_BLOCK = 16,     // positions whose keys are interleaved
     I16_DIMS_MAX = 4096, // of a head, in 16 bits: for I16_NORM
 };
 

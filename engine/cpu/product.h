@@ -74,7 +74,8 @@ struct prepared {
 
 struct product_kernels {
     // Prepare a group's n_rows rows of n inputs.
-    void (*quantise)(const float *x, int64_t stride, int32_t n_rows, int32_t n, struct prepared_block *blocks);
+    void (*quantise)(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+                     struct prepared_block *blocks);
     // Prepare one row, as row `lane` of a group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
     // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a

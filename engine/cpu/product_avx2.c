@@ -39,9 +39,10 @@ ALWAYS_INLINE int32_t quantise_half(const float *x, __m256 inverse, int8_t *quan
 
 static void quantise_block(const float *x, int lane, struct prepared_block *block)
 {
-    __m256i maxima = _mm256_max_epu32(
-        _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
-        _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x + 16)), magnitudes(_mm256_loadu_ps(x + 24))));
+    __m256i maxima =
+        _mm256_max_epu32(_mm256_max_epu32(magnitudes(_mm256_loadu_ps(x)), magnitudes(_mm256_loadu_ps(x + 8))),
+                         _mm256_max_epu32(magnitudes(_mm256_loadu_ps(x + 16)),
+                                          magnitudes(_mm256_loadu_ps(x + 24))));
     uint32_t bits = lanes_maximum(maxima);
     float maximum;
     memcpy(&maximum, &bits, sizeof maximum);

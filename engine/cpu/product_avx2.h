@@ -400,9 +400,12 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 #define KERNEL_OF(run, name, type, form)                                                                     \
     TILE(run, name, type, 1)                                                                                 \
-    TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4) void product_avx2_##name(     \
-        const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,       \
-        int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)                   \
+    TILE(run, name, type, 2)                                                                                 \
+    TILE(run, name, type, 3)                                                                                 \
+    TILE(run, name, type, 4)                                                                                 \
+    void product_avx2_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,            \
+                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,         \
+                             int64_t y_stride, const float *bias)                                            \
     {                                                                                                        \
         static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3,          \
                                                                 name##_4};                                   \

@@ -18,8 +18,8 @@ ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
     return _mm_max_epu32(_mm_unpacklo_epi64(low, high), _mm_unpackhi_epi64(low, high));
 }
 
-// One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share the
-// reductions, and the block is written once: row by row, each came back from memory four times.
+// One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share
+// the reductions, and the block is written once: row by row, each came back from memory four times.
 ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
                                   __mmask16 high, struct prepared_block *block)
 {
@@ -29,8 +29,8 @@ ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_ro
     UNROLL
     for (int r = 0; r < PREPARED_ROWS; r++) {
         items[r][0] = r < n_rows ? _mm512_maskz_loadu_ps(low, x + r * stride) : _mm512_setzero_ps();
-        items[r][1] = r < n_rows ? _mm512_maskz_loadu_ps(high, x + r * stride + (high ? 16 : 0))
-                                 : _mm512_setzero_ps();
+        items[r][1] =
+            r < n_rows ? _mm512_maskz_loadu_ps(high, x + r * stride + (high ? 16 : 0)) : _mm512_setzero_ps();
         maxima[r] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(items[r][0]), magnitude),
                                      _mm512_and_si512(_mm512_castps_si512(items[r][1]), magnitude));
     }
@@ -48,12 +48,14 @@ ALWAYS_INLINE void quantise_block(const float *x, int64_t stride, const int n_ro
         __mmask16 mask = kept >> r & 1 ? 0xFFFF : 0;
         __m512i low_quants = _mm512_maskz_cvtps_epi32(mask, _mm512_mul_ps(items[r][0], inverse));
         __m512i high_quants = _mm512_maskz_cvtps_epi32(mask, _mm512_mul_ps(items[r][1], inverse));
-        __m256i quants = _mm256_set_m128i(_mm512_cvtepi32_epi8(high_quants), _mm512_cvtepi32_epi8(low_quants));
+        __m256i quants =
+            _mm256_set_m128i(_mm512_cvtepi32_epi8(high_quants), _mm512_cvtepi32_epi8(low_quants));
         sums[r] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), quants);
         if (r < n_rows)
             _mm256_store_si256((__m256i *)(void *)block->quants[r], quants);
     }
-    __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    __m256i halves =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
     __m256i minus = _mm256_sub_epi32(_mm256_setzero_si256(), halves);
     _mm256_storeu_si256((__m256i *)(void *)block->minus_half_sums, minus);
     _mm_store_si128((__m128i *)(void *)block->minus_sums,

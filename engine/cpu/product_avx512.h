@@ -366,8 +366,10 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 #define TILES_TO_8(run, name, type)                                                                          \
     TILE(run, name, type, 1)                                                                                 \
-    TILE(run, name, type, 2) TILE(run, name, type, 3) TILE(run, name, type, 4) TILE(run, name, type, 5)      \
-        TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
+    TILE(run, name, type, 2)                                                                                 \
+    TILE(run, name, type, 3)                                                                                 \
+    TILE(run, name, type, 4)                                                                                 \
+    TILE(run, name, type, 5) TILE(run, name, type, 6) TILE(run, name, type, 7) TILE(run, name, type, 8)
 #define KERNEL(name, n_rows_max, tile_12, form)                                                              \
     void product_avx512_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,          \
                                const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,       \

@@ -174,8 +174,9 @@ static void add_scaled(float *x, const float *y, float scale, int32_t n)
     for (; i + LANES <= n; i += LANES)
         lanes_store(x + i, lanes_fma(lanes_load(y + i), scales, lanes_load(x + i)));
     if (i < n)
-        lanes_store_first(
-            x + i, lanes_fma(lanes_load_first(y + i, n - i), scales, lanes_load_first(x + i, n - i)), n - i);
+        lanes_store_first(x + i,
+                          lanes_fma(lanes_load_first(y + i, n - i), scales, lanes_load_first(x + i, n - i)),
+                          n - i);
 }
 
 static void scale_cap(float *x, int32_t n, float scale, float cap)

@@ -1,7 +1,7 @@
-// The codebooks of the IQ tensor types: what a stored index stands for. They were found by their author's search
-// over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits. Facts of the
-// format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend, the last item
-// counting most.
+// The codebooks of the IQ tensor types: what a stored index stands for. They were found by their author's
+// search over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits.
+// Facts of the format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend,
+// the last item counting most.
 //
 //            entries  items, bits each   an item's value
 //   IQ2_*    256..    8 of 2             8, 25, 43

@@ -1,7 +1,7 @@
-// The tensor types of fewer than four bits: indices into codebooks (IQ1, IQ2, IQ3) and ternary digits (TQ). Format
-// and order of the arithmetic: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c. Byte offsets;
-// h16: binary16; a group is 32 items, a run 8 (of IQ3: two entries of 4). A sign mask has a bit for each item of a
-// run; seven stored bits are completed to an even number of ones. All blocks hold 256 items.
+// The tensor types of fewer than four bits: indices into codebooks (IQ1, IQ2, IQ3) and ternary digits (TQ).
+// Format and order of the arithmetic: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c. Byte
+// offsets; h16: binary16; a group is 32 items, a run 8 (of IQ3: two entries of 4). A sign mask has a bit for
+// each item of a run; seven stored bits are completed to an even number of ones. All blocks hold 256 items.
 //
 //   IQ2_XXS  h16 d | 8 groups: u8 index[4], u32 (4 x 7 sign bits, scale:4)            d (1/2 + scale) / 4 * value
 //   IQ2_XS   h16 d | 32 x u16 (index:9, sign bits:7) | 16 scales:4, two a group       the same
@@ -49,7 +49,8 @@ static void put_run(float *items, uint16_t entry, unsigned signs, float scale)
 }
 
 // Two codebook entries of IQ3 as eight items.
-static void put_pair(float *items, uint16_t first, uint16_t second, const uint8_t values[8], unsigned signs, float scale)
+static void put_pair(float *items, uint16_t first, uint16_t second, const uint8_t values[8], unsigned signs,
+                     float scale)
 {
     for (int i = 0; i < RUN; i++) {
         float item = scale * (float)values[(i < 4 ? first : second) >> (3 * (i % 4)) & 7];
@@ -104,7 +105,8 @@ void dequantise_iq2_s(const void *blocks, float *items, size_t n_items)
             for (int run = 0; run < RUNS; run++, items += RUN) {
                 const uint8_t *indices = block + 2 + RUNS * group, *signs = indices + 32;
                 unsigned index = indices[run] | (unsigned)(block[66 + group] >> (2 * run) & 3) << 8;
-                put_run(items, codebook_iq2_s[index], signs[run], half_group_scale(d, block + 74, group, run / 2));
+                put_run(items, codebook_iq2_s[index], signs[run],
+                        half_group_scale(d, block + 74, group, run / 2));
             }
     }
 }
@@ -138,8 +140,8 @@ void dequantise_iq3_s(const void *blocks, float *items, size_t n_items)
             float scale = d * (float)(1 + 2 * (block[106 + group / 2] >> (group % 2 * 4) & 15));
             for (int run = 0; run < RUNS; run++, items += RUN)
                 put_pair(items, codebook_iq3_s[indices[2 * run] | (high >> (2 * run) & 1) << 8],
-                         codebook_iq3_s[indices[2 * run + 1] | (high >> (2 * run + 1) & 1) << 8], values_iq3_s,
-                         signs[run], scale);
+                         codebook_iq3_s[indices[2 * run + 1] | (high >> (2 * run + 1) & 1) << 8],
+                         values_iq3_s, signs[run], scale);
         }
     }
 }
@@ -162,7 +164,8 @@ void dequantise_iq1_s(const void *blocks, float *items, size_t n_items)
             unsigned high = load_u16(block + 34 + 2 * group);
             float scale = d * (float)(2 * (high >> 12 & 7) + 1);
             for (int run = 0; run < RUNS; run++, items += RUN)
-                put_shifted(items, codebook_iq1[indices[run] | (high >> (3 * run) & 7) << 8], high >> 15, scale);
+                put_shifted(items, codebook_iq1[indices[run] | (high >> (3 * run) & 7) << 8], high >> 15,
+                            scale);
         }
     }
 }

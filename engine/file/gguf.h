@@ -22,16 +22,27 @@ struct gguf;
 struct pool;
 
 enum gguf_kind { // value types as the file numbers them
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY,
-    GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 // An array key-value. Scalars stand packed and unaligned in the file: read them with gguf_array_*.
 struct gguf_array {
     enum gguf_kind kind;
     size_t n_items;
-    const unsigned char *data;    // first item in the mapping
-    const struct text *strings;   // GGUF_STRING: the items, indexed at open
+    const unsigned char *data;  // first item in the mapping
+    const struct text *strings; // GGUF_STRING: the items, indexed at open
 };
 
 // Limits of what a file may declare; beyond is ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
@@ -54,17 +65,18 @@ size_t gguf_n_tensors(const struct gguf *gguf);
 const struct tensor *gguf_tensor_at(const struct gguf *gguf, size_t index);
 const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name); // NULL: absent; hashed
 
-// Key-values. A missing key leaves *value alone and is STATUS_OK with *found false (found may be NULL: then the
-// default stays). A key of the wrong type is STATUS_REFUSE with key, expected and got.
+// Key-values. A missing key leaves *value alone and is STATUS_OK with *found false (found may be NULL: then
+// the default stays). A key of the wrong type is STATUS_REFUSE with key, expected and got.
 bool gguf_has(const struct gguf *gguf, const char *key);
-enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, bool *found, struct error *error)
-    WARN_UNUSED; // any integer kind whose value fits
-enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found, struct error *error)
-    WARN_UNUSED;
-enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found, // an integer or a float
+enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, bool *found,
+                     struct error *error) WARN_UNUSED; // any integer kind whose value fits
+enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found,
+                     struct error *error) WARN_UNUSED;
+// an integer or a float
+enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found,
                         struct error *error) WARN_UNUSED;
-enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found, struct error *error)
-    WARN_UNUSED;
+enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found,
+                      struct error *error) WARN_UNUSED;
 enum status gguf_text(const struct gguf *gguf, const char *key, struct text *value, bool *found,
                       struct error *error) WARN_UNUSED;
 enum status gguf_array(const struct gguf *gguf, const char *key, struct gguf_array *value, bool *found,
@@ -77,14 +89,17 @@ double gguf_array_number(const struct gguf_array *array, size_t index);
 size_t gguf_n_keys(const struct gguf *gguf);
 struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered);
 
-// Makes sure that the tensor's data, or that of the tensor it is a slice of, is there: a file's always is, that of a
-// model put together in memory (engine/file/gguf_made.h) is made now and stays until the next call. Call it before reading.
+// Makes sure that the tensor's data, or that of the tensor it is a slice of, is there: a file's always is,
+// that of a model put together in memory (engine/file/gguf_made.h) is made now and stays until the next call.
+// Call it before reading.
 enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error) WARN_UNUSED;
 
-// Hash of all that the model is read from, the files' names excepted: every byte of a GGUF's parts; of a model put together in
-// memory, every byte of the weights that it is made from and its key-values. Reads all of it, on the pool (NULL: on this thread).
+// Hash of all that the model is read from, the files' names excepted: every byte of a GGUF's parts; of a
+// model put together in memory, every byte of the weights that it is made from and its key-values. Reads all
+// of it, on the pool (NULL: on this thread).
 uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool);
-// Whether the files are as they were when they were opened (engine/file/mapped_file.h). Errors: STATUS_RESTART, ERROR_MODEL_FILE.
+// Whether the files are as they were when they were opened (engine/file/mapped_file.h). Errors:
+// STATUS_RESTART, ERROR_MODEL_FILE.
 enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
 // Tells the system that the tensor's file pages are not needed any more (they were repacked).
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

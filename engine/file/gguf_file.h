@@ -1,5 +1,6 @@
-// What is shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes), gguf.c (opening, parts),
-// gguf_write.c and gguf_made.c (models put together in memory). Private to these; each calls only those named before it.
+// What is shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes), gguf.c
+// (opening, parts), gguf_write.c and gguf_made.c (models put together in memory). Private to these; each
+// calls only those named before it.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -24,7 +25,7 @@ struct gguf_names {
 // One file of the model, mapped; or the keys of one put together in memory.
 struct gguf_part {
     char *path;
-    struct mapped_file file;     // empty: data is a mapping without a file
+    struct mapped_file file; // empty: data is a mapping without a file
     const unsigned char *data;
     size_t size;
     struct gguf_entry *entries;

@@ -124,7 +124,8 @@ enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, boo
     return STATUS_OK;
 }
 
-enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found, struct error *error)
+enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found,
+                        struct error *error)
 {
     const struct gguf_entry *entry = find(&gguf->parts[0], key, found);
     if (!entry)

@@ -294,8 +294,9 @@ static enum status check_overlaps(struct reader *reader)
     for (size_t i = 1; i < part->n_tensors; i++) {
         const struct tensor *before = sorted[i - 1], *tensor = sorted[i];
         if ((const unsigned char *)tensor->data < (const unsigned char *)before->data + before->size_bytes)
-            return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: overlaps tensor %.*s",
-                             (int)tensor->name.size, tensor->name.data, (int)before->name.size, before->name.data);
+            return error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "tensor %.*s: overlaps tensor %.*s", (int)tensor->name.size, tensor->name.data,
+                             (int)before->name.size, before->name.data);
     }
     return STATUS_OK;
 }

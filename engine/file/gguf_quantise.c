@@ -242,8 +242,9 @@ enum status gguf_quantise(struct gguf **gguf, struct gguf *source, enum tensor_t
         status = plan_tensor(quantising, i, type, &made[i], error);
     write_keys(&keys, source, type);
     if (status == STATUS_OK)
-        status = gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
-                             (struct gguf_source){quantising, make, finish, hash_source, check_source}, error);
+        status =
+            gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
+                        (struct gguf_source){quantising, make, finish, hash_source, check_source}, error);
     else
         finish(quantising);
     gguf_writer_finish(&keys);

@@ -1,6 +1,6 @@
-// Tensors that are made when gguf_load asks for them, and their memory: addresses reserved for each, and pages only for
-// those that are kept and for the one made last. The memory of a struct gguf that was put together (gguf_made.h).
-// Private to gguf.c and gguf_made.c. Thread: one until the model is loaded.
+// Tensors that are made when gguf_load asks for them, and their memory: addresses reserved for each, and
+// pages only for those that are kept and for the one made last. The memory of a struct gguf that was put
+// together (gguf_made.h). Private to gguf.c and gguf_made.c. Thread: one until the model is loaded.
 #pragma once
 
 #include "engine/file/tensor.h"
@@ -13,8 +13,8 @@
 struct pool;
 
 // Where made tensors come from. `make` writes tensor->size_bytes bytes of the tensor at `index`; `finish`
-// frees the context when the gguf is closed. `hash` and `check` are gguf_content_hash and gguf_check_files of what the tensors and
-// keys are made from; NULL: of nothing.
+// frees the context when the gguf is closed. `hash` and `check` are gguf_content_hash and gguf_check_files of
+// what the tensors and keys are made from; NULL: of nothing.
 struct gguf_source {
     void *context;
     enum status (*make)(void *context, size_t index, void *data, struct error *error);
@@ -34,7 +34,9 @@ enum status gguf_regions_add(struct gguf_regions *regions, struct tensor *tensor
 // To be called once, after the last gguf_regions_add and before any of the following.
 void gguf_regions_sort(struct gguf_regions *regions);
 bool gguf_regions_contain(const struct gguf_regions *regions, const void *data);
-// Makes the tensor whose region contains the address; one made earlier and not kept goes. No region: nothing to do.
-enum status gguf_regions_load(struct gguf_regions *regions, const void *data, struct error *error) WARN_UNUSED;
+// Makes the tensor whose region contains the address; one made earlier and not kept goes. No region: nothing
+// to do.
+enum status gguf_regions_load(struct gguf_regions *regions, const void *data,
+                              struct error *error) WARN_UNUSED;
 uint64_t gguf_regions_hash(const struct gguf_regions *regions, struct pool *pool);
 enum status gguf_regions_check(const struct gguf_regions *regions, struct error *error) WARN_UNUSED;

@@ -252,8 +252,8 @@ static enum status write_header(const struct gguf *gguf, const struct gguf_write
 }
 
 enum status gguf_write(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
-                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
-                       struct error *error)
+                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
+                       void *context, struct error *error)
 {
     enum status status = write_header(gguf, more, file, error);
     return status == STATUS_OK ? write_tensors(gguf, file, progress, context, error) : status;

@@ -41,8 +41,8 @@ void gguf_writer_tensor(struct gguf_writer *writer, const struct tensor *tensor)
 enum status gguf_writer_encode(const struct gguf_writer *writer, struct buffer *out,
                                struct error *error) WARN_UNUSED;
 
-// All of a model, to a file of the caller's. Keys named "split.*" are left out: the file is one. `more` (may be NULL) has keys
-// beyond the model's, `progress` may be NULL.
+// All of a model, to a file of the caller's. Keys named "split.*" are left out: the file is one. `more` (may
+// be NULL) has keys beyond the model's, `progress` may be NULL.
 enum status gguf_write(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
-                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
-                       struct error *error) WARN_UNUSED;
+                       void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
+                       void *context, struct error *error) WARN_UNUSED;

@@ -27,7 +27,8 @@ enum status mapped_file_open(struct mapped_file *file, const char *path, struct 
         status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "the file is empty");
     else if ((uint64_t)information.st_size > SIZE_MAX)
         status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "larger than the address space");
-    else if ((data = mmap(NULL, (size_t)information.st_size, PROT_READ, MAP_SHARED, descriptor, 0)) == MAP_FAILED)
+    else if ((data = mmap(NULL, (size_t)information.st_size, PROT_READ, MAP_SHARED, descriptor, 0)) ==
+             MAP_FAILED)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "mmap: %s", strerror(errno));
     if (status != STATUS_OK) {
         close(descriptor);
@@ -58,7 +59,8 @@ enum status mapped_file_check(const struct mapped_file *file, const char *path, 
                          "%s changed while it was in use: expected %zu bytes, got %lld", path, file->size,
                          (long long)now.st_size);
     if (now.st_mtim.tv_sec != file->modified.tv_sec || now.st_mtim.tv_nsec != file->modified.tv_nsec)
-        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "%s changed while it was in use: it was written to", path);
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE,
+                         "%s changed while it was in use: it was written to", path);
     return STATUS_OK;
 }
 
@@ -68,7 +70,8 @@ enum { CHUNK_BYTES = 1 << 20 };
 
 struct hashing {
     const struct mapped_file *file;
-    uint64_t sums[POOL_THREADS_MAX]; // of the chunks' hashes, each seeded with its place: any order gives the same
+    // of the chunks' hashes, each seeded with its place: any order gives the same
+    uint64_t sums[POOL_THREADS_MAX];
 };
 
 static void hash_chunk(void *context, int index, int thread)

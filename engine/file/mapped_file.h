@@ -26,7 +26,8 @@ void mapped_file_close(struct mapped_file *file);
 // Whether size and time of modification are as they were at open. A file that was replaced by renaming
 // another one over it is unchanged: the mapping is still the old one's. Errors: STATUS_RESTART,
 // ERROR_MODEL_FILE.
-enum status mapped_file_check(const struct mapped_file *file, const char *path, struct error *error) WARN_UNUSED;
+enum status mapped_file_check(const struct mapped_file *file, const char *path,
+                              struct error *error) WARN_UNUSED;
 
 // Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller
 // alone).

@@ -1,6 +1,6 @@
-// Block layouts: engine/file/dequantise.c. Scales are searched as for any scalar quantiser of a given number of
-// levels: integers are rounded under a few trial scales near the one that spans the block, for each the best
-// scale by least squares is computed, and the trial of the least squared error stays (Lloyd 1982, "Least
+// Block layouts: engine/file/dequantise.c. Scales are searched as for any scalar quantiser of a given number
+// of levels: integers are rounded under a few trial scales near the one that spans the block, for each the
+// best scale by least squares is computed, and the trial of the least squared error stays (Lloyd 1982, "Least
 // squares quantization in PCM", alternates the same two steps). Scales are stored in fewer bits than they are
 // searched in, so the integers are rounded once more under the stored ones.
 #include "engine/file/quantise.h"

@@ -1,5 +1,6 @@
 // Tensor types of model files and a tensor's description. A block of a quantised type holds `block_items`
-// consecutive items of one row in `block_bytes` bytes; layouts: engine/file/dequantise.c and dequantise_codebook.c.
+// consecutive items of one row in `block_bytes` bytes; layouts: engine/file/dequantise.c and
+// dequantise_codebook.c.
 #pragma once
 
 #include "schemas/text.h"
@@ -9,12 +10,38 @@
 #include <stdint.h>
 
 enum tensor_type { // numbers as GGUF writes them
-    TENSOR_F32 = 0, TENSOR_F16 = 1, TENSOR_Q4_0 = 2, TENSOR_Q4_1 = 3, TENSOR_Q5_0 = 6, TENSOR_Q5_1 = 7,
-    TENSOR_Q8_0 = 8, TENSOR_Q8_1 = 9, TENSOR_Q2_K = 10, TENSOR_Q3_K = 11, TENSOR_Q4_K = 12, TENSOR_Q5_K = 13,
-    TENSOR_Q6_K = 14, TENSOR_Q8_K = 15, TENSOR_IQ2_XXS = 16, TENSOR_IQ2_XS = 17, TENSOR_IQ3_XXS = 18,
-    TENSOR_IQ1_S = 19, TENSOR_IQ4_NL = 20, TENSOR_IQ3_S = 21, TENSOR_IQ2_S = 22, TENSOR_IQ4_XS = 23,
-    TENSOR_I8 = 24, TENSOR_I16 = 25, TENSOR_I32 = 26, TENSOR_I64 = 27, TENSOR_F64 = 28, TENSOR_IQ1_M = 29,
-    TENSOR_BF16 = 30, TENSOR_TQ1_0 = 34, TENSOR_TQ2_0 = 35, TENSOR_MXFP4 = 39,
+    TENSOR_F32 = 0,
+    TENSOR_F16 = 1,
+    TENSOR_Q4_0 = 2,
+    TENSOR_Q4_1 = 3,
+    TENSOR_Q5_0 = 6,
+    TENSOR_Q5_1 = 7,
+    TENSOR_Q8_0 = 8,
+    TENSOR_Q8_1 = 9,
+    TENSOR_Q2_K = 10,
+    TENSOR_Q3_K = 11,
+    TENSOR_Q4_K = 12,
+    TENSOR_Q5_K = 13,
+    TENSOR_Q6_K = 14,
+    TENSOR_Q8_K = 15,
+    TENSOR_IQ2_XXS = 16,
+    TENSOR_IQ2_XS = 17,
+    TENSOR_IQ3_XXS = 18,
+    TENSOR_IQ1_S = 19,
+    TENSOR_IQ4_NL = 20,
+    TENSOR_IQ3_S = 21,
+    TENSOR_IQ2_S = 22,
+    TENSOR_IQ4_XS = 23,
+    TENSOR_I8 = 24,
+    TENSOR_I16 = 25,
+    TENSOR_I32 = 26,
+    TENSOR_I64 = 27,
+    TENSOR_F64 = 28,
+    TENSOR_IQ1_M = 29,
+    TENSOR_BF16 = 30,
+    TENSOR_TQ1_0 = 34,
+    TENSOR_TQ2_0 = 35,
+    TENSOR_MXFP4 = 39,
     TENSOR_NVFP4 = 40,
     TENSOR_TYPE_COUNT = 41,
 };
@@ -43,8 +70,9 @@ struct tensor {
     uint64_t size_bytes;
 };
 
-// The type in which a backend holds a matrix of this type for its products: the same, or F16 for the types that have
-// no kernels. Their items are then widened and rounded once to binary16, 2 bytes each, when the model is loaded.
+// The type in which a backend holds a matrix of this type for its products: the same, or F16 for the types
+// that have no kernels. Their items are then widened and rounded once to binary16, 2 bytes each, when the
+// model is loaded.
 enum tensor_type tensor_held_type(enum tensor_type type);
 uint64_t tensor_held_bytes(const struct tensor *tensor);
 

@@ -88,9 +88,9 @@ static uint32_t between(struct byte_automaton *automaton, const struct byte_stat
 {
     if (!is_live(automaton, expression))
         return BYTE_STATE_DEAD;
-    return intern(
-        automaton,
-        (struct byte_state){.expression = expression, .encoding = state->encoding, .place = PLACE_BETWEEN});
+    return intern(automaton, (struct byte_state){.expression = expression,
+                                                 .encoding = state->encoding,
+                                                 .place = PLACE_BETWEEN});
 }
 
 // The code point is whole.

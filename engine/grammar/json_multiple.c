@@ -139,8 +139,9 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
         arena_allocate_array(arena, (divisor->fraction + 1) * divisor->smooth, sizeof *endings.fraction);
     if (!endings.whole || !endings.fraction)
         return false;
-    uint32_t before = expression_concat(
-        pool, digit_set(pool, 1, 9), expression_repeat(pool, digit_set(pool, 0, 9), 0, EXPRESSION_UNBOUNDED));
+    uint32_t before =
+        expression_concat(pool, digit_set(pool, 1, 9),
+                          expression_repeat(pool, digit_set(pool, 0, 9), 0, EXPRESSION_UNBOUNDED));
     uint32_t zero = expression_concat(pool, digit_set(pool, 0, 0), whole_ending(&endings, 0, 0));
     uint32_t result =
         expression_either(pool, expression_concat(pool, before, whole_ending(&endings, n_whole, 0)), zero);
@@ -189,10 +190,11 @@ static uint32_t digits_of_remainder(struct expressions *pool, uint32_t q, uint32
     }
     if (last == 0)
         return expression_repeat(pool, arrows[0][0], 0, EXPRESSION_UNBOUNDED);
-    uint32_t back = expression_concat(
-        pool, arrows[last][0],
-        expression_concat(pool, expression_repeat(pool, arrows[0][0], 0, EXPRESSION_UNBOUNDED),
-                          arrows[0][last]));
+    uint32_t back =
+        expression_concat(pool, arrows[last][0],
+                          expression_concat(pool,
+                                            expression_repeat(pool, arrows[0][0], 0, EXPRESSION_UNBOUNDED),
+                                            arrows[0][last]));
     uint32_t loop =
         expression_repeat(pool, expression_either(pool, arrows[last][last], back), 0, EXPRESSION_UNBOUNDED);
     return expression_concat(pool, expression_repeat(pool, arrows[0][0], 0, EXPRESSION_UNBOUNDED),
@@ -236,7 +238,8 @@ bool number_multiple_of(struct expressions *pool, struct decimal decimal, struct
         return false;
     if (divisor.q > 1)
         result = expression_both(pool, result, by_remainders(pool, &divisor));
-    *set = expression_concat(
-        pool, expression_either(pool, EXPRESSION_EMPTY, expression_literal(pool, TEXT("-"))), result);
+    *set = expression_concat(pool,
+                             expression_either(pool, EXPRESSION_EMPTY, expression_literal(pool, TEXT("-"))),
+                             result);
     return expressions_status(pool, NULL) == STATUS_OK;
 }

@@ -5,8 +5,8 @@
 // json_number.h says. A known keyword that can't be enforced exactly refuses the schema; unknown keywords and
 // annotations are ignored, as the standard says.
 //
-// Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order among
-// one another where they are few, else those of a schema's own before those of its allOf, $ref and so
+// Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order
+// among one another where they are few, else those of a schema's own before those of its allOf, $ref and so
 // on, each in the order of the document; then members that no `properties` names, in any order.
 #pragma once
 

@@ -44,9 +44,10 @@ uint32_t pattern_dot(struct expressions *pool)
 // ECMA-262, WhiteSpace and LineTerminator.
 static uint32_t white_space(struct expressions *pool)
 {
-    static const struct code_range ranges[] = {
-        {'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-        {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    static const struct code_range ranges[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},
+                                               {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+                                               {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+                                               {0xFEFF, 0xFEFF}};
     return expression_set(pool, ranges, sizeof ranges / sizeof *ranges);
 }
 

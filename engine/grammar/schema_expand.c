@@ -93,8 +93,9 @@ static void add_properties(struct schema_compiler *compiler, const struct json_n
         else if (name)
             name->required = true;
         else
-            object->names[object->n_names++] = (struct object_name){
-                key->text, object_value(compiler, &unnamed, key->text), true, false, NULL};
+            object->names[object->n_names++] =
+                (struct object_name){key->text, object_value(compiler, &unnamed, key->text), true, false,
+                                     NULL};
     }
 }
 

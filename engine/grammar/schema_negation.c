@@ -60,16 +60,16 @@ static void negate_members(struct schema_compiler *compiler, const struct json_n
     for (const struct json_node *member = properties ? properties->first : NULL; member;
          member = member->next) {
         known = expression_either(compiler->pool, known, expression_literal(compiler->pool, member->key));
-        add_object(
-            compiler, result,
-            with_name(compiler, member->key, formula_not(compiler, formula_schema(compiler, member)), true));
+        add_object(compiler, result,
+                   with_name(compiler, member->key, formula_not(compiler, formula_schema(compiler, member)),
+                             true));
     }
     for (const struct json_node *member = patterns ? patterns->first : NULL; member; member = member->next) {
         uint32_t keys = pattern_keys(compiler, patterns, member);
         known = expression_either(compiler->pool, known, keys);
-        add_object(
-            compiler, result,
-            with_need(compiler, keys, formula_not(compiler, formula_schema(compiler, member)), patterns));
+        add_object(compiler, result,
+                   with_need(compiler, keys, formula_not(compiler, formula_schema(compiler, member)),
+                             patterns));
     }
     if (additional)
         add_object(compiler, result,
@@ -79,9 +79,9 @@ static void negate_members(struct schema_compiler *compiler, const struct json_n
                                       ? formula_shape(compiler, formula_schema(compiler, names))
                                       : NULL;
     if (allowed)
-        add_object(
-            compiler, result,
-            with_need(compiler, expression_complement(compiler->pool, allowed->string), FORMULA_TRUE, names));
+        add_object(compiler, result,
+                   with_need(compiler, expression_complement(compiler->pool, allowed->string), FORMULA_TRUE,
+                             names));
 }
 
 static void negate_object(struct schema_compiler *compiler, const struct json_node *schema,
@@ -157,9 +157,9 @@ static void negate_array(struct schema_compiler *compiler, const struct json_nod
     if (array.unique)
         compiler_refuse(compiler, array.unique, "its negation is not built");
     for (uint32_t i = 0; i < array.n_contains; i++) {
-        struct array_contains contains[2] = {
-            {array.contains[i].formula, 0, array.contains[i].min - 1},
-            {array.contains[i].formula, array.contains[i].max + 1, COUNT_UNBOUNDED}};
+        struct array_contains contains[2] = {{array.contains[i].formula, 0, array.contains[i].min - 1},
+                                             {array.contains[i].formula, array.contains[i].max + 1,
+                                              COUNT_UNBOUNDED}};
         for (int j = 0; j < 2; j++) {
             struct array_shape other = array_any();
             other.contains = &contains[j];
@@ -184,10 +184,10 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
                     compiler->pool,
                     expression_concat(
                         compiler->pool, EXPRESSION_ALL,
-                        expression_concat(
-                            compiler->pool,
-                            expression_set(compiler->pool, (struct code_range[]){{'e', 'e'}, {'E', 'E'}}, 2),
-                            EXPRESSION_ALL))));
+                        expression_concat(compiler->pool,
+                                          expression_set(compiler->pool,
+                                                         (struct code_range[]){{'e', 'e'}, {'E', 'E'}}, 2),
+                                          EXPRESSION_ALL))));
         result.number = expression_both(compiler->pool, all, expression_complement(compiler->pool, set));
     } else if (keyword_strings(compiler, keyword, &set)) {
         result.string = expression_complement(compiler->pool, set);

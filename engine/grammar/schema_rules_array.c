@@ -160,9 +160,9 @@ static uint32_t counted(struct schema_rules *rules, const struct array_shape *ar
         may_be_empty = may_be_empty && array->contains[i].min == 0;
     if (may_be_empty)
         symbol_list_add(rules, &list, build.marks->empty_array);
-    symbol_list_add(
-        rules, &list,
-        schema_rules_pair(rules, build.marks->open_array, state_symbol(&build, (struct counted_state){0})));
+    symbol_list_add(rules, &list,
+                    schema_rules_pair(rules, build.marks->open_array,
+                                      state_symbol(&build, (struct counted_state){0})));
     for (uint32_t i = 0; i < build.n_queue && compiler_work(build.compiler, 1); i++)
         define(&build, build.queue[i]);
     return symbol_list_choice(rules, &list);

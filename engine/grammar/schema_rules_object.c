@@ -221,11 +221,11 @@ static uint32_t repeat_others(struct object_rules *build)
 {
     struct symbol_list list = {0};
     for (uint32_t i = 0; i < build->n_classes; i++) {
-        uint32_t symbols[] = {
-            build->marks->comma,
-            rules_terminal(build->compiler->rules, build->classes[i].keys, TERMINAL_JSON_STRING),
-            build->marks->colon,
-            schema_rules_symbol(build->rules, build->classes[i].value, build->depth + 1)};
+        uint32_t symbols[] = {build->marks->comma,
+                              rules_terminal(build->compiler->rules, build->classes[i].keys,
+                                             TERMINAL_JSON_STRING),
+                              build->marks->colon,
+                              schema_rules_symbol(build->rules, build->classes[i].value, build->depth + 1)};
         symbol_list_add(build->rules, &list, rules_sequence(build->compiler->rules, symbols, 4));
     }
     uint32_t others = rules_repeat(build->compiler->rules, symbol_list_choice(build->rules, &list), 0,

@@ -62,7 +62,7 @@ struct object_name {
     struct text key;
     uint32_t value; // formula; FORMULA_FALSE: must be absent
     bool required;
-    bool declared; // in `properties`, and so with a place in the order
+    bool declared;                  // in `properties`, and so with a place in the order
     const struct json_node *source; // those `properties`: names of different ones may be in any order
 };
 

@@ -34,8 +34,9 @@ static struct shape object_of_values(struct schema_compiler *compiler, const str
 
 struct shape value_shape(struct schema_compiler *compiler, const struct json_node *value)
 {
-    struct shape shape = {
-        .null = value->kind == JSON_NULL, .no = value->kind == JSON_FALSE, .yes = value->kind == JSON_TRUE};
+    struct shape shape = {.null = value->kind == JSON_NULL,
+                          .no = value->kind == JSON_FALSE,
+                          .yes = value->kind == JSON_TRUE};
     struct decimal decimal;
     if (value->kind == JSON_NUMBER && read_number(compiler, value, &decimal))
         shape.number = number_equal(compiler->pool, decimal);
@@ -86,8 +87,9 @@ static void add_other_objects(struct schema_compiler *compiler, const struct jso
         other.names = without.names + 1;
         without.n_names = other.n_names = 1;
         *without.names = (struct object_name){member->key, FORMULA_FALSE, false, false, NULL};
-        *other.names = (struct object_name){
-            member->key, formula_not(compiler, formula_value(compiler, member)), true, false, NULL};
+        *other.names =
+            (struct object_name){member->key, formula_not(compiler, formula_value(compiler, member)), true,
+                                 false, NULL};
         add(compiler, result, shape_of_objects(compiler, without));
         add(compiler, result, shape_of_objects(compiler, other));
         keys = expression_either(compiler->pool, keys, expression_literal(compiler->pool, member->key));

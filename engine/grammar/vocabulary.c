@@ -50,8 +50,9 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
             trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
         for (; depth < token.size; depth++) {
             open[depth] = (uint32_t)trie->n_nodes;
-            trie->nodes[trie->n_nodes++] = (struct trie_node){
-                .token = NO_TOKEN, .depth = (uint16_t)depth, .byte = (unsigned char)token.data[depth]};
+            trie->nodes[trie->n_nodes++] = (struct trie_node){.token = NO_TOKEN,
+                                                              .depth = (uint16_t)depth,
+                                                              .byte = (unsigned char)token.data[depth]};
         }
         struct trie_node *node = &trie->nodes[open[depth - 1]];
         vocabulary->next_same[ids[i]] = node->token;

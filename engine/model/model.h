@@ -1,6 +1,6 @@
-// A model file (GGUF, or a Hugging Face folder) opened: its family, shape and tensors, every tensor's shape checked. A family is data: flags and
-// tensor names (engine/model/family.c); the forward pass is one (engine/forward.c). Nothing is computed or copied here.
-// Thread: any, after open.
+// A model file (GGUF, or a Hugging Face folder) opened: its family, shape and tensors, every tensor's shape
+// checked. A family is data: flags and tensor names (engine/model/family.c); the forward pass is one
+// (engine/forward.c). Nothing is computed or copied here. Thread: any, after open.
 #pragma once
 
 #include "engine/rope.h"
@@ -19,44 +19,47 @@ enum activation_kind {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
-    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on. What a GGUF engine's table of 65536
-    // entries gives (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
+    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on. What a GGUF engine's
+    // table of 65536 entries gives (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
     ACTIVATION_GELU_HALF,
-    // gpt-oss: with g at most 7 and u within -7..7: g sigmoid(1.702 g) (u + 1); without u: g sigmoid(1.702 g).
+    // gpt-oss: with g at most 7 and u within -7..7: g sigmoid(1.702 g) (u + 1); without u: g sigmoid(1.702
+    // g).
     ACTIVATION_SWIGLU_CLAMPED,
 };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
-    int32_t n_layers_beyond; // after them in the file: for speculation, not used
+    int32_t n_layers_beyond;     // after them in the file: for speculation, not used
     int32_t n_context_original;  // before its authors lengthened it (YaRN, LongRoPE); else n_context
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
     int32_t n_ff;
     int32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; // 0: no experts
-    int32_t n_layers_dense;                // the first ones of a model with experts that have none
+    int32_t n_layers_dense;                        // the first ones of a model with experts that have none
     int32_t n_expert_groups, n_expert_groups_used; // 1: experts are picked among all
     enum route_kind route_kind;
-    float experts_scale;                   // of the used experts' weights; 1: none
-    // Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as key
-    // [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. 0: none.
+    float experts_scale; // of the used experts' weights; 1: none
+    // Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as
+    // key [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. 0: none.
     int32_t latent_dim;
-    int32_t query_latent_dim;              // 0: queries come from the embedding directly
-    int32_t latent_key_dim, latent_value_dim; // of a head before it is put in the latent's terms: without the rotated dims
+    int32_t query_latent_dim; // 0: queries come from the embedding directly
+    // of a head before it is put in the latent's terms: without the rotated dims
+    int32_t latent_key_dim, latent_value_dim;
     float norm_epsilon;
-    float attention_scale;       // of q.k
-    float attention_softcap, logit_softcap; // 0: none
+    float attention_scale;                              // of q.k
+    float attention_softcap, logit_softcap;             // 0: none
     float embedding_scale, residual_scale, logit_scale; // 1: none
-    float alibi_bias_max;        // 0: none
-    int32_t sliding_window;      // positions a windowed layer sees, 0: none
-    int32_t window_pattern;      // every n-th layer sees everything; 0 or 1 with a window: none does
+    float alibi_bias_max;                               // 0: none
+    int32_t sliding_window;                             // positions a windowed layer sees, 0: none
+    int32_t window_pattern; // every n-th layer sees everything; 0 or 1 with a window: none does
     enum rope_style rope_style;
     int32_t n_rope_dims;
-    int32_t n_rope_tables;       // 1, or 2 when windowed layers have frequencies of their own (table 1)
-    bool queries_own_table;      // table 1 is not for windowed layers but for queries: it holds their temperature too
-    bool experts_normalised;     // the used experts' weights are made to sum to 1
-    bool parallel_residual;      // attention and MLP both read the layer's input
+    int32_t n_rope_tables; // 1, or 2 when windowed layers have frequencies of their own (table 1)
+    // table 1 is not for windowed layers but for queries: it holds their temperature too
+    bool queries_own_table;
+    bool experts_normalised; // the used experts' weights are made to sum to 1
+    bool parallel_residual;  // attention and MLP both read the layer's input
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -109,11 +112,12 @@ struct model {
     struct gguf *gguf;
     const struct family *family;
     struct model_shape shape;
-    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output, output_bias;
-    struct model_layer *layers;  // [n_layers]
-    struct rope rope[2];         // of each table; unused: empty
-    struct rope rope_long;       // table 0 for sequences with long_context; empty: the same as theirs
-    char name[128];              // general.name, else the file's name
+    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
+        output_bias;
+    struct model_layer *layers; // [n_layers]
+    struct rope rope[2];        // of each table; unused: empty
+    struct rope rope_long;      // table 0 for sequences with long_context; empty: the same as theirs
+    char name[128];             // general.name, else the file's name
 };
 
 // Limits of what a file may ask for; beyond is ERROR_LIMIT_EXCEEDED.
@@ -128,8 +132,8 @@ enum {
     MODEL_EXPERTS_USED_MAX = 64,
 };
 
-// Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen tensor by its
-// name with expected and got.
+// Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen
+// tensor by its name with expected and got.
 enum status model_open(struct model **model, const char *path, struct error *error) WARN_UNUSED;
 // The same from an opened file, which it takes over, also when it fails.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
@@ -139,5 +143,6 @@ const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
 uint64_t model_held_bytes(const struct model *model);   // as a backend holds them (tensor_held_type)
 uint64_t model_n_parameters(const struct model *model);
-// Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads all of it.
+// Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads
+// all of it.
 uint64_t model_fingerprint(const struct model *model, struct pool *pool);

@@ -444,8 +444,8 @@ static enum status hash_keys(struct folder *folder, const struct gguf_writer *ke
     folder->keys_hash = hash_bytes(encoded.data, encoded.size, 0);
     for (int i = 0; i < 3; i++)
         if (folder->config.divisors[i])
-            folder->keys_hash = hash_bytes(folder->config.divisors[i], folder->config.n_divisors * sizeof(float),
-                                           folder->keys_hash);
+            folder->keys_hash = hash_bytes(folder->config.divisors[i],
+                                           folder->config.n_divisors * sizeof(float), folder->keys_hash);
     buffer_finish(&encoded);
     return status;
 }
@@ -496,8 +496,9 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
     if (status == STATUS_OK)
-        status = gguf_create(gguf, path, &keys, folder->made, folder->n_made,
-                             (struct gguf_source){folder, make, folder_destroy, hash_content, check_files}, error);
+        status =
+            gguf_create(gguf, path, &keys, folder->made, folder->n_made,
+                        (struct gguf_source){folder, make, folder_destroy, hash_content, check_files}, error);
     else
         folder_destroy(folder);
     gguf_writer_finish(&keys);
@@ -508,7 +509,8 @@ enum status model_folder_open(struct gguf **gguf, const char *path, struct error
 {
     struct stat information;
     *gguf = NULL;
-    if (strlen(path) <= FOLDER_PATH_BYTES_MAX && stat(path, &information) == 0 && S_ISDIR(information.st_mode))
+    if (strlen(path) <= FOLDER_PATH_BYTES_MAX && stat(path, &information) == 0 &&
+        S_ISDIR(information.st_mode))
         return open_folder(gguf, path, error);
     return gguf_open(gguf, path, error);
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static enum status read_open_file(const struct folder_files *files, FILE *file, const char *path, struct text *content,
-                                  struct error *error)
+static enum status read_open_file(const struct folder_files *files, FILE *file, const char *path,
+                                  struct text *content, struct error *error)
 {
     struct stat information;
     if (fstat(fileno(file), &information) != 0 || !S_ISREG(information.st_mode))
@@ -25,8 +25,8 @@ static enum status read_open_file(const struct folder_files *files, FILE *file, 
     return STATUS_OK;
 }
 
-enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content, bool *found,
-                             struct error *error)
+enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
+                             bool *found, struct error *error)
 {
     char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
     snprintf(path, sizeof path, "%s/%s", files->path, name);
@@ -42,8 +42,8 @@ enum status folder_read_file(const struct folder_files *files, const char *name,
     return status;
 }
 
-enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json, bool *found,
-                             struct error *error)
+enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
+                             bool *found, struct error *error)
 {
     struct text content;
     *json = (struct value){.kind = VALUE_NULL};
@@ -55,6 +55,7 @@ enum status folder_read_json(const struct folder_files *files, const char *name,
         return error_prefix(error, "%s/%s", files->path, name);
     }
     if (json->kind != VALUE_OBJECT)
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: expected an object", files->path, name);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: expected an object", files->path,
+                         name);
     return STATUS_OK;
 }

@@ -250,12 +250,12 @@ static const struct folder_rule seed_oss_layers[] = {
     SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
     GATED_MLP,
     END};
-static const struct folder_rule cohere_layers[] = {
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    HEAD_NORMS(FORM_AS_IS),
-    GATED_MLP,
-    END};
+static const struct folder_rule cohere_layers[] = {{"model.layers.*.input_layernorm", "attn_norm",
+                                                    FORM_AS_IS},
+                                                   SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                   HEAD_NORMS(FORM_AS_IS),
+                                                   GATED_MLP,
+                                                   END};
 static const struct folder_rule granite_moe_layers[] = {
     PRE_NORMS,
     SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),

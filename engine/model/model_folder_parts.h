@@ -1,6 +1,6 @@
-// Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c (config.json),
-// model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and model_folder_names.c (families as
-// data). Private to these.
+// Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c
+// (config.json), model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and
+// model_folder_names.c (families as data). Private to these.
 #pragma once
 
 #include "engine/file/gguf_write.h"
@@ -92,12 +92,12 @@ struct folder_files {
     const char *path;
     struct arena *arena;
 };
-enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content, bool *found,
-                             struct error *error) WARN_UNUSED;
+enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
+                             bool *found, struct error *error) WARN_UNUSED;
 // An object. `json` is null where there is no such file.
-enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json, bool *found,
-                             struct error *error) WARN_UNUSED;
+enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
+                             bool *found, struct error *error) WARN_UNUSED;
 
 // model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
-enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config, struct gguf_writer *keys,
-                                 struct error *error) WARN_UNUSED;
+enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
+                                 struct gguf_writer *keys, struct error *error) WARN_UNUSED;

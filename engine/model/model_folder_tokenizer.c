@@ -1,5 +1,6 @@
-// The parts of a folder around the tokens: tokenizer.json and tokenizer_config.json as they are, the chat templates, and of
-// generation_config.json the tokens that end an answer and the sampling defaults. Where several files have a template, transformers' order holds (tokenization_utils_base.py):
+// The parts of a folder around the tokens: tokenizer.json and tokenizer_config.json as they are, the chat
+// templates, and of generation_config.json the tokens that end an answer and the sampling defaults. Where
+// several files have a template, transformers' order holds (tokenization_utils_base.py):
 //   chat_template.jinja, with additional_chat_templates/tool_use.jinja beside it;
 //   "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"};
 //   chat_template.json, a processor's, where the tokenizer has none.
@@ -44,7 +45,8 @@ static enum status add_templates(const struct folder_files *files, const struct 
     bool found, has_processor = false;
     enum status status = folder_read_file(files, "chat_template.jinja", &templates.usual, &found, error);
     if (status == STATUS_OK)
-        status = folder_read_file(files, "additional_chat_templates/tool_use.jinja", &templates.tool_use, &found, error);
+        status = folder_read_file(files, "additional_chat_templates/tool_use.jinja", &templates.tool_use,
+                                  &found, error);
     if (status == STATUS_OK && !templates.usual.size && !templates.tool_use.size)
         templates = templates_of(tokenizer_config);
     bool none = !templates.usual.size && !templates.tool_use.size;
@@ -67,7 +69,8 @@ static void add_ends(const struct value *generation, const struct value *config,
     int32_t ids[ENDS_MAX];
     size_t n_ids = 0;
     const struct value *ends = value_get(generation, "eos_token_id");
-    const struct value *const configs[] = {config, value_get(config, "text_config")}; // a model of images and text has both
+    // a model of images and text has both
+    const struct value *const configs[] = {config, value_get(config, "text_config")};
     for (int i = 0; i < 2 && configs[i] && (!ends || ends->kind == VALUE_NULL); i++)
         ends = value_get(configs[i], "eos_token_id");
     size_t n_items = ends && ends->kind == VALUE_ARRAY ? ends->array.n_items : ends ? 1 : 0;
@@ -80,7 +83,8 @@ static void add_ends(const struct value *generation, const struct value *config,
         gguf_writer_i32s(keys, "tokenizer.huggingface.eos_token_ids", ids, n_ids);
 }
 
-// The names of generation_config.json, and those under which GGUF files have the same (llama.cpp's converter copies them).
+// The names of generation_config.json, and those under which GGUF files have the same (llama.cpp's converter
+// copies them).
 static enum status add_sampling(const struct value *generation, struct gguf_writer *keys, struct error *error)
 {
     static const char *const names[][2] = {
@@ -98,8 +102,9 @@ static enum status add_sampling(const struct value *generation, struct gguf_writ
         if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
             char description[VALUE_DESCRIPTION_BYTES];
             value_describe(value, description);
-            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "generation_config.json: %s: expected a number, got %s",
-                             names[i][0], description);
+            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "generation_config.json: %s: expected a number, got %s", names[i][0],
+                             description);
         }
         double number = value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
         gguf_writer_f32(keys, names[i][1], (float)number);
@@ -107,8 +112,8 @@ static enum status add_sampling(const struct value *generation, struct gguf_writ
     return STATUS_OK;
 }
 
-enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config, struct gguf_writer *keys,
-                                 struct error *error)
+enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
+                                 struct gguf_writer *keys, struct error *error)
 {
     struct text tokenizer, settings;
     struct value tokenizer_config, generation;

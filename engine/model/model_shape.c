@@ -197,11 +197,12 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
                                    reader->family, epsilon);
     else if (shape->norm_epsilon < 0.0f || shape->attention_softcap < 0.0f || shape->logit_softcap < 0.0f ||
              shape->alibi_bias_max < 0.0f || !isfinite(shape->logit_scale))
-        reader->status = error_set(
-            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-            "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
-            (double)shape->norm_epsilon, (double)shape->attention_softcap, (double)shape->logit_softcap,
-            (double)shape->alibi_bias_max, (double)shape->logit_scale);
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
+                      (double)shape->norm_epsilon, (double)shape->attention_softcap,
+                      (double)shape->logit_softcap, (double)shape->alibi_bias_max,
+                      (double)shape->logit_scale);
 }
 
 // Which layers see a window only. The pattern is a number n (layers n-1, 2n-1, ... see everything) or one

@@ -251,7 +251,8 @@ static enum status take_slot(struct search *search, int32_t index, enum layer_sl
     layer_name(name, index, slots[slot].name, "bias");
     bool biased = (search->model->family->biased & 1u << slot) != 0;
     bool vector = model_slot_is_vector(slot);
-    int64_t n_items = vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
+    int64_t n_items =
+        vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
                         &search->model->layers[index].biases[slot]);
 }
@@ -277,7 +278,8 @@ struct fused {
 
 static const struct fused fused_qkv = {"attn_qkv", true, 3, {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V}};
 static const struct fused fused_gate_up = {"ffn_up", true, 2, {SLOT_FFN_GATE, SLOT_FFN_UP}};
-static const struct fused fused_kv_a = {"attn_kv_a_mqa", false, 2, {SLOT_ATTN_KV_A_LATENT, SLOT_ATTN_KV_A_ROPE}};
+static const struct fused fused_kv_a = {
+    "attn_kv_a_mqa", false, 2, {SLOT_ATTN_KV_A_LATENT, SLOT_ATTN_KV_A_ROPE}};
 
 static int64_t fused_rows(const struct search *search, const struct fused *fused)
 {
@@ -352,7 +354,8 @@ static enum status take_pick_bias(struct search *search, int32_t index)
     char name[NAME_BYTES];
     enum layer_slot slot = SLOT_ROUTER_PICK_BIAS;
     layer_name(name, index, slots[slot].name, "bias");
-    return take_vector(search, name, false, search->widths[EXPERTS], &search->model->layers[index].tensors[slot]);
+    return take_vector(search, name, false, search->widths[EXPERTS],
+                       &search->model->layers[index].tensors[slot]);
 }
 
 // Latent attention's own tensors. What makes keys and values of the latent is one matrix in the authors'
@@ -368,9 +371,9 @@ static enum status take_latent(struct search *search, int32_t index)
         bool there;
         enum layer_slot slot;
     } weights[] = {
-        {compressed, SLOT_ATTN_Q_A},    {compressed, SLOT_ATTN_Q_A_NORM}, {compressed, SLOT_ATTN_Q_B},
-        {!compressed, SLOT_ATTN_Q},     {true, SLOT_ATTN_KV_A_NORM},      {whole, SLOT_ATTN_KV_B},
-        {!whole, SLOT_ATTN_K_B},        {!whole, SLOT_ATTN_V_B},
+        {compressed, SLOT_ATTN_Q_A}, {compressed, SLOT_ATTN_Q_A_NORM}, {compressed, SLOT_ATTN_Q_B},
+        {!compressed, SLOT_ATTN_Q},  {true, SLOT_ATTN_KV_A_NORM},      {whole, SLOT_ATTN_KV_B},
+        {!whole, SLOT_ATTN_K_B},     {!whole, SLOT_ATTN_V_B},
     };
     enum status status = take_fused(search, index, &fused_kv_a);
     for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++)

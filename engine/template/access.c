@@ -203,7 +203,7 @@ static bool find_bounds(struct rendering *rendering, const struct object *start,
 static size_t text_bound(struct text text, int64_t position)
 {
     if (position < 0)
-        return codepoints_offset_from_end(text, (uint64_t)-(position + 1) + 1);
+        return codepoints_offset_from_end(text, (uint64_t) - (position + 1) + 1);
     return codepoints_offset(text, (size_t)position);
 }
 

@@ -226,7 +226,7 @@ static NOINLINE bool evaluate_binary(struct rendering *rendering, struct activat
     struct object left, right;
     return evaluate(rendering, activation, expression->binary.left, &left) &&
            evaluate(rendering, activation, expression->binary.right, &right) &&
-           operator_arithmetic(rendering, expression->binary.operator, &left, &right, value);
+           operator_arithmetic(rendering, expression->binary.operator, & left, &right, value);
 }
 
 static NOINLINE bool evaluate_comparison(struct rendering *rendering, struct activation *activation,
@@ -239,7 +239,7 @@ static NOINLINE bool evaluate_comparison(struct rendering *rendering, struct act
     for (size_t i = 0; holds && i < expression->comparison.n_operands; i++) {
         const struct comparison_operand *operand = &expression->comparison.operands[i];
         if (!evaluate(rendering, activation, operand->operand, &right) ||
-            !operator_compare(rendering, operand->operator, &left, &right, &holds))
+            !operator_compare(rendering, operand->operator, & left, &right, &holds))
             return false;
         left = right;
     }

@@ -57,7 +57,7 @@ struct expression *expression_create_binary(struct parser *parser, enum expressi
     if (!expression || !expression_cover(parser, expression, left) ||
         !expression_cover(parser, expression, right))
         return NULL;
-    expression->binary.operator = operator;
+    expression->binary.operator= operator;
     expression->binary.left = left;
     expression->binary.right = right;
     return expression;
@@ -152,12 +152,12 @@ static struct expression *parse_or(struct parser *parser)
     return left;
 }
 
-static bool product_operator(enum token_kind kind, enum operator *operator)
+static bool product_operator(enum token_kind kind, enum operator* operator)
 {
-    *operator = kind == TOKEN_MULTIPLY       ? OPERATOR_MULTIPLY
-                : kind == TOKEN_DIVIDE       ? OPERATOR_DIVIDE
-                : kind == TOKEN_FLOOR_DIVIDE ? OPERATOR_FLOOR_DIVIDE
-                                             : OPERATOR_MODULO;
+    *operator= kind == TOKEN_MULTIPLY ? OPERATOR_MULTIPLY
+    : kind == TOKEN_DIVIDE            ? OPERATOR_DIVIDE
+    : kind == TOKEN_FLOOR_DIVIDE      ? OPERATOR_FLOOR_DIVIDE
+                                      : OPERATOR_MODULO;
     return kind == TOKEN_MULTIPLY || kind == TOKEN_DIVIDE || kind == TOKEN_FLOOR_DIVIDE ||
            kind == TOKEN_MODULO;
 }
@@ -198,7 +198,7 @@ static struct expression *parse_sum(struct parser *parser)
     uint32_t line = parser->token.line;
     struct expression *left = parse_concatenation(parser);
     while (left && (parser->token.kind == TOKEN_ADD || parser->token.kind == TOKEN_SUBTRACT)) {
-        enum operator operator = parser->token.kind == TOKEN_ADD ? OPERATOR_ADD : OPERATOR_SUBTRACT;
+        enum operator operator= parser->token.kind == TOKEN_ADD ? OPERATOR_ADD : OPERATOR_SUBTRACT;
         struct expression *right = parser_advance(parser) ? parse_concatenation(parser) : NULL;
         left =
             right ? expression_create_binary(parser, EXPRESSION_BINARY, operator, line, left, right) : NULL;
@@ -208,7 +208,7 @@ static struct expression *parse_sum(struct parser *parser)
 }
 
 // *found: a comparison operator stands here; it is gone then.
-static bool parse_comparison_operator(struct parser *parser, enum operator *operator, bool *found)
+static bool parse_comparison_operator(struct parser *parser, enum operator* operator, bool * found)
 {
     static const enum operator operators[] = {
         [TOKEN_EQUAL] = OPERATOR_EQUAL,     [TOKEN_NOT_EQUAL] = OPERATOR_NOT_EQUAL,
@@ -218,15 +218,15 @@ static bool parse_comparison_operator(struct parser *parser, enum operator *oper
     enum token_kind kind = parser->token.kind;
     *found = kind >= TOKEN_EQUAL && kind <= TOKEN_LESS_EQUAL;
     if (*found) {
-        *operator = operators[kind];
+        *operator= operators[kind];
     } else if (parser_is_name(parser, "in")) {
         *found = true;
-        *operator = OPERATOR_IN;
+        *operator= OPERATOR_IN;
     } else if (parser_is_name(parser, "not")) {
         if (!parser_look_ahead(parser))
             return false;
         *found = parser->ahead.kind == TOKEN_NAME && text_equals_string(parser->ahead.text, "in");
-        *operator = OPERATOR_NOT_IN;
+        *operator= OPERATOR_NOT_IN;
         if (*found && !parser_advance(parser))
             return false;
     }
@@ -241,7 +241,7 @@ static struct expression *parse_comparison(struct parser *parser)
     while (first) {
         struct comparison_operand operand;
         bool found;
-        if (!parse_comparison_operator(parser, &operand.operator, &found))
+        if (!parse_comparison_operator(parser, &operand.operator, & found))
             return NULL;
         if (!found)
             return comparison ? comparison : first;

@@ -105,9 +105,10 @@ static bool add_percent_value(struct rendering *rendering, const struct object *
         if (layout->precision >= 0)
             return fail_layout(rendering, conversion);
         if (object_is_number(value) && fabs(object_to_double(value)) < 0x1p63)
-            return add_integer(
-                rendering, value->kind == OBJECT_FLOAT ? (int64_t)value->number : object_to_integer(value),
-                layout);
+            return add_integer(rendering,
+                               value->kind == OBJECT_FLOAT ? (int64_t)value->number
+                                                           : object_to_integer(value),
+                               layout);
         break;
     case 'f':
         if (object_is_number(value))

@@ -35,18 +35,31 @@ struct function {
 
 // A row of a table; further arguments: the names of the parameters.
 #define FUNCTION(name, run, variant, n_required, ...)                                                        \
-    {name, run, n_required, {__VA_ARGS__}, variant, false, false, false}
+    {                                                                                                        \
+        name, run, n_required, {__VA_ARGS__}, variant, false, false, false                                   \
+    }
 #define METHOD(name, run, variant, n_required, ...)                                                          \
-    {name, run, n_required, {__VA_ARGS__}, variant, true, false, false}
-#define ANY_ARGUMENTS(name, run, variant) {name, run, 0, {NULL}, variant, false, true, false}
-#define UNSAFE(name)                      {name, NULL, 0, {NULL}, 0, false, false, true}
+    {                                                                                                        \
+        name, run, n_required, {__VA_ARGS__}, variant, true, false, false                                    \
+    }
+#define ANY_ARGUMENTS(name, run, variant)                                                                    \
+    {                                                                                                        \
+        name, run, 0, {NULL}, variant, false, true, false                                                    \
+    }
+#define UNSAFE(name)                                                                                         \
+    {                                                                                                        \
+        name, NULL, 0, {NULL}, 0, false, false, true                                                         \
+    }
 
 struct function_table {
     const struct function *functions;
     size_t n_functions;
 };
 
-#define FUNCTION_TABLE(rows) {rows, sizeof(rows) / sizeof(rows)[0]}
+#define FUNCTION_TABLE(rows)                                                                                 \
+    {                                                                                                        \
+        rows, sizeof(rows) / sizeof(rows)[0]                                                                 \
+    }
 
 extern const struct function_table filters_of_text;
 extern const struct function_table filters_of_values;

@@ -16,12 +16,12 @@ static const char *const symbols[] = {
     [OPERATOR_IN] = "in",         [OPERATOR_NOT_IN] = "not in",
 };
 
-static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object *a,
+static bool fail_operands(struct rendering *rendering, enum operator operator, const struct object * a,
                           const struct object *b)
 {
     if (a->kind == OBJECT_UNDEFINED || b->kind == OBJECT_UNDEFINED)
         return object_fail_undefined(rendering, a->kind == OBJECT_UNDEFINED ? a : b);
-    if (operator == OPERATOR_ADD && a->kind == OBJECT_STRING)
+    if (operator== OPERATOR_ADD && a->kind == OBJECT_STRING)
         return rendering_fail(rendering, "can only concatenate str (not \"%s\") to str", object_type_name(b));
     return rendering_fail(rendering, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator],
                           object_type_name(a), object_type_name(b));
@@ -120,7 +120,7 @@ static bool calculate_integers(struct rendering *rendering, enum operator operat
         *result = object_float(b ? divide_exactly(a, b) : 0);
         return b != 0 || fail_zero(rendering);
     default:
-        return divide_integers(rendering, operator == OPERATOR_FLOOR_DIVIDE, a, b, result);
+        return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
     }
     *result = object_integer(integer);
     return !overflow || fail_overflow(rendering);
@@ -143,7 +143,7 @@ static bool calculate_floats(struct rendering *rendering, enum operator operator
         *result = object_float(b == 0 ? 0 : a / b);
         return b != 0 || fail_zero(rendering);
     default:
-        return divide_floats(rendering, operator == OPERATOR_FLOOR_DIVIDE, a, b, result);
+        return divide_floats(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b, result);
     }
 }
 
@@ -217,7 +217,7 @@ static bool add_strings(struct rendering *rendering, const struct object *a, con
     return true;
 }
 
-bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object *a,
+bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object * a,
                          const struct object *b, struct object *result)
 {
     if (object_is_integral(a) && object_is_integral(b))
@@ -294,7 +294,7 @@ bool operator_contains(struct rendering *rendering, const struct object *item, c
     return contains_by_search(rendering, item, container, result);
 }
 
-bool operator_compare(struct rendering *rendering, enum operator operator, const struct object *a,
+bool operator_compare(struct rendering *rendering, enum operator operator, const struct object * a,
                       const struct object *b, bool *result)
 {
     int order;
@@ -319,10 +319,11 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
     if (!object_compare(rendering, a, b, symbols[operator], &order))
         return false;
     bool nan = (a->kind == OBJECT_FLOAT && isnan(a->number)) || (b->kind == OBJECT_FLOAT && isnan(b->number));
-    *result = !nan && (operator == OPERATOR_LESS         ? order < 0
-                       : operator == OPERATOR_LESS_EQUAL ? order <= 0
-                       : operator == OPERATOR_GREATER    ? order > 0
-                                                         : order >= 0);
+    *result = !nan && (operator== OPERATOR_LESS       ? order < 0 :
+                       operator== OPERATOR_LESS_EQUAL ? order <= 0
+                       :
+                       operator== OPERATOR_GREATER ? order > 0
+                                                   : order >= 0);
     return true;
 }
 

@@ -4,10 +4,10 @@
 #include "engine/template/syntax.h"
 
 // OPERATOR_ADD ... OPERATOR_MODULO.
-bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object *a,
+bool operator_arithmetic(struct rendering *rendering, enum operator operator, const struct object * a,
                          const struct object *b, struct object *result);
 // OPERATOR_EQUAL ... OPERATOR_NOT_IN.
-bool operator_compare(struct rendering *rendering, enum operator operator, const struct object *a,
+bool operator_compare(struct rendering *rendering, enum operator operator, const struct object * a,
                       const struct object *b, bool *result);
 bool operator_contains(struct rendering *rendering, const struct object *item, const struct object *container,
                        bool *result);

@@ -474,10 +474,11 @@ struct expression *primary_parse_unary(struct parser *parser, bool with_filters)
             return NULL;
         struct expression *operand = primary_parse_unary(parser, false);
         parser_leave(parser);
-        expression = operand ? expression_create_binary(
-                                   parser, kind == TOKEN_ADD ? EXPRESSION_POSITIVE : EXPRESSION_NEGATIVE, 0,
-                                   line, operand, NULL)
-                             : NULL;
+        expression =
+            operand ? expression_create_binary(parser,
+                                               kind == TOKEN_ADD ? EXPRESSION_POSITIVE : EXPRESSION_NEGATIVE,
+                                               0, line, operand, NULL)
+                    : NULL;
     } else {
         expression = primary_parse(parser, false);
     }

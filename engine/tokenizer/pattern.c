@@ -19,15 +19,17 @@ static enum status out_of_memory(struct error *error)
 // --- PCRE2's reading of what tokenizers mean ---
 
 // PCRE2's \s holds U+180E, which lost the property White_Space in Unicode 6.3.
-#define SPACES "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define SPACES                                                                                               \
+    "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
 // The name of a script alone means Script_Extensions to PCRE2, and Script to everybody else.
 static bool is_script(struct text name)
 {
-    static const char *const scripts[] = {"Arabic",   "Armenian", "Bengali", "Bopomofo", "Cyrillic", "Devanagari",
-                                          "Georgian", "Greek",    "Gujarati", "Gurmukhi", "Han",      "Hangul",
-                                          "Hebrew",   "Hiragana", "Kannada", "Katakana", "Latin",    "Malayalam",
-                                          "Myanmar",  "Sinhala",  "Syriac",  "Tamil",    "Telugu",   "Thai"};
+    static const char *const scripts[] = {"Arabic",     "Armenian", "Bengali",   "Bopomofo", "Cyrillic",
+                                          "Devanagari", "Georgian", "Greek",     "Gujarati", "Gurmukhi",
+                                          "Han",        "Hangul",   "Hebrew",    "Hiragana", "Kannada",
+                                          "Katakana",   "Latin",    "Malayalam", "Myanmar",  "Sinhala",
+                                          "Syriac",     "Tamil",    "Telugu",    "Thai"};
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         if (text_equals_string(name, scripts[i]))
             return true;
@@ -44,7 +46,8 @@ static size_t rewrite_escape(struct text expression, size_t at, bool in_class, s
         buffer_add_string(out, in_class ? SPACES : letter == 's' ? "[" SPACES "]" : "[^" SPACES "]");
         return 2;
     }
-    const char *close = (letter == 'p' || letter == 'P') && left > 2 && escape[2] == '{' ? memchr(escape, '}', left) : NULL;
+    const char *close =
+        (letter == 'p' || letter == 'P') && left > 2 && escape[2] == '{' ? memchr(escape, '}', left) : NULL;
     if (close) {
         struct text name = {escape + 3, (size_t)(close - escape) - 3};
         buffer_add(out, escape, 3);
@@ -68,7 +71,8 @@ static void rewrite(struct text expression, struct buffer *out)
             at += rewrite_escape(expression, at, in_class, out);
             continue;
         }
-        bool first = in_class && (at == class_start || (at == class_start + 1 && expression.data[class_start] == '^'));
+        bool first =
+            in_class && (at == class_start || (at == class_start + 1 && expression.data[class_start] == '^'));
         if (!in_class && byte == '[') {
             in_class = true;
             class_start = at + 1;

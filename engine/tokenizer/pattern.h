@@ -1,6 +1,6 @@
-// A regular expression (PCRE2 syntax, UTF-8 and Unicode properties; \s is White_Space and \p{Han} a Script, as in
-// Oniguruma and Rust) that cuts text into its matches and what
-// lies between them. Immutable after open: any thread may use one.
+// A regular expression (PCRE2 syntax, UTF-8 and Unicode properties; \s is White_Space and \p{Han} a Script,
+// as in Oniguruma and Rust) that cuts text into its matches and what lies between them. Immutable after open:
+// any thread may use one.
 #pragma once
 
 #include "schemas/text.h"

@@ -94,7 +94,8 @@ static bool match_at(const struct special_matcher *matcher, struct text text, si
     return found;
 }
 
-// The next byte that a token starts with, text.size: none. Where all start alike ("<" mostly) that is memchr's work.
+// The next byte that a token starts with, text.size: none. Where all start alike ("<" mostly) that is
+// memchr's work.
 static size_t next_start(const struct special_matcher *matcher, struct text text, size_t at, bool controls)
 {
     if (matcher->n_roots == 1) {
@@ -109,8 +110,8 @@ static size_t next_start(const struct special_matcher *matcher, struct text text
     return at;
 }
 
-bool special_find(const struct special_matcher *matcher, struct text text, size_t from, struct special_controls controls,
-                  struct special_match *match)
+bool special_find(const struct special_matcher *matcher, struct text text, size_t from,
+                  struct special_controls controls, struct special_match *match)
 {
     if (matcher->n_roots == 0)
         return false;

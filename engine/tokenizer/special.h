@@ -43,5 +43,5 @@ struct special_controls {
 };
 
 // The first match in text[from..]. False: none.
-bool special_find(const struct special_matcher *matcher, struct text text, size_t from, struct special_controls controls,
-                  struct special_match *match);
+bool special_find(const struct special_matcher *matcher, struct text text, size_t from,
+                  struct special_controls controls, struct special_match *match);

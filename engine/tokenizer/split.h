@@ -31,4 +31,5 @@ typedef void take_words(void *context, const char *data, const size_t *sizes, si
 
 // Calls `words` for the pieces of `text` in order. Pieces are not empty, and their concatenation is the text.
 // False: no memory (only patterns that run on PCRE2 need any).
-bool splitter_run(const struct splitter *splitter, struct text text, take_words *words, void *context) WARN_UNUSED;
+bool splitter_run(const struct splitter *splitter, struct text text, take_words *words,
+                  void *context) WARN_UNUSED;

@@ -78,16 +78,17 @@ static const struct split_range default_symbols[] = {{'$', '$'}, {'+', '+'}, {'<
                                                      {'^', '^'}, {'|', '|'}, {'~', '~'}};
 static const struct split_range falcon_symbols[] = {{'$', '$'}, {'+', '+'}, {'<', '>'}, {'^', '^'},
                                                     {'`', '`'}, {'|', '|'}, {'~', '~'}};
-static const struct split_definition default_punctuation = {
-    RUN, .set = {CLASS_PUNCTUATION, false, RANGES(default_symbols)}};
-static const struct split_definition falcon_punctuation = {
-    RUN, .set = {CLASS_PUNCTUATION, false, RANGES(falcon_symbols)}};
+static const struct split_definition default_punctuation = {RUN, .set = {CLASS_PUNCTUATION, false,
+                                                                         RANGES(default_symbols)}};
+static const struct split_definition falcon_punctuation = {RUN, .set = {CLASS_PUNCTUATION, false,
+                                                                        RANGES(falcon_symbols)}};
 
 // " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar stand in the
 // bracket.
-static const struct split_range bloom_stops[] = {
-    {'!', '!'},     {'(', ')'},     {',', ','},     {'.', '.'},       {'?', '?'},       {'|', '|'},
-    {0x60C, 0x60C}, {0x6D4, 0x6D4}, {0x964, 0x964}, {0x2026, 0x2026}, {0x3001, 0x3002}, {0xFF0C, 0xFF0C}};
+static const struct split_range bloom_stops[] = {{'!', '!'},       {'(', ')'},       {',', ','},
+                                                 {'.', '.'},       {'?', '?'},       {'|', '|'},
+                                                 {0x60C, 0x60C},   {0x6D4, 0x6D4},   {0x964, 0x964},
+                                                 {0x2026, 0x2026}, {0x3001, 0x3002}, {0xFF0C, 0xFF0C}};
 static const struct split_definition bloom_words = {RUN, .set = {CLASS_SPACE, true, RANGES(bloom_stops)},
                                                     .lead = SPLIT_LEAD_BLANK};
 
@@ -138,16 +139,18 @@ static const struct split_definition number_from_right_alone = {.end = split_num
                                                                 .ends_at_words = true};
 
 // Chinese, Japanese, Thai, Lao, Khmer, Burmese, Korean
-static const struct split_range asian_ranges[] = {
-    {0xE40, 0xE7F},   {0xE80, 0xEFF},   {0x1000, 0x109F}, {0x1100, 0x11FF}, {0x1780, 0x17FF}, {0x2F00, 0x2FDF},
-    {0x3040, 0x30FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xA9E0, 0xA9FF}, {0xAA60, 0xAA7F}, {0xAC00, 0xD7AF},
-    {0xF900, 0xFAFF}, {0xFF65, 0xFF9F}};
+static const struct split_range asian_ranges[] = {{0xE40, 0xE7F},   {0xE80, 0xEFF},   {0x1000, 0x109F},
+                                                  {0x1100, 0x11FF}, {0x1780, 0x17FF}, {0x2F00, 0x2FDF},
+                                                  {0x3040, 0x30FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF},
+                                                  {0xA9E0, 0xA9FF}, {0xAA60, 0xAA7F}, {0xAC00, 0xD7AF},
+                                                  {0xF900, 0xFAFF}, {0xFF65, 0xFF9F}};
 static const struct split_definition asian = {RUN, .set = {0, false, RANGES(asian_ranges)}};
 
 // Words of letters with marks, joined by single blanks. Possessive, as nothing is given back: linear.
 static const struct split_definition exaone_moe = {
-    .pattern = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}\\p{M}*+(?: ?+\\p{L}\\p{M}*+)*+|\\p{N}|"
-               " ?[^\\s\\p{L}\\p{N}]++[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"};
+    .pattern =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}\\p{M}*+(?: ?+\\p{L}\\p{M}*+)*+|\\p{N}|"
+        " ?[^\\s\\p{L}\\p{N}]++[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"};
 
 static const struct split_definition jais2 = {
     .pattern =
@@ -202,8 +205,8 @@ static const struct splitter_definition definitions[] = {
     {{"dbrx", false, false}, ALIASES("smaug-bpe", "chatglm-bpe", "glm4"), STAGES_1(words_3)},
     {{"minicpm5", true, false}, NULL, STAGES_2(numbers_3, words_any)},
     {{"qwen2", false, false},
-     ALIASES("stablelm2", "openpangu", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "kormo", "f2llmv2", "grok-2",
-             "bailingmoe", "bailingmoe2", "llada-moe"),
+     ALIASES("stablelm2", "openpangu", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "kormo",
+             "f2llmv2", "grok-2", "bailingmoe", "bailingmoe2", "llada-moe"),
      STAGES_1(words_1)},
     {{"qwen35", false, false}, NULL, STAGES_1(words_1_marks)},
     {{"laguna", false, false}, NULL, STAGES_2(lines, words_1)},
@@ -269,7 +272,8 @@ const char *splitter_name_of(const struct splitter_definition *definition)
     for (size_t i = 0; i < DEFINITION_COUNT; i++)
         if (definitions[i].n_stages == definition->n_stages &&
             definitions[i].traits.ignores_merges == definition->traits.ignores_merges &&
-            memcmp(definitions[i].stages, definition->stages, definition->n_stages * sizeof *definition->stages) == 0)
+            memcmp(definitions[i].stages, definition->stages,
+                   definition->n_stages * sizeof *definition->stages) == 0)
             return definitions[i].traits.name;
     return NULL;
 }
@@ -310,20 +314,23 @@ static const struct {
     {LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS
                 "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" REST,
      &cased_3_contractions},
-    {LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" REST, &cased_1},
+    {LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" REST,
+     &cased_1},
     {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
      "?[\\p{P}\\p{S}]+[\\r\\n]*|" REST,
      &deepseek3},
-    {CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" REST, &words_1_marks},
+    {CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" REST,
+     &words_1_marks},
     {CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" REST, &words_1_no_newlines},
     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
      "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
      &words_1},
     {CONTRACTIONS "|" LEAD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"
-     "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+                  "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
      &exaone_moe},
-    {"[\\p{Han}]+|" LEAD NO_HAN(UPPER_SET) "*" NO_HAN(LOWER_SET) "+" CONTRACTIONS "?|" LEAD NO_HAN(UPPER_SET) "+" NO_HAN(
-         LOWER_SET) "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST,
+    {"[\\p{Han}]+|" LEAD NO_HAN(UPPER_SET) "*" NO_HAN(LOWER_SET) "+" CONTRACTIONS "?|" LEAD NO_HAN(
+         UPPER_SET) "+" NO_HAN(LOWER_SET) "*" CONTRACTIONS
+                                          "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" REST,
      &cased_3_han},
     {"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", &deepseek_script},
     {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", &han_kana},

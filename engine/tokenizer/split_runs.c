@@ -87,10 +87,12 @@ const char *split_trailing_space(const struct split_stage *stage, const char *at
     return run && run > start ? run : end;
 }
 
-// Numbers in groups of three from the right: the piece is the one or two digits that are too many, or all of a number
-// whose length is a multiple of three, which the stage behind cuts into threes. With `ends_at_words` a number that a
-// letter, a mark or an underscore follows belongs to the text around it: \d{1,3}(?=(?:\d{3})*\b).
-static const char *match_number(const struct split_stage *stage, const char *at, const char *end, const char **after)
+// Numbers in groups of three from the right: the piece is the one or two digits that are too many, or all of
+// a number whose length is a multiple of three, which the stage behind cuts into threes. With `ends_at_words`
+// a number that a letter, a mark or an underscore follows belongs to the text around it:
+// \d{1,3}(?=(?:\d{3})*\b).
+static const char *match_number(const struct split_stage *stage, const char *at, const char *end,
+                                const char **after)
 {
     size_t n_digits = 0;
     struct unicode_character character;

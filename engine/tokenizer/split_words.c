@@ -15,8 +15,8 @@ static uint64_t repeated(unsigned char byte)
     return byte * (UINT64_MAX / 255);
 }
 
-// The top bit of each of eight bytes that is no ASCII letter (H. S. Warren, Hacker's Delight, 6-1: each byte compared with
-// bounds by a sum that carries into its top bit only).
+// The top bit of each of eight bytes that is no ASCII letter (H. S. Warren, Hacker's Delight, 6-1: each byte
+// compared with bounds by a sum that carries into its top bit only).
 static uint64_t no_letters(uint64_t bytes)
 {
     uint64_t small = (bytes | repeated(0x20)) & repeated(0x7F);
@@ -24,7 +24,8 @@ static uint64_t no_letters(uint64_t bytes)
     return (bytes | ~from_a | beyond_z) & repeated(0x80);
 }
 
-// Beyond the ASCII letters at `at`, eight at a time; it may stop before their end only when less than eight bytes are left.
+// Beyond the ASCII letters at `at`, eight at a time; it may stop before their end only when less than eight
+// bytes are left.
 static const char *skip_ascii_letters(const char *at, const char *end)
 {
     while (end - at >= 8) {
@@ -38,7 +39,8 @@ static const char *skip_ascii_letters(const char *at, const char *end)
     return at;
 }
 
-static const char *skip_table(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+static const char *skip_table(const struct split_stage *stage, const char *at, const char *end,
+                              unsigned classes)
 {
     for (;;) {
         while (at < end && stage->table->ascii[(unsigned char)*at] & classes)
@@ -131,7 +133,8 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
 }
 
 // What split_gpt2 finds where no ASCII letters are.
-static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at, const char *end)
+static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at,
+                                                          const char *end)
 {
     const char *after = end_of_contraction(at, end, false);
     if (after > at)
@@ -153,7 +156,8 @@ const char *split_gpt2(const struct split_stage *stage, const char *at, const ch
     const char *body = *at == ' ' ? at + 1 : at, *after = skip_ascii_letters(body, end);
     if (after == body)
         return end_of_other(stage, at, end);
-    bool is_end = after == end || ((unsigned char)*after < 128 && !(stage->table->ascii[(unsigned char)*after] & CLASS_LETTER));
+    bool is_end = after == end || ((unsigned char)*after < 128 &&
+                                   !(stage->table->ascii[(unsigned char)*after] & CLASS_LETTER));
     return is_end ? after : skip_table(stage, after, end, CLASS_LETTER);
 }
 
@@ -210,7 +214,8 @@ static struct unicode_character look_in_word(const struct split_stage *stage, co
     return character;
 }
 
-static const char *skip_in_word(const struct split_stage *stage, const char *at, const char *end, unsigned classes)
+static const char *skip_in_word(const struct split_stage *stage, const char *at, const char *end,
+                                unsigned classes)
 {
     if (!stage->definition.set_is_apart)
         return skip(stage, at, end, classes);

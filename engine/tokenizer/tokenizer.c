@@ -185,7 +185,8 @@ static void merge_word(struct encoder *encoder, struct text word)
 }
 
 // A word that the cache does not know by this key, or, without one, does not keep.
-static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, struct text word, const struct word_key *key)
+static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, struct text word,
+                                                      const struct word_key *key)
 {
     struct token_array *ids = encoder->ids;
     size_t n_before = ids->n_ids;
@@ -253,8 +254,8 @@ static bool wants_space(const struct encoder *encoder, struct text text, bool is
     const struct tokenizer *tokenizer = encoder->tokenizer;
     if (!tokenizer->adds_space || (tokenizer->space_first_only && !is_first))
         return false;
-    bool has_blank = text.data[0] == ' ' || (!tokenizer->byte_level && text.size >= 3 &&
-                                             memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
+    bool has_blank = text.data[0] == ' ' ||
+                     (!tokenizer->byte_level && text.size >= 3 && memcmp(text.data, TOKENIZER_BLANK, 3) == 0);
     return !(tokenizer->space_unless_there && has_blank);
 }
 
@@ -342,8 +343,9 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
     return tokenizer_encode_around(tokenizer, text, NULL, flags, ids, error);
 }
 
-enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
-                                    unsigned flags, struct token_array *ids, struct error *error)
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text,
+                                    const struct text_spans *plain, unsigned flags, struct token_array *ids,
+                                    struct error *error)
 {
     if (text.size > TOKENIZER_TEXT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "text of %zu bytes, at most %d",

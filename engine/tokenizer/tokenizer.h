@@ -47,8 +47,9 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
 // The same with TOKENIZER_PARSE_SPECIAL for all but the `plain` parts (NULL: none), whose text is only text:
 // a control token that has a byte in one is not read. All else, merges across the parts' ends and
 // user-defined tokens among it, is as without them.
-enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text, const struct text_spans *plain,
-                                    unsigned flags, struct token_array *ids, struct error *error) WARN_UNUSED;
+enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text,
+                                    const struct text_spans *plain, unsigned flags, struct token_array *ids,
+                                    struct error *error) WARN_UNUSED;
 
 // Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either
 // for ids outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens,
@@ -66,10 +67,10 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 // Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>,
 // ...).
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
-int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
-int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_bos(const struct tokenizer *tokenizer);       // -1: none
+int32_t tokenizer_eos(const struct tokenizer *tokenizer);       // -1: none
 int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // of chat templates. -1: none
-int32_t tokenizer_padding(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_padding(const struct tokenizer *tokenizer);   // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
 const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM

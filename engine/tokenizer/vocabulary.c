@@ -1,6 +1,6 @@
-// Tokens known by their text alone. Files often leave out which tokens end a turn, or give such tokens the type of ordinary
-// text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but a kind of end for which the model
-// names a token is not looked for by spelling.
+// Tokens known by their text alone. Files often leave out which tokens end a turn, or give such tokens the
+// type of ordinary text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but a
+// kind of end for which the model names a token is not looked for by spelling.
 #include "engine/tokenizer/vocabulary.h"
 
 void vocabulary_finish(struct vocabulary *vocabulary)
@@ -16,31 +16,31 @@ struct known_token {
 };
 
 static const struct known_token known[] = {
-    {"<|eot_id|>", END_OF_TURN},            // Llama 3
-    {"<|eom_id|>", END_OF_MESSAGE},         //
-    {"<|im_end|>", END_OF_TURN},            // ChatML
-    {"<|end|>", END_OF_TURN},               // Phi-3
-    {"<|return|>", END_OF_TURN},            // gpt-oss
-    {"<|call|>", END_OF_MESSAGE},           //
-    {"<|flush|>", END_OF_TURN},             // Solar Open
-    {"<|calls|>", END_OF_MESSAGE},          //
-    {"<end_of_turn>", END_OF_TURN},         // Gemma
-    {"<|endoftext|>", END_OF_TEXT},         // GPT-2
-    {"<|end_of_text|>", END_OF_TEXT},       // Llama 3, Granite
-    {"</s>", END_OF_TEXT},                  // SentencePiece
-    {"<EOT>", END_OF_TURN},                 // CodeLlama
-    {"_<EOT>", END_OF_TURN},                //
-    {"[EOT]", END_OF_TURN},                 // Kimi K2
-    {"[EOS]", END_OF_TEXT},                 //
-    {"<end_of_utterance>", END_OF_TURN},    // SmolVLM
-    {"<eos>", END_OF_TEXT},                 // Gemma 4
-    {"<turn|>", END_OF_TURN},               //
-    {"<|tool_response>", END_OF_MESSAGE},   //
+    {"<|eot_id|>", END_OF_TURN},          // Llama 3
+    {"<|eom_id|>", END_OF_MESSAGE},       //
+    {"<|im_end|>", END_OF_TURN},          // ChatML
+    {"<|end|>", END_OF_TURN},             // Phi-3
+    {"<|return|>", END_OF_TURN},          // gpt-oss
+    {"<|call|>", END_OF_MESSAGE},         //
+    {"<|flush|>", END_OF_TURN},           // Solar Open
+    {"<|calls|>", END_OF_MESSAGE},        //
+    {"<end_of_turn>", END_OF_TURN},       // Gemma
+    {"<|endoftext|>", END_OF_TEXT},       // GPT-2
+    {"<|end_of_text|>", END_OF_TEXT},     // Llama 3, Granite
+    {"</s>", END_OF_TEXT},                // SentencePiece
+    {"<EOT>", END_OF_TURN},               // CodeLlama
+    {"_<EOT>", END_OF_TURN},              //
+    {"[EOT]", END_OF_TURN},               // Kimi K2
+    {"[EOS]", END_OF_TEXT},               //
+    {"<end_of_utterance>", END_OF_TURN},  // SmolVLM
+    {"<eos>", END_OF_TEXT},               // Gemma 4
+    {"<turn|>", END_OF_TURN},             //
+    {"<|tool_response>", END_OF_MESSAGE}, //
     {"<\xEF\xBD\x9C"
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-     END_OF_TEXT},                          // DeepSeek
-    {"[e~[", END_OF_TURN},                  // MiniMax
-    {"<|fim_pad|>", END_OF_PADDING},        // fill in the middle: padding, repository and file marks end it
+     END_OF_TEXT},                   // DeepSeek
+    {"[e~[", END_OF_TURN},           // MiniMax
+    {"<|fim_pad|>", END_OF_PADDING}, // fill in the middle: padding, repository and file marks end it
     {"<fim-pad>", END_OF_PADDING},
     {"<fim_pad>", END_OF_PADDING},
     {"<PAD>", END_OF_PADDING},
@@ -127,7 +127,8 @@ static void flag_known(uint16_t *flags, const struct known_token *token, unsigne
 {
     if (token->end == 0)
         *flags |= TOKEN_CONTROL;
-    else if (token->end & ends && !(*flags & TOKEN_USER_DEFINED)) // </s> is a tag of HTML in Gemma's vocabulary
+    // </s> is a tag of HTML in Gemma's vocabulary
+    else if (token->end & ends && !(*flags & TOKEN_USER_DEFINED))
         *flags |= TOKEN_CONTROL | TOKEN_ENDS_GENERATION;
 }
 

@@ -47,16 +47,16 @@ struct vocabulary {
     struct vocabulary_merge *merges;
     size_t n_merges;
     float *scores;
-    bool byte_level;     // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
-    bool adds_space;     // before text that follows nothing or a special token
+    bool byte_level; // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
+    bool adds_space; // before text that follows nothing or a special token
     bool space_unless_there; // not where the text starts with one
     bool space_first_only;   // only before text that follows nothing
     bool splits_blanks;      // merges never join a blank with what stands before it
-    bool ignores_merges; // a word that is a token is that token, whatever the merges say
+    bool ignores_merges;     // a word that is a token is that token, whatever the merges say
     bool adds_bos, adds_eos;
     int32_t bos, eos, unknown, padding; // -1: none
-    int32_t unk_token; // of chat templates; `unknown` is what encoding uses. -1: none
-    struct splitter *splitter; // NULL: text is not cut into words
+    int32_t unk_token;                  // of chat templates; `unknown` is what encoding uses. -1: none
+    struct splitter *splitter;          // NULL: text is not cut into words
     struct normalizer normalizer;
 };
 
@@ -93,7 +93,8 @@ enum vocabulary_end {
 // answer in one of the ways `ends`, which no key or list of the model decides. A user-defined token never
 // ends one by its spelling. Call it once the file's own flags stand.
 void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends);
-unsigned vocabulary_end_named(struct text text); // how a token with that text ends an answer; 0: it is not known to
+// how a token with that text ends an answer; 0: it is not known to
+unsigned vocabulary_end_named(struct text text);
 
 // Builds a tokenizer; takes vocabulary->splitter over, copies all else. Errors: STATUS_REFUSE.
 enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary,

@@ -157,16 +157,17 @@ static enum status read_id(struct source *source, const char *key, int32_t *id)
     return status;
 }
 
-// Keys decide, each for its kind of end; spelling where there is none. An eos that is known to end a turn (Qwen's is
+// Keys decide, each for its kind of end; spelling where there is none. An eos that is known to end a turn
+// (Qwen's is
 // <|im_end|>) says nothing of the text's end.
 static enum status read_ends(struct source *source)
 {
     static const struct {
         const char *key;
         unsigned end; // the kind it decides; 0: ends besides
-    } keys[] = {{"tokenizer.ggml.eos_token_id", END_OF_TEXT},      {"tokenizer.ggml.eot_token_id", END_OF_TURN},
-                {"tokenizer.ggml.eom_token_id", END_OF_MESSAGE},   {"tokenizer.ggml.fim_pad_token_id", 0},
-                {"tokenizer.ggml.fim_rep_token_id", 0},            {"tokenizer.ggml.fim_sep_token_id", 0}};
+    } keys[] = {{"tokenizer.ggml.eos_token_id", END_OF_TEXT},    {"tokenizer.ggml.eot_token_id", END_OF_TURN},
+                {"tokenizer.ggml.eom_token_id", END_OF_MESSAGE}, {"tokenizer.ggml.fim_pad_token_id", 0},
+                {"tokenizer.ggml.fim_rep_token_id", 0},          {"tokenizer.ggml.fim_sep_token_id", 0}};
     struct vocabulary *vocabulary = source->vocabulary;
     uint16_t *flags = vocabulary->flags;
     int32_t ids[sizeof keys / sizeof *keys];
@@ -185,7 +186,8 @@ static enum status read_ends(struct source *source)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (ids[i] < 0)
             continue;
-        bool is_control = vocabulary_end_named(vocabulary->texts[ids[i]]) && !(flags[ids[i]] & TOKEN_USER_DEFINED);
+        bool is_control =
+            vocabulary_end_named(vocabulary->texts[ids[i]]) && !(flags[ids[i]] & TOKEN_USER_DEFINED);
         flags[ids[i]] |= TOKEN_ENDS_GENERATION | (is_control ? TOKEN_CONTROL : 0);
     }
     if (vocabulary->eos >= 0)

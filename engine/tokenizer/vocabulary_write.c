@@ -1,5 +1,6 @@
 // Writes a Hugging Face vocabulary as the keys tokenizer.ggml.* by which other engines read GGUF files. Keys:
-// github.com/ggml-org/ggml, docs/gguf.md; kinds of tokens and names of split patterns: github.com/ggml-org/llama.cpp.
+// github.com/ggml-org/ggml, docs/gguf.md; kinds of tokens and names of split patterns:
+// github.com/ggml-org/llama.cpp.
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_write.h"
 #include "engine/tokenizer/split_stage.h"
@@ -13,7 +14,8 @@ static int32_t kind_of(unsigned flags)
     static const struct {
         enum token_flag flag;
         int32_t kind;
-    } kinds[] = {{TOKEN_UNKNOWN, 2}, {TOKEN_CONTROL, 3}, {TOKEN_USER_DEFINED, 4}, {TOKEN_UNUSED, 5}, {TOKEN_BYTE, 6}};
+    } kinds[] = {
+        {TOKEN_UNKNOWN, 2}, {TOKEN_CONTROL, 3}, {TOKEN_USER_DEFINED, 4}, {TOKEN_UNUSED, 5}, {TOKEN_BYTE, 6}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (flags & kinds[i].flag)
             return kinds[i].kind;
@@ -32,7 +34,8 @@ static bool write_tokens(const struct vocabulary *vocabulary, struct gguf_writer
     if (!kinds)
         return out_of_memory(error);
     for (size_t i = 0; i < vocabulary->n_tokens; i++)
-        kinds[i] = (int32_t)i == vocabulary->unknown && !vocabulary->byte_level ? 2 : kind_of(vocabulary->flags[i]);
+        kinds[i] =
+            (int32_t)i == vocabulary->unknown && !vocabulary->byte_level ? 2 : kind_of(vocabulary->flags[i]);
     gguf_writer_texts(keys, "tokenizer.ggml.tokens", vocabulary->texts, vocabulary->n_tokens);
     gguf_writer_i32s(keys, "tokenizer.ggml.token_type", kinds, vocabulary->n_tokens);
     free(kinds);
@@ -75,8 +78,8 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (left->text.size > right->text.size) - (left->text.size < right->text.size);
 }
 
-// SentencePiece merges the pair whose joined token has the highest score: minus the rank of the first merge that
-// gives the token. Such merges were made from a SentencePiece model's scores in the first place.
+// SentencePiece merges the pair whose joined token has the highest score: minus the rank of the first merge
+// that gives the token. Such merges were made from a SentencePiece model's scores in the first place.
 static bool write_scores(const struct vocabulary *vocabulary, struct gguf_writer *keys, struct error *error)
 {
     struct named *tokens = calloc(vocabulary->n_tokens, sizeof *tokens);
@@ -92,7 +95,8 @@ static bool write_scores(const struct vocabulary *vocabulary, struct gguf_writer
         memcpy(joined, merge->left.data, merge->left.size);
         memcpy(joined + merge->left.size, merge->right.data, merge->right.size);
         struct named wanted = {{joined, merge->left.size + merge->right.size}, 0};
-        const struct named *found = bsearch(&wanted, tokens, vocabulary->n_tokens, sizeof *tokens, compare_named);
+        const struct named *found =
+            bsearch(&wanted, tokens, vocabulary->n_tokens, sizeof *tokens, compare_named);
         if (found)
             scores[found->id] = -(float)(i + 1);
     }
@@ -113,7 +117,8 @@ static bool write_all(const struct vocabulary *vocabulary, struct gguf_writer *k
 {
     gguf_writer_text(keys, "tokenizer.ggml.model", vocabulary->byte_level ? TEXT("gpt2") : TEXT("llama"));
     if (vocabulary->byte_level)
-        gguf_writer_text(keys, "tokenizer.ggml.pre", text_from_string(splitter_traits(vocabulary->splitter)->name));
+        gguf_writer_text(keys, "tokenizer.ggml.pre",
+                         text_from_string(splitter_traits(vocabulary->splitter)->name));
     else
         gguf_writer_text(keys, "tokenizer.ggml.pre", TEXT("default"));
     if (!write_tokens(vocabulary, keys, error) ||

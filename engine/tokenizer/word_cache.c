@@ -4,9 +4,10 @@
 //   1..3   the word's bytes
 //   4..7   its ids, two in each
 //
-// A reader takes word 0, then the others, then word 0 again: the same value means that all belong together (H.-J. Boehm,
-// "Can seqlocks get along with programming language memory models?", 2012). Each of the others is released by its writer
-// and acquired by its reader: who sees one of a change sees its odd state too. A slot that was never written has size 0.
+// A reader takes word 0, then the others, then word 0 again: the same value means that all belong together
+// (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012). Each of the others
+// is released by its writer and acquired by its reader: who sees one of a change sees its odd state too. A
+// slot that was never written has size 0.
 #include "engine/tokenizer/word_cache.h"
 
 #include <assert.h>
@@ -14,7 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOT_BITS = 14, N_SLOTS = 1 << SLOT_BITS, KEY_WORDS = WORD_CACHE_BYTES_MAX / 8, ID_WORDS = WORD_CACHE_IDS_MAX / 2 };
+enum {
+    SLOT_BITS = 14,
+    N_SLOTS = 1 << SLOT_BITS,
+    KEY_WORDS = WORD_CACHE_BYTES_MAX / 8,
+    ID_WORDS = WORD_CACHE_IDS_MAX / 2
+};
 
 struct slot {
     _Atomic uint64_t state, bytes[KEY_WORDS], ids[ID_WORDS];
@@ -46,7 +52,8 @@ static uint64_t load8(const char *at)
     return value;
 }
 
-// The last `size` of the eight bytes before `end`, as a number's first bytes. Little-endian, as all of the engine.
+// The last `size` of the eight bytes before `end`, as a number's first bytes. Little-endian, as all of the
+// engine.
 static uint64_t tail(const char *end, size_t size)
 {
     return size ? load8(end - 8) >> (64 - 8 * size) : 0;
@@ -57,7 +64,8 @@ static __attribute__((noinline)) struct word_key key_of(struct text word)
 {
     const char *data = word.data, *end = data + word.size;
     struct word_key key = {.size = (uint32_t)word.size};
-    if (word.size < 8) { // two halves, or three bytes, that overlap where the word is shorter: they agree there
+    // two halves, or three bytes, that overlap where the word is shorter: they agree there
+    if (word.size < 8) {
         uint32_t first, last;
         if (word.size >= 4) {
             memcpy(&first, data, 4);
@@ -66,7 +74,7 @@ static __attribute__((noinline)) struct word_key key_of(struct text word)
         } else {
             size_t middle = word.size / 2;
             key.bytes[0] = (unsigned char)data[0] | (uint64_t)(unsigned char)data[middle] << 8 * middle |
-                            (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
+                           (uint64_t)(unsigned char)end[-1] << 8 * (word.size - 1);
         }
         return key;
     }
@@ -92,7 +100,8 @@ static inline struct word_key key_of_inner(struct text word)
                              (uint32_t)word.size};
 }
 
-// Odd multipliers from the digits of the golden ratio, of pi and of e. The three products do not wait for one another.
+// Odd multipliers from the digits of the golden ratio, of pi and of e. The three products do not wait for one
+// another.
 static inline size_t place_of(struct word_key key)
 {
     uint64_t sum = key.bytes[0] * 0x9E3779B97F4A7C15u + key.bytes[1] * 0x243F6A8885A308D3u +
@@ -129,8 +138,8 @@ static inline int find(const struct word_cache *cache, struct word_key key, int3
     return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
 }
 
-size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words, const char *end,
-                       int32_t *ids, size_t *n_ids, struct word_key *unknown)
+size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words,
+                       const char *end, int32_t *ids, size_t *n_ids, struct word_key *unknown)
 {
     int32_t *next = ids;
     size_t i = 0;
@@ -156,8 +165,8 @@ void word_cache_put(struct word_cache *cache, const struct word_key *key, const 
     struct slot *slot = &cache->slots[place_of(*key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_relaxed);
     uint64_t change = state >> 16;
-    if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16, memory_order_acquire,
-                                                               memory_order_relaxed))
+    if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16,
+                                                               memory_order_acquire, memory_order_relaxed))
         return; // another thread writes this one
     for (int i = 0; i < KEY_WORDS; i++)
         atomic_store_explicit(&slot->bytes[i], key->bytes[i], memory_order_release);

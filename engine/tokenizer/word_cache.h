@@ -28,7 +28,7 @@ struct word_key {
 // that it does not know or does not keep; text up to `end` may be read. Returns how many it knew. Their
 // tokens, *n_ids in all, are written to `ids`, which has room for WORD_CACHE_IDS_MAX a word. The next word's
 // key is set where it has 1 to WORD_CACHE_BYTES_MAX bytes.
-size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words, const char *end,
-                       int32_t *ids, size_t *n_ids, struct word_key *unknown);
+size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words,
+                       const char *end, int32_t *ids, size_t *n_ids, struct word_key *unknown);
 // n_ids is 0 to WORD_CACHE_IDS_MAX.
 void word_cache_put(struct word_cache *cache, const struct word_key *key, const int32_t *ids, size_t n_ids);

@@ -12,7 +12,7 @@ STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefin
 
 def checkout(test, programs=None):
     """A checkout in which ops/NAME prints what is given here, else two passed cases. nvcc and meson do nothing."""
-    scripts = {f"ops/{name}": PASSES for name in ("build", "install", "storm", "tally", "test")}
+    scripts = {f"ops/{name}": PASSES for name in ("build", "format", "install", "storm", "tally", "test")}
     scripts |= {"ops/kafka/install": PASSES, "bin/meson": PASSES, "bin/nvcc": PASSES}
     scripts |= {f"ops/{name}": text for name, text in (programs or {}).items()}
     for path, text in scripts.items():

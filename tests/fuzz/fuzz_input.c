@@ -1,5 +1,5 @@
-// Any bytes as a file of jobs, gzip or not: what is read is the same each time, and a line that is a job has its id found as the
-// decoder does.
+// Any bytes as a file of jobs, gzip or not: what is read is the same each time, and a line that is a job has
+// its id found as the decoder does.
 #include "consumer/command/input.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -14,7 +14,8 @@ static void require(bool condition)
         abort();
 }
 
-static enum status check_group(void *context, const struct submission *submissions, size_t n, struct error *error)
+static enum status check_group(void *context, const struct submission *submissions, size_t n,
+                               struct error *error)
 {
     int64_t *n_jobs = context;
     (void)error;

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t start;
     if (!rules)
         return 0;
-    enum status status = json_schema_compile((struct text){(const char *)data, size}, NULL, rules, &start, &refusal, &error);
+    enum status status =
+        json_schema_compile((struct text){(const char *)data, size}, NULL, rules, &start, &refusal, &error);
     if (status != STATUS_OK && !error.text[0])
         abort();
     rules_destroy(rules);

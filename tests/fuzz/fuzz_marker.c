@@ -1,5 +1,5 @@
-// Any bytes as a record of the control topic: one byte of key length, the key, the value. A marker that is accepted survives
-// being written and read again.
+// Any bytes as a record of the control topic: one byte of key length, the key, the value. A marker that is
+// accepted survives being written and read again.
 #include "consumer/kafka/marker.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -21,8 +21,9 @@ static void write_and_read(const struct marker *marker, struct arena *arena)
     require(marker_is_key(key_text));
     require(marker_decode(key_text, value_text, arena, &back, &error) == STATUS_OK);
     require(text_equal(back.topic, marker->topic) && text_equal(back.dataset, marker->dataset));
-    require(back.n_lines == marker->n_lines && back.n_jobs == marker->n_jobs && back.fingerprint == marker->fingerprint &&
-            back.complete == marker->complete && back.created == marker->created && back.partition == marker->partition &&
+    require(back.n_lines == marker->n_lines && back.n_jobs == marker->n_jobs &&
+            back.fingerprint == marker->fingerprint && back.complete == marker->complete &&
+            back.created == marker->created && back.partition == marker->partition &&
             back.offset == marker->offset && back.is_taken_back == marker->is_taken_back);
     buffer_finish(&key);
     buffer_finish(&value);

@@ -1,7 +1,8 @@
-// Any bytes as a record of the jobs topic, headers included, on the whole path of a job but the broker: intake, gate, template,
-// tokenizer, window, batcher with the engine without arithmetic, result, dead letter, store. Beside it goes a job that is well,
-// in the same batch. Whatever the record holds: it ends once, with an answer or one clear error that can be read back, in
-// bounded memory and a bounded number of rounds; and the other job's answer is the bytes it always is.
+// Any bytes as a record of the jobs topic, headers included, on the whole path of a job but the broker:
+// intake, gate, template, tokenizer, window, batcher with the engine without arithmetic, result, dead letter,
+// store. Beside it goes a job that is well, in the same batch. Whatever the record holds: it ends once, with
+// an answer or one clear error that can be read back, in bounded memory and a bounded number of rounds; and
+// the other job's answer is the bytes it always is.
 //
 //   u8 flags         bit 0: the record has a key; bits 1-2: crashes it was a suspect of
 //   u8 n_headers     each: u8 name (an index of `names`, beyond them the name is that one byte), u8 size, size bytes of value
@@ -23,14 +24,15 @@ enum {
     N_PAGES = 64,
     PAGE_POSITIONS = 16,
     ROUNDS_MAX = 2 * JOB_N_MAX * CONTEXT,
-    BYTES_PER_BYTE = 64,             // of the job, for each of the record
-    ANSWER_BYTES_MAX = 4 << 20,      // JOB_N_MAX answers of CONTEXT tokens, with logprobs
+    BYTES_PER_BYTE = 64,        // of the job, for each of the record
+    ANSWER_BYTES_MAX = 4 << 20, // JOB_N_MAX answers of CONTEXT tokens, with logprobs
     SUSPECT_CRASHES_MAX = 3,
 };
 
-static const char *const names[] = {"content-type", HEADER_DATASET, HEADER_JOB_ID, HEADER_CUSTOM_ID, HEADER_INDEX,
-                                    HEADER_CREATED, "traceparent", "tracestate", "sheaf-source-offset", "ce_id",
-                                    "__sheaf.errors.code", ""};
+static const char *const names[] = {"content-type",   HEADER_DATASET,        HEADER_JOB_ID,
+                                    HEADER_CUSTOM_ID, HEADER_INDEX,          HEADER_CREATED,
+                                    "traceparent",    "tracestate",          "sheaf-source-offset",
+                                    "ce_id",          "__sheaf.errors.code", ""};
 
 // Made once.
 static struct fixture {
@@ -144,7 +146,10 @@ static struct batcher *make_batcher(void)
                         .limits = {.n_context = CONTEXT,
                                    .n_context_original = CONTEXT,
                                    .n_vocab = tokenizer_n_tokens(fixture.tokenizer) + 9}},
-        .limits = {.n_sequences_max = 8, .n_rows_max = 32, .n_jobs_max = 4, .n_pages = N_PAGES,
+        .limits = {.n_sequences_max = 8,
+                   .n_rows_max = 32,
+                   .n_jobs_max = 4,
+                   .n_pages = N_PAGES,
                    .page_positions = PAGE_POSITIONS},
         .wall_clock_us = clock_us};
     check(batcher_create(&batcher, &config, &error) == STATUS_OK);
@@ -158,7 +163,8 @@ static struct record well_record(void)
     return (struct record){
         .topic = TEXT("jobs"),
         .offset = 1,
-        .value = TEXT("{\"job_id\":\"well\",\"messages\":[{\"role\":\"user\",\"content\":\"the other one\"}],\"max_tokens\":9,\"n\":2}")};
+        .value = TEXT(
+            "{\"job_id\":\"well\",\"messages\":[{\"role\":\"user\",\"content\":\"the other one\"}],\"max_tokens\":9,\"n\":2}")};
 }
 
 static int32_t take_headers(struct input *input, struct header *headers)
@@ -168,7 +174,8 @@ static int32_t take_headers(struct input *input, struct header *headers)
     for (; n < n_given && input->size; n++) {
         size_t name = take_byte(input), n_names = sizeof names / sizeof *names;
         size_t size = take_byte(input);
-        headers[n] = (struct header){name < n_names ? text_from_string(names[name]) : (struct text){letters + name % 26, 1},
+        headers[n] = (struct header){name < n_names ? text_from_string(names[name])
+                                                    : (struct text){letters + name % 26, 1},
                                      take_text(input, size)};
     }
     int32_t n_once = n;
@@ -274,7 +281,8 @@ static void prepare(void)
 {
     struct error error;
     fixture.tokenizer = open_tokenizer();
-    check(template_parse(&fixture.chat_template, (struct text){template_source, sizeof template_source - 1}, &error) == STATUS_OK);
+    check(template_parse(&fixture.chat_template, (struct text){template_source, sizeof template_source - 1},
+                         &error) == STATUS_OK);
     check(test_engine_create(&fixture.engine, "instant", fixture.tokenizer, &error) == STATUS_OK);
     check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
     fixture.store = open_store();
@@ -310,7 +318,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         jobs[i] = intake_job(&records[i], &(struct result_names){.model = TEXT("model")}, NULL);
     check(jobs[0] && jobs[1]);
     run(jobs, 2, &finished);
-    check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) && finished.first != finished.last);
+    check(finished.n_jobs == 2 && (finished.first == jobs[0] || finished.last == jobs[0]) &&
+          finished.first != finished.last);
     check(jobs[0]->arena.total_bytes <= BYTES_PER_BYTE * record_bytes(&records[0]) + ANSWER_BYTES_MAX);
 
     struct buffer out = {0};

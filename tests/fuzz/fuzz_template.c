@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct template_environment environment = {
-    .bos_token = TEXT("<s>"), .eos_token = TEXT("</s>"), .now = 1721952000};
+static const struct template_environment environment = {.bos_token = TEXT("<s>"),
+                                                        .eos_token = TEXT("</s>"),
+                                                        .now = 1721952000};
 
 static const char default_variables[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\" Be brief. "

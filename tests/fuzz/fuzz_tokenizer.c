@@ -36,8 +36,9 @@ static void add_words(struct vocabulary_file *file, const char *blank)
 
 static struct tokenizer *make_bpe(const char *pre)
 {
-    static const char *const merges[] = {
-        "a a", "aa aa", "t h", "th e", "i n", "e r", "1 1", "\xC4\xA0 t", "\xC4\xA0 \xC4\xA0"};
+    static const char *const merges[] = {"a a",  "aa aa",      "t h",
+                                         "th e", "i n",        "e r",
+                                         "1 1",  "\xC4\xA0 t", "\xC4\xA0 \xC4\xA0"};
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
     add_words(&file, "\xC4\xA0");

@@ -1,5 +1,6 @@
-// A bound on each case of a program whose faults may be endless loops or waits: CASE(name) in the list of tests, or in one with
-// its own setup case_begin first. A case that does not end within CASE_SECONDS_MAX ends the program with its name.
+// A bound on each case of a program whose faults may be endless loops or waits: CASE(name) in the list of
+// tests, or in one with its own setup case_begin first. A case that does not end within CASE_SECONDS_MAX ends
+// the program with its name.
 #pragma once
 
 #include <setjmp.h>
@@ -26,7 +27,8 @@ static inline void case_end_program(int number)
 
 static inline int case_begin(void **state)
 {
-    snprintf(case_message, sizeof case_message, "%s did not end within %d s\n", (const char *)*state, CASE_SECONDS_MAX);
+    snprintf(case_message, sizeof case_message, "%s did not end within %d s\n", (const char *)*state,
+             CASE_SECONDS_MAX);
     signal(SIGALRM, case_end_program);
     alarm(CASE_SECONDS_MAX);
     return 0;
@@ -39,4 +41,7 @@ static inline int case_finish(void **state)
     return 0;
 }
 
-#define CASE(name) {#name, name, case_begin, case_finish, (void *)(uintptr_t)#name}
+#define CASE(name)                                                                                           \
+    {                                                                                                        \
+#name, name, case_begin, case_finish, (void *)(uintptr_t) #name                                      \
+    }

@@ -1,6 +1,7 @@
-// Families with GELU from half precision to half precision, as GGUF's engines compute it, over random shapes: that GELU is all
-// their distance from double precision. Two engines that compute it agree only to about 0.001: a last bit of float32's rounding
-// may move GELU's argument over the border between two half-precision numbers.
+// Families with GELU from half precision to half precision, as GGUF's engines compute it, over random shapes:
+// that GELU is all their distance from double precision. Two engines that compute it agree only to about
+// 0.001: a last bit of float32's rounding may move GELU's argument over the border between two half-precision
+// numbers.
 #include "engine/cpu/backend.h"
 #include "engine/evaluate.h"
 #include "engine/model/family.h"
@@ -107,8 +108,8 @@ static void the_distance_from_double_precision_is_the_rounded_gelus(void **state
         run_shape(family, seed, &run);
         double rounding = nmse_of_rounding(&run), half = nmse_of(run.half, run.exact);
         double unrounded = nmse_of(run.unrounded, run.exact);
-        print_message("%s, seed %d: nmse %.3g, of the rounding alone %.3g, unrounded %.3g\n", family, (int)seed, half,
-                      rounding, unrounded);
+        print_message("%s, seed %d: nmse %.3g, of the rounding alone %.3g, unrounded %.3g\n", family,
+                      (int)seed, half, rounding, unrounded);
         assert_true(half < 1.25 * rounding && half > 0.8 * rounding);
         assert_true(unrounded < rounding / 1000.0);
         assert_true(nmse_of(run.half, run.exact_half) < rounding / 2.0);
@@ -119,7 +120,7 @@ int main(void)
 {
     static struct CMUnitTest tests[N_FAMILIES];
     for (int i = 0; i < N_FAMILIES; i++)
-        tests[i] = (struct CMUnitTest){families[i], the_distance_from_double_precision_is_the_rounded_gelus, NULL, NULL,
-                                       (void *)(uintptr_t)families[i]};
+        tests[i] = (struct CMUnitTest){families[i], the_distance_from_double_precision_is_the_rounded_gelus,
+                                       NULL, NULL, (void *)(uintptr_t)families[i]};
     return _cmocka_run_group_tests("golden_gelu", tests, N_FAMILIES, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-// Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt is cut, nor how
-// split-KV is used, nor which are computed for several sequences at once shows in a row's bytes.
+// Attention on the device (or emulated) against double precision, and that neither company, nor how a prompt
+// is cut, nor how split-KV is used, nor which are computed for several sequences at once shows in a row's
+// bytes.
 #include "engine/backend.h"
 #include "engine/file/dequantise.h"
 #include "gpu/device.h"
@@ -42,8 +43,8 @@ static const struct setting settings[] = {
     {"bytes, odd dimensions, window", 6, 2, 41, 21, 16, 300, 0, 0, true, KV_Q8_0},
 };
 
-// Positions of each sequence, and how many of the last are computed: within one segment, over two, over three. The last four have
-// the first two segments' pages in common with the first.
+// Positions of each sequence, and how many of the last are computed: within one segment, over two, over
+// three. The last four have the first two segments' pages in common with the first.
 enum {
     N_SETTINGS = sizeof settings / sizeof *settings,
     N_SEQUENCES = 8,
@@ -54,7 +55,8 @@ enum {
     LAYER = 1,
     TABLE_MAX = 512,
 };
-static const int32_t lengths[N_SEQUENCES] = {514, 257, 33, 1, 514, 520, 600, 770}, wanted[N_SEQUENCES] = {5, 2, 33, 1, 1, 2, 1, 1};
+static const int32_t lengths[N_SEQUENCES] = {514, 257, 33, 1, 514, 520, 600, 770},
+                     wanted[N_SEQUENCES] = {5, 2, 33, 1, 1, 2, 1, 1};
 
 static struct device *device;
 static uint64_t seed;
@@ -113,7 +115,8 @@ static int32_t value_floats(const struct setting *setting)
     return setting->n_kv_heads * setting->value_dim;
 }
 
-// Pages in scattered order, which held other things before; every sequence's positions are stored in two runs or more.
+// Pages in scattered order, which held other things before; every sequence's positions are stored in two runs
+// or more.
 static void pages_fill(struct problem *problem, int32_t most_at_once)
 {
     const struct setting *setting = &problem->setting;
@@ -121,13 +124,21 @@ static void pages_fill(struct problem *problem, int32_t most_at_once)
     for (int s = 0; s < N_SEQUENCES; s++)
         n_pages += (lengths[s] + setting->page_positions - 1) / setting->page_positions;
     assert_true(n_pages <= TABLE_MAX);
-    problem->pages = (struct attention_pages){NULL, LAYERS, n_pages, setting->n_kv_heads, setting->key_dim,
-                                              setting->value_dim, setting->page_positions, setting->type};
-    problem->pages.memory = device_allocate(device, attention_pages_bytes(&problem->pages)); // NaNs when emulated
+    problem->pages = (struct attention_pages){NULL,
+                                              LAYERS,
+                                              n_pages,
+                                              setting->n_kv_heads,
+                                              setting->key_dim,
+                                              setting->value_dim,
+                                              setting->page_positions,
+                                              setting->type};
+    // NaNs when emulated
+    problem->pages.memory = device_allocate(device, attention_pages_bytes(&problem->pages));
     for (int s = 0; s < N_SEQUENCES; s++) {
         problem->first_pages[s] = next;
         for (int32_t i = 0; i * setting->page_positions < lengths[s]; i++, next++)
-            tables[next] = s >= FIRST_SHARING && i * setting->page_positions < N_SHARED ? tables[i] : n_pages - 1 - next;
+            tables[next] =
+                s >= FIRST_SHARING && i * setting->page_positions < N_SHARED ? tables[i] : n_pages - 1 - next;
     }
     problem->tables = on_device(tables, TABLE_MAX * sizeof *tables);
     for (int s = 0; s < N_SEQUENCES; s++)
@@ -142,8 +153,9 @@ static void pages_fill(struct problem *problem, int32_t most_at_once)
                                  (size_t)((end - begin) * key_floats(setting)) * sizeof *k);
             float *v = on_device(problem->values[s] + (int64_t)begin * value_floats(setting),
                                  (size_t)((end - begin) * value_floats(setting)) * sizeof *v);
-            launch_attention_store(device_stream(device), &problem->pages, LAYER, device_sequence, device_rows,
-                                   problem->tables, end - begin, k, key_floats(setting), v, value_floats(setting));
+            launch_attention_store(device_stream(device), &problem->pages, LAYER, device_sequence,
+                                   device_rows, problem->tables, end - begin, k, key_floats(setting), v,
+                                   value_floats(setting));
             wait_for_device();
             device_free(device, device_sequence);
             device_free(device, device_rows);
@@ -164,7 +176,8 @@ static struct problem problem_make(const struct setting *setting, int32_t most_a
     }
     for (int s = FIRST_SHARING; s < N_SEQUENCES; s++) {
         memcpy(problem.keys[s], problem.keys[0], (size_t)(N_SHARED * key_floats(setting)) * sizeof(float));
-        memcpy(problem.values[s], problem.values[0], (size_t)(N_SHARED * value_floats(setting)) * sizeof(float));
+        memcpy(problem.values[s], problem.values[0],
+               (size_t)(N_SHARED * value_floats(setting)) * sizeof(float));
     }
     problem.sinks = random_floats(setting->n_heads, 3);
     problem.device_sinks = on_device(problem.sinks, (size_t)setting->n_heads * sizeof(float));
@@ -187,11 +200,11 @@ static void problem_free(struct problem *problem)
 
 // How a problem is computed: none of it may show in the result.
 struct way {
-    int32_t cut;   // rows of a sequence in one call
-    bool together; // all sequences in one call, with padding between them
-    bool split_kv;    // segments may be split over blocks
-    bool reverse;  // threads run from the last to the first
-    bool shared;   // common segments are computed for all at once
+    int32_t cut;           // rows of a sequence in one call
+    bool together;         // all sequences in one call, with padding between them
+    bool split_kv;         // segments may be split over blocks
+    bool reverse;          // threads run from the last to the first
+    bool shared;           // common segments are computed for all at once
     uint64_t shared_bytes; // shared memory a block may have; 0: plenty
 };
 
@@ -203,8 +216,8 @@ struct part { // of one call: which rows of which sequence
 static int n_tiles_seen; // shared ones, of all calls
 
 // What is shared among the sequences of a call, which stand at every second place.
-static void find_shared(const struct problem *problem, struct attention_sequence *sequences, int n, uint64_t shared_bytes,
-                        struct shared_prefix *shared)
+static void find_shared(const struct problem *problem, struct attention_sequence *sequences, int n,
+                        uint64_t shared_bytes, struct shared_prefix *shared)
 {
     const struct setting *setting = &problem->setting;
     struct step_sequence of_step[N_SEQUENCES];
@@ -218,13 +231,13 @@ static void find_shared(const struct problem *problem, struct attention_sequence
                                             .pages = problem->host_tables + sequence->first_page};
         step.n_rows += sequence->n_rows;
     }
-    struct shared_rules rules = {
-        .page_positions = setting->page_positions,
-        .n_heads = setting->n_heads,
-        .n_kv_heads = setting->n_kv_heads,
-        .tile_queries = attention_shared_queries(&problem->pages, shared_bytes),
-        .small_queries = attention_small_queries(&problem->pages, setting->n_heads, shared_bytes),
-        .n_segments_most = 8};
+    struct shared_rules rules = {.page_positions = setting->page_positions,
+                                 .n_heads = setting->n_heads,
+                                 .n_kv_heads = setting->n_kv_heads,
+                                 .tile_queries = attention_shared_queries(&problem->pages, shared_bytes),
+                                 .small_queries =
+                                     attention_small_queries(&problem->pages, setting->n_heads, shared_bytes),
+                                 .n_segments_most = 8};
     assert_int_equal(shared_prefix_init(shared, N_SEQUENCES, 128, &error), STATUS_OK);
     shared_prefix_find(shared, &step, &rules);
     for (int32_t i = 0; i < shared->n_tiles; i++)
@@ -236,8 +249,8 @@ static void find_shared(const struct problem *problem, struct attention_sequence
 }
 
 // Rows of one step as they come back, each to its sequence's place.
-static void take_back(const struct part *parts, int n, const struct attention_sequence *sequences, const float *rows,
-                      int64_t out_row, float *out)
+static void take_back(const struct part *parts, int n, const struct attention_sequence *sequences,
+                      const float *rows, int64_t out_row, float *out)
 {
     for (int i = 0; i < n; i++) {
         int64_t row = parts[i].first;
@@ -248,59 +261,66 @@ static void take_back(const struct part *parts, int n, const struct attention_se
     }
 }
 
-static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way, float *out)
+static void compute_parts(const struct problem *problem, const struct part *parts, int n, struct way way,
+                          float *out)
 {
     const struct setting *setting = &problem->setting;
     struct attention_sequence sequences[2 * N_SEQUENCES] = {{0}}; // every second one is padding
     int32_t n_rows = 0, n_rows_most = 0, n_positions_most = 0, positions[128];
-    int64_t q_row = (int64_t)setting->n_heads * setting->key_dim, out_row = (int64_t)setting->n_heads * setting->value_dim;
+    int64_t q_row = (int64_t)setting->n_heads * setting->key_dim,
+            out_row = (int64_t)setting->n_heads * setting->value_dim;
     float *q = malloc((size_t)(128 * q_row) * sizeof *q);
     for (int i = 0; i < n; i++) {
         int32_t position = lengths[parts[i].s] - wanted[parts[i].s] + parts[i].first;
         sequences[2 * i] =
-            (struct attention_sequence){n_rows, parts[i].n, position, problem->first_pages[parts[i].s], n_rows, 0};
+            (struct attention_sequence){n_rows, parts[i].n, position, problem->first_pages[parts[i].s],
+                                        n_rows, 0};
         for (int32_t j = 0; j < parts[i].n; j++)
             positions[n_rows + j] = position + j;
         memcpy(q + n_rows * q_row, problem->queries[parts[i].s] + position * q_row,
                (size_t)(parts[i].n * q_row) * sizeof *q);
         n_rows += parts[i].n;
         n_rows_most = parts[i].n > n_rows_most ? parts[i].n : n_rows_most;
-        n_positions_most = position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
+        n_positions_most =
+            position + parts[i].n > n_positions_most ? position + parts[i].n : n_positions_most;
     }
     int multiprocessors = way.split_kv ? 64 : 0;
     uint64_t shared_bytes = way.shared_bytes ? way.shared_bytes : device_facts(device)->shared_bytes_max;
     struct shared_prefix shared = {0};
     if (way.shared)
         find_shared(problem, sequences, n, shared_bytes, &shared);
-    struct attention_launch call = {.pages = problem->pages,
-                                    .layer = LAYER,
-                                    .sequences = on_device(sequences, sizeof sequences),
-                                    .tables = problem->tables,
-                                    .n_sequences = 2 * n,
-                                    .n_rows = n_rows,
-                                    .n_rows_most = n_rows_most,
-                                    .n_part_rows = n_rows,
-                                    .n_positions_most = n_positions_most,
-                                    .q = on_device(q, (size_t)(n_rows * q_row) * sizeof *q),
-                                    .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
-                                    .q_stride = q_row,
-                                    .out_stride = out_row,
-                                    .n_heads = setting->n_heads,
-                                    .scale = 1.0f / sqrtf((float)setting->key_dim),
-                                    .softcap = setting->softcap,
-                                    .window = setting->window,
-                                    .alibi_bias_max = setting->alibi,
-                                    .sinks = setting->sinks ? problem->device_sinks : NULL,
-                                    .shared_tiles = shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
-                                    .shared_members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
-                                    .positions = on_device(positions, sizeof positions),
-                                    .n_shared_tiles = shared.n_tiles,
-                                    .n_shared_segments = shared.n_segments,
-                                    .n_multiprocessors = multiprocessors,
-                                    .shared_bytes_max = shared_bytes};
+    struct attention_launch call = {
+        .pages = problem->pages,
+        .layer = LAYER,
+        .sequences = on_device(sequences, sizeof sequences),
+        .tables = problem->tables,
+        .n_sequences = 2 * n,
+        .n_rows = n_rows,
+        .n_rows_most = n_rows_most,
+        .n_part_rows = n_rows,
+        .n_positions_most = n_positions_most,
+        .q = on_device(q, (size_t)(n_rows * q_row) * sizeof *q),
+        .out = device_allocate(device, (size_t)(n_rows * out_row) * sizeof(float)),
+        .q_stride = q_row,
+        .out_stride = out_row,
+        .n_heads = setting->n_heads,
+        .scale = 1.0f / sqrtf((float)setting->key_dim),
+        .softcap = setting->softcap,
+        .window = setting->window,
+        .alibi_bias_max = setting->alibi,
+        .sinks = setting->sinks ? problem->device_sinks : NULL,
+        .shared_tiles =
+            shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
+        .shared_members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
+        .positions = on_device(positions, sizeof positions),
+        .n_shared_tiles = shared.n_tiles,
+        .n_shared_segments = shared.n_segments,
+        .n_multiprocessors = multiprocessors,
+        .shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
     if (way.split_kv || way.shared)
-        call.scratch_bytes = attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, n_positions_most);
+        call.scratch_bytes =
+            attention_scratch_bytes(setting->n_heads, setting->value_dim, n_rows, n_positions_most);
     call.scratch = device_allocate(device, call.scratch_bytes + 16);
     emulate_reverse(way.reverse);
     launch_attention(device_stream(device), &call);
@@ -371,7 +391,8 @@ static double slope_of(int32_t head, int32_t n_heads, double bias_max) // the pa
     return head < n ? pow(2, -bias_max * (head + 1) / n) : pow(2, -bias_max * (2 * (head - n) + 1) / (2 * n));
 }
 
-static void reference_row(const struct problem *problem, int s, int32_t position, int32_t head, bool as_stored, double *out)
+static void reference_row(const struct problem *problem, int s, int32_t position, int32_t head,
+                          bool as_stored, double *out)
 {
     const struct setting *setting = &problem->setting;
     int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
@@ -394,7 +415,8 @@ static void reference_row(const struct problem *problem, int s, int32_t position
     double sum = setting->sinks ? exp((double)problem->sinks[head] - largest) : 0;
     memset(out, 0, (size_t)setting->value_dim * sizeof *out);
     for (int32_t j = begin; j <= position; j++) {
-        const float *value = problem->values[s] + (int64_t)j * value_floats(setting) + kv_head * setting->value_dim;
+        const float *value =
+            problem->values[s] + (int64_t)j * value_floats(setting) + kv_head * setting->value_dim;
         double weight = exp(scores[j] - largest);
         sum += weight;
         for (int32_t d = 0; d < setting->value_dim; d++)
@@ -430,11 +452,13 @@ static void attention_is_near_double_precision(void **state)
         struct problem problem = problem_make(&settings[i], 1000);
         float *out = problem_compute(&problem, (struct way){.cut = 40, .together = true});
         double error = error_of(&problem, out, true);
-        // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for the scores' errors.
+        // A weight is rounded once to 11 bits: at most 2^-24 / 3 of its square on the average, with room for
+        // the scores' errors.
         if (!(error <= 1e-7))
             fail_msg("%s: normalised mean squared error %g", settings[i].name, error);
-        // Bytes: a step of a scale is 1/127 of items that are even over twice its 127: (1/127)^2 / 12 over 1/3 of their squares are
-        // 1.6e-5, of keys and of values; and all of it shows where one position has most of the weight.
+        // Bytes: a step of a scale is 1/127 of items that are even over twice its 127: (1/127)^2 / 12 over
+        // 1/3 of their squares are 1.6e-5, of keys and of values; and all of it shows where one position has
+        // most of the weight.
         error = error_of(&problem, out, false);
         if (!(error <= (settings[i].type == KV_Q8_0 ? 2e-4 : 1e-6)))
             fail_msg("%s: normalised mean squared error %g to what was stored", settings[i].name, error);
@@ -446,8 +470,9 @@ static void attention_is_near_double_precision(void **state)
 static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
 {
     static const struct way ways[] = {
-        {1, true, false, false, false, 0}, {4, false, true, true, false, 0},    {19, true, false, true, false, 99 << 10},
-        {1, true, false, false, true, 0},  {1, true, true, true, true, 99 << 10}, {2, true, false, true, true, 0},
+        {1, true, false, false, false, 0},        {4, false, true, true, false, 0},
+        {19, true, false, true, false, 99 << 10}, {1, true, false, false, true, 0},
+        {1, true, true, true, true, 99 << 10},    {2, true, false, true, true, 0},
     };
     for (int i = 0; i < N_SETTINGS; i++) {
         // What is stored must not show how many rows came with it.
@@ -460,8 +485,8 @@ static void cuts_company_and_dealing_out_leave_the_bytes_alone(void **state)
             float *out = problem_compute(&problem, ways[w]);
             for (size_t j = 0; j < out_floats(&settings[i]); j++)
                 if (memcmp(&out[j], &whole[j], sizeof *out) != 0)
-                    fail_msg("%s, way %zu: item %zu is %a, expected %a", settings[i].name, w, j, (double)out[j],
-                             (double)whole[j]);
+                    fail_msg("%s, way %zu: item %zu is %a, expected %a", settings[i].name, w, j,
+                             (double)out[j], (double)whole[j]);
             free(out);
         }
         assert_true(n_tiles_seen >= 4);

@@ -1,5 +1,5 @@
-// The language of kernels on the CPU: warp operations against plain loops, what the documents say of fragments' layouts, and
-// that the faults it is there to find are found.
+// The language of kernels on the CPU: warp operations against plain loops, what the documents say of
+// fragments' layouts, and that the faults it is there to find are found.
 #include "gpu/kernel.h"
 #include "tests/random.h"
 
@@ -62,7 +62,9 @@ static void launches_are_bounded_as_on_a_device(void **)
             assert_string_equal(fault, tried.fault);
         else
             assert_null(fault);
-        assert_int_equal(last, tried.fault ? 0 : tried.shape.blocks_x * tried.shape.blocks_y * tried.shape.blocks_z - 1);
+        assert_int_equal(last, tried.fault
+                                   ? 0
+                                   : tried.shape.blocks_x * tried.shape.blocks_y * tried.shape.blocks_z - 1);
     }
 }
 
@@ -131,7 +133,8 @@ static void a_product_of_fragments_is_the_product_of_the_matrices(void **)
             double sum = (double)d[i];
             for (int k = 0; k < 16; k++) {
                 uint16_t x = a[i / 8 * 16 + k], y = b[i % 8 * 16 + k];
-                sum += bfloat ? (double)__uint_as_float((uint32_t)x << 16) * (double)__uint_as_float((uint32_t)y << 16)
+                sum += bfloat ? (double)__uint_as_float((uint32_t)x << 16) *
+                                    (double)__uint_as_float((uint32_t)y << 16)
                               : (double)emulate_half_float(x) * (double)emulate_half_float(y);
             }
             expected[i] = (float)sum;
@@ -188,7 +191,8 @@ static void halves_round_to_nearest_even(void **)
     assert_int_equal(emulate_half(65520), 0x7C00);
     assert_int_equal(half2_make(NAN, -INFINITY) >> 16, 0xFC00);
     assert_int_equal(bfloat2_make(1.00390625f, 1.01171875f), 0x3F823F80); // both in the middle
-    assert_int_equal(half2_fma(0x64076403u, 0x38003C00u, 0xE400E400u), 0xDFF24200u); // 1027 - 1024, 1031 / 2 - 1024
+    // 1027 - 1024, 1031 / 2 - 1024
+    assert_int_equal(half2_fma(0x64076403u, 0x38003C00u, 0xE400E400u), 0xDFF24200u);
     assert_int_equal(half2_add(0x3C003C00u, 0x3C00BC00u), 0x40000000u);
     assert_int_equal(half2_multiply(0x80003C00u, 0x3C004000u), 0x80004000u);
     assert_int_equal(bytes_pick(0x44332211u, 0x88776655u, 0x7140u), 0x88225511u);

@@ -1,7 +1,7 @@
-// A device that fails while jobs run, from the batcher's thread down to the device: the step ends, every job comes back as it
-// came or finished, none twice, and a new context gives the answers that a sound device gives. The emulated device fails when
-// it is told to. A real one is made to by a kernel that writes where nothing is, in a process of its own: what is left of that
-// one's context must neither crash nor hang it.
+// A device that fails while jobs run, from the batcher's thread down to the device: the step ends, every job
+// comes back as it came or finished, none twice, and a new context gives the answers that a sound device
+// gives. The emulated device fails when it is told to. A real one is made to by a kernel that writes where
+// nothing is, in a process of its own: what is left of that one's context must neither crash nor hang it.
 #include "batching/engine_thread.h"
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
@@ -38,7 +38,8 @@ static void must(enum status status, const struct error *error)
         fail_msg("%s", error->text);
 }
 
-static enum status compute_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status compute_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     struct machine *machine = context;
     return forward_step(machine->forward, step, results, NULL, error);
@@ -48,19 +49,23 @@ static enum status submit_step(void *context, struct step *step, struct error *e
 {
     struct machine *machine = context;
     if (++machine->n_steps == machine->harmed_step) // no device has memory at address 16
-        launch_scale(gpu_backend_of(machine->backend)->stream, (struct device_matrix){(float *)16, 4}, 1, 4, 2.0f, 0.0f);
+        launch_scale(gpu_backend_of(machine->backend)->stream, (struct device_matrix){(float *)16, 4}, 1, 4,
+                     2.0f, 0.0f);
     return forward_submit(machine->forward, step, error);
 }
 
-static enum status collect_step(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status collect_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
 {
     struct machine *machine = context;
     return forward_collect(machine->forward, results, error);
 }
 
-// What a worker that starts has: a device, whose so-manieth piece of work fails, the model on it, and a batcher.
-static void machine_open(struct machine *machine, const struct model *model, const struct tokenizer *tokenizer,
-                         const struct placement *placement, int64_t failing_work)
+// What a worker that starts has: a device, whose so-manieth piece of work fails, the model on it, and a
+// batcher.
+static void machine_open(struct machine *machine, const struct model *model,
+                         const struct tokenizer *tokenizer, const struct placement *placement,
+                         int64_t failing_work)
 {
     struct error error = {0};
     struct batch_limits batch = {.n_sequences_max = BATCH,
@@ -238,7 +243,8 @@ static void a_failing_device_harms_no_job_and_a_new_context_goes_on(void **state
         take_answers(&finished, answers);
         assert_memory_equal(answers, expected, sizeof expected);
     }
-    print_message("the device was lost at %d different moments, %d times with some jobs finished\n", n_failed, n_halfway);
+    print_message("the device was lost at %d different moments, %d times with some jobs finished\n", n_failed,
+                  n_halfway);
     assert_true(n_failed >= 3 && n_halfway >= 1);
     made_close(&made);
 }
@@ -259,10 +265,10 @@ static int lose(int step)
     struct error ended = work(&machine, &jobs, &finished);
     machine_close(&machine);
     made_close(&made);
-    bool good = ended.status == STATUS_RESTART && ended.code == ERROR_DEVICE && jobs.n_jobs + finished.n_jobs == N_JOBS &&
-                jobs.n_jobs > 0;
-    print_message("lost at step %d: %s; %zu jobs came back, %zu were finished\n", step, ended.text, (size_t)jobs.n_jobs,
-                  (size_t)finished.n_jobs);
+    bool good = ended.status == STATUS_RESTART && ended.code == ERROR_DEVICE &&
+                jobs.n_jobs + finished.n_jobs == N_JOBS && jobs.n_jobs > 0;
+    print_message("lost at step %d: %s; %zu jobs came back, %zu were finished\n", step, ended.text,
+                  (size_t)jobs.n_jobs, (size_t)finished.n_jobs);
     for (struct job *job; (job = job_list_take(&jobs)) || (job = job_list_take(&finished));)
         job_destroy(job);
     return good ? 0 : 1;
@@ -332,7 +338,8 @@ int main(int argc, char **argv)
         {"all on the device", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, NULL},
 #ifndef __SANITIZE_ADDRESS__ // a minute each; tests/gpu/gpu_hybrid.c loses the device of a split model under it too
         {"layers split", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, &layers},
-        {"attention on the host", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL, &attention},
+        {"attention on the host", a_failing_device_harms_no_job_and_a_new_context_goes_on, NULL, NULL,
+         &attention},
 #endif
     };
     return emulated ? cmocka_run_group_tests(tests, NULL, NULL) : cmocka_run_group_tests(real, NULL, NULL);

@@ -1,5 +1,6 @@
-// The whole forward pass on the GPU backend, for all families and weight types: near the CPU's logits, the same bytes alone
-// and among others and in any chunks, and the same draws from a graph as from launches one by one.
+// The whole forward pass on the GPU backend, for all families and weight types: near the CPU's logits, the
+// same bytes alone and among others and in any chunks, and the same draws from a graph as from launches one
+// by one.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "gpu/backend.h"
@@ -31,34 +32,79 @@ struct subject {
 
 #define FAMILY(family_name)                                                                                  \
     {                                                                                                        \
-        family_name, {.family = family_name, .seed = 11}, KV_F16, 24                                       \
+        family_name, {.family = family_name, .seed = 11}, KV_F16, 24                                         \
     }
 #define TYPE(type_name)                                                                                      \
     {                                                                                                        \
-        #type_name, {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256},     \
-            KV_F16, 20                                                                                       \
+#type_name,                                                                                          \
+            {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256 }, KV_F16, 20 \
     }
 
 static struct subject subjects[] = {
-    FAMILY("llama"), FAMILY("llama3"), FAMILY("mistral"), FAMILY("mixtral"), FAMILY("qwen2"),
-    FAMILY("qwen2moe"), FAMILY("qwen3"), FAMILY("qwen3moe"), FAMILY("gemma"), FAMILY("gemma2"),
-    FAMILY("gemma3"), FAMILY("phi2"), FAMILY("phi3"), FAMILY("gpt2"), FAMILY("gptneox"), FAMILY("starcoder2"),
-    FAMILY("stablelm"), FAMILY("falcon"), FAMILY("bloom"), FAMILY("olmo2"), FAMILY("granite"),
-    FAMILY("smollm3"), FAMILY("glm4"), FAMILY("glm4moe"), FAMILY("cohere2"), FAMILY("gpt-oss"),
-    TYPE(F32),         TYPE(F16),         TYPE(BF16),        TYPE(Q8_0),       TYPE(Q4_0),     TYPE(Q5_1),
-    TYPE(Q2_K),        TYPE(Q3_K),        TYPE(Q4_K),        TYPE(Q5_K),       TYPE(Q6_K),     TYPE(IQ4_XS),
+    FAMILY("llama"),
+    FAMILY("llama3"),
+    FAMILY("mistral"),
+    FAMILY("mixtral"),
+    FAMILY("qwen2"),
+    FAMILY("qwen2moe"),
+    FAMILY("qwen3"),
+    FAMILY("qwen3moe"),
+    FAMILY("gemma"),
+    FAMILY("gemma2"),
+    FAMILY("gemma3"),
+    FAMILY("phi2"),
+    FAMILY("phi3"),
+    FAMILY("gpt2"),
+    FAMILY("gptneox"),
+    FAMILY("starcoder2"),
+    FAMILY("stablelm"),
+    FAMILY("falcon"),
+    FAMILY("bloom"),
+    FAMILY("olmo2"),
+    FAMILY("granite"),
+    FAMILY("smollm3"),
+    FAMILY("glm4"),
+    FAMILY("glm4moe"),
+    FAMILY("cohere2"),
+    FAMILY("gpt-oss"),
+    TYPE(F32),
+    TYPE(F16),
+    TYPE(BF16),
+    TYPE(Q8_0),
+    TYPE(Q4_0),
+    TYPE(Q5_1),
+    TYPE(Q2_K),
+    TYPE(Q3_K),
+    TYPE(Q4_K),
+    TYPE(Q5_K),
+    TYPE(Q6_K),
+    TYPE(IQ4_XS),
     {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 40},
     {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 40},
-    {"longer than a segment of attention", {.seed = 23, .n_layers = 1, .type = TENSOR_Q8_0}, KV_F16, LENGTH_MAX},
-    {"latents of many heads, some at a time", {.family = "deepseek2", .seed = 31, .n_layers = 1, .n_heads = 8, .head_dim = 24, .type = TENSOR_F16},
-        KV_F16, LENGTH_MAX},
+    {"longer than a segment of attention",
+     {.seed = 23, .n_layers = 1, .type = TENSOR_Q8_0},
+     KV_F16,
+     LENGTH_MAX},
+    {"latents of many heads, some at a time",
+     {.family = "deepseek2", .seed = 31, .n_layers = 1, .n_heads = 8, .head_dim = 24, .type = TENSOR_F16},
+     KV_F16,
+     LENGTH_MAX},
     {"latent attention", {.family = "deepseek2", .seed = 11}, KV_F16, 24},
     {"latent attention in F16", {.family = "deepseek2", .seed = 11, .type = TENSOR_F16}, KV_F16, 24},
-    {"compressed queries of deepseek2", {.family = "deepseek2", .seed = 3, .larger = true, .head_dim = 24}, KV_F16, 30},
+    {"compressed queries of deepseek2",
+     {.family = "deepseek2", .seed = 3, .larger = true, .head_dim = 24},
+     KV_F16,
+     30},
     {"a latent of deepseek2 cut by head", {.family = "deepseek2", .seed = 3, .split = true}, KV_F16, 24},
-    {"wide heads", {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288}, KV_F16, 24},
+    {"wide heads",
+     {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288},
+     KV_F16,
+     24},
     {"pages in bytes", {.seed = 29, .n_embd = 128}, KV_Q8_0, 40},
-    {"widths that fill no vector", {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37}, KV_F16, 40},
+    {"widths that fill no vector",
+     {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
+     KV_F16,
+     40},
 };
 
 // --- A model on a backend ---
@@ -70,8 +116,8 @@ struct machine {
 };
 
 // `gpu` NULL: on the CPU.
-static void machine_open_with(struct machine *machine, const struct model *model, const struct subject *subject,
-                              const struct gpu_options *gpu)
+static void machine_open_with(struct machine *machine, const struct model *model,
+                              const struct subject *subject, const struct gpu_options *gpu)
 {
     struct error error = {0};
     struct forward_limits limits = {.n_rows_max = ROWS_MAX,
@@ -79,19 +125,21 @@ static void machine_open_with(struct machine *machine, const struct model *model
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
-                                    .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16}; // what a GPU's pages hold
+                                    // what a GPU's pages hold
+                                    .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16};
     *machine = (struct machine){0};
     assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
     struct gpu_options options = gpu ? *gpu : (struct gpu_options){0};
     options.pool = machine->pool;
     enum status status = gpu ? gpu_backend_create(&machine->backend, &options, &error)
                              : cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error);
-    if (status != STATUS_OK || forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))
+    if (status != STATUS_OK ||
+        forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))
         fail_msg("%s", error.text);
 }
 
-static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject, bool gpu,
-                         bool eager)
+static void machine_open(struct machine *machine, const struct model *model, const struct subject *subject,
+                         bool gpu, bool eager)
 {
     machine_open_with(machine, model, subject, gpu ? &(struct gpu_options){.eager = eager} : NULL);
 }
@@ -202,8 +250,8 @@ static double squared_error(const float *got, const float *expected, size_t n)
     return error / all;
 }
 
-// Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how much); the CPU's quantised
-// rows show elsewhere, and routing may tip over.
+// Of float32 weights only the pages' binary16 shows, or their bytes (tests/gpu/gpu_attention.c counts how
+// much); the CPU's quantised rows show elsewhere, and routing may tip over.
 static double bound_of(const struct subject *subject)
 {
     return subject->recipe.type == TENSOR_F32 && subject->kv_type != KV_Q8_0 ? 1e-6 : 2e-3;
@@ -235,8 +283,8 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
 
 enum { DRAWN = 12 };
 
-static void take_drawn(struct running *running, int n_sequences, int index, const struct sample_result *results,
-                       struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+static void take_drawn(struct running *running, int n_sequences, int index,
+                       const struct sample_result *results, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
     for (int s = 0; s < n_sequences; s++) {
         drawn[s][index] = results[s];
@@ -245,8 +293,10 @@ static void take_drawn(struct running *running, int n_sequences, int index, cons
     }
 }
 
-// Some tokens of each sequence; with four kinds of settings. Ahead, each step is submitted before the one before is collected.
-static void generate(struct machine *machine, int n_sequences, bool ahead, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+// Some tokens of each sequence; with four kinds of settings. Ahead, each step is submitted before the one
+// before is collected.
+static void generate(struct machine *machine, int n_sequences, bool ahead,
+                     struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
     static struct running running[SEQUENCES_MAX];
     static struct made_step all[2];
@@ -303,7 +353,8 @@ static void generate(struct machine *machine, int n_sequences, bool ahead, struc
 
 static void a_graph_draws_what_launches_one_by_one_draw(void **state)
 {
-    static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN], again[SEQUENCES_MAX][DRAWN];
+    static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN],
+        again[SEQUENCES_MAX][DRAWN];
     const struct subject *subject = *state;
     struct model *model = open_made_model(subject);
     struct machine machine;
@@ -352,7 +403,8 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
 enum { PREFIX = 256, PREFIX_PAGES = PREFIX / PAGE_POSITIONS };
 
 // Draws behind one prefix, which is computed once, for the sequences [first, end).
-static void generate_behind_prefix(struct machine *machine, int first, int end, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+static void generate_behind_prefix(struct machine *machine, int first, int end,
+                                   struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
     static struct running running[SEQUENCES_MAX];
     static struct made_step made;
@@ -366,9 +418,13 @@ static void generate_behind_prefix(struct machine *machine, int first, int end, 
         for (int i = 0; i < LENGTH_MAX; i++)
             r->ids[i] = (i * 89 + (i < PREFIX ? 0 : s * 31)) % N_VOCAB;
         for (int i = 0; i < PAGES_EACH; i++)
-            r->pages[i] = i < PREFIX_PAGES ? 2 * i + 1 : 2 * (s * (PAGES_EACH - PREFIX_PAGES) + i - PREFIX_PAGES);
-        settings[s - first] = (struct sampling){
-            .temperature = s ? 0.9f : 0.0f, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = (uint64_t)(5 + s), .logprobs = true};
+            r->pages[i] =
+                i < PREFIX_PAGES ? 2 * i + 1 : 2 * (s * (PAGES_EACH - PREFIX_PAGES) + i - PREFIX_PAGES);
+        settings[s - first] = (struct sampling){.temperature = s ? 0.9f : 0.0f,
+                                                .top_p = 1.0f,
+                                                .repetition_penalty = 1.0f,
+                                                .seed = (uint64_t)(5 + s),
+                                                .logprobs = true};
     }
     struct running prefix = running[0];
     prefix.length = prefix.chunk = PREFIX;
@@ -396,7 +452,8 @@ static void generate_behind_prefix(struct machine *machine, int first, int end, 
 
 static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
 {
-    static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN], eager[SEQUENCES_MAX][DRAWN];
+    static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN],
+        eager[SEQUENCES_MAX][DRAWN];
     const struct subject *subject = *state;
     struct model *model = open_made_model(subject);
     struct machine machine;
@@ -406,9 +463,11 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     assert_int_equal(gpu_backend_counts(machine.backend).shared_bytes_saved, 0);
     generate_behind_prefix(&machine, 0, SEQUENCES_MAX, eager);
     struct gpu_counts counts = gpu_backend_counts(machine.backend);
-    // Three of four reads of a segment, in each step, layer and head; keys and values are filled up to 32 and 16 dimensions.
+    // Three of four reads of a segment, in each step, layer and head; keys and values are filled up to 32 and
+    // 16 dimensions.
     const struct model_shape *shape = &model->shape;
-    int64_t item_bits = subject->kv_type == KV_Q8_0 ? 8 : 16, dims = (shape->key_dim + 31) / 32 * 32 + (shape->value_dim + 15) / 16 * 16;
+    int64_t item_bits = subject->kv_type == KV_Q8_0 ? 8 : 16,
+            dims = (shape->key_dim + 31) / 32 * 32 + (shape->value_dim + 15) / 16 * 16;
     int64_t least = (int64_t)DRAWN * 3 * shape->n_layers * shape->n_kv_heads * PREFIX * dims * item_bits / 8;
     assert_true(counts.shared_bytes_saved >= least && counts.shared_bytes_saved <= least / 8 * 9);
     machine_close(&machine);
@@ -455,8 +514,9 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
                                         .n_pages = 16,
                                         .kv_type = KV_F16};
         assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(
-            gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing}, &error), STATUS_OK);
+        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
+                                            &error),
+                         STATUS_OK);
         assert_int_equal(
             forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
         int32_t token = 1, position = 0, output = 0, pages[] = {3, 5};
@@ -507,8 +567,9 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
         struct machine machine = {0};
         struct error error = {0};
         assert_int_equal(pool_create(&machine.pool, 1, &error), STATUS_OK);
-        assert_int_equal(
-            gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing}, &error), STATUS_OK);
+        assert_int_equal(gpu_backend_create(&machine.backend, &(struct gpu_options){.failing_work = failing},
+                                            &error),
+                         STATUS_OK);
         assert_int_equal(
             forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error), STATUS_OK);
         int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
@@ -521,7 +582,8 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
         for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
             positions[i] = i;
             sequences[i] = (struct step_sequence){.n_rows = 1, .position = i, .pages = pages};
-            requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
+            requests[i] =
+                (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
             steps[i] = (struct step){.n_rows = 1,
                                      .tokens = &tokens[i > 0],
                                      .positions = &positions[i],
@@ -559,7 +621,8 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     model_close(model);
 }
 
-// What the first step needs besides was taken when the model was loaded: there is no plan that only the first job finds wrong.
+// What the first step needs besides was taken when the model was loaded: there is no plan that only the first
+// job finds wrong.
 static void check_first_step(struct forward *forward)
 {
     int32_t token = 1, position = 0, output = 0, page = 0;
@@ -594,11 +657,14 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
     for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
         struct error error = {0};
         struct machine machine = {0};
-        struct gpu_options of_the_device = {.emulated_memory_bytes = bytes}, of_the_plan = {.memory_bytes = bytes};
-        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device, &error),
+        struct gpu_options of_the_device = {.emulated_memory_bytes = bytes},
+                           of_the_plan = {.memory_bytes = bytes};
+        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device,
+                                            &error),
                          STATUS_OK);
         assert_true(forward_weight_bytes(model, machine.backend) > bytes);
-        assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error),
+        assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL,
+                                        &error),
                          STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
         assert_non_null(strstr(error.text, "no device memory"));
@@ -610,7 +676,8 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
         struct machine machine = {0};
         struct gpu_options options = {.emulated_memory_bytes = bytes};
         assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
-        enum status status = forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
+        enum status status =
+            forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
         if (status == STATUS_OK)
             check_first_step(machine.forward);
         else
@@ -637,8 +704,8 @@ static int device_missing(void)
     return 0;
 }
 
-// A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels' bounds, is the same
-// for all, and gpu_products and gpu_attention show it every shape.
+// A subject takes seconds under the address sanitizer. What it looks at, the host's side and the kernels'
+// bounds, is the same for all, and gpu_products and gpu_attention show it every shape.
 #ifdef __SANITIZE_ADDRESS__
 enum { STRIDE = 7 };
 #else
@@ -656,25 +723,31 @@ int main(int argc, char **argv)
     static struct CMUnitTest tests[N + 8];
     for (int i = 0; i < N; i++) {
         struct subject *subject = &subjects[i * STRIDE];
-        tests[i] = (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL, NULL,
-                                       subject};
+        tests[i] =
+            (struct CMUnitTest){subject->name, logits_are_near_the_cpus_and_the_same_bytes_in_every_way, NULL,
+                                NULL, subject};
     }
-    tests[N] = (struct CMUnitTest){"graph, llama", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[0]};
-    tests[N + 1] =
-        (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &subjects[3]};
-    tests[N + 2] = (struct CMUnitTest){"a lost device", a_lost_device_ends_its_step_and_says_so, NULL, NULL, &subjects[0]};
-    tests[N + 3] =
-        (struct CMUnitTest){"too little memory", memory_that_does_not_suffice_refuses_the_model, NULL, NULL, &subjects[0]};
-    tests[N + 4] = (struct CMUnitTest){"a device lost with two steps under way", a_device_lost_with_two_steps_under_way_ends_both,
+    tests[N] = (struct CMUnitTest){"graph, llama", a_graph_draws_what_launches_one_by_one_draw, NULL, NULL,
+                                   &subjects[0]};
+    tests[N + 1] = (struct CMUnitTest){"graph, mixtral", a_graph_draws_what_launches_one_by_one_draw, NULL,
+                                       NULL, &subjects[3]};
+    tests[N + 2] = (struct CMUnitTest){"a lost device", a_lost_device_ends_its_step_and_says_so, NULL, NULL,
+                                       &subjects[0]};
+    tests[N + 3] = (struct CMUnitTest){"too little memory", memory_that_does_not_suffice_refuses_the_model,
                                        NULL, NULL, &subjects[0]};
+    tests[N + 4] =
+        (struct CMUnitTest){"a device lost with two steps under way",
+                            a_device_lost_with_two_steps_under_way_ends_both, NULL, NULL, &subjects[0]};
     static struct subject shared[] = {
         {"shared", {.family = "llama", .seed = 11, .n_layers = 1}, KV_F16, 24},
         {"shared, bytes", {.family = "gemma2", .seed = 12, .n_layers = 2}, KV_Q8_0, 24},
     };
     for (int i = 0; i < 2; i++)
-        tests[N + 5 + i] = (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
-                                               a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
-    tests[N + 7] = (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one, NULL,
-                                       NULL, &subjects[0]};
+        tests[N + 5 + i] =
+            (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
+                                a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
+    tests[N + 7] =
+        (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
+                            NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

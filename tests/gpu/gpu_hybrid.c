@@ -1,5 +1,6 @@
-// Models whose layers are split between the device and the CPU, and whose attention is the CPU's (engine/hybrid.h): near the CPU's
-// logits, the same bytes alone, among others and in any chunks, and faults of the device in the middle of a step.
+// Models whose layers are split between the device and the CPU, and whose attention is the CPU's
+// (engine/hybrid.h): near the CPU's logits, the same bytes alone, among others and in any chunks, and faults
+// of the device in the middle of a step.
 #include "batching/limits.h"
 #include "engine/check.h"
 #include "engine/cpu/backend.h"
@@ -26,11 +27,16 @@ struct subject {
 #define LAYERS(family_name)                                                                                  \
     {                                                                                                        \
         family_name ", one layer of three on the host", {.family = family_name, .seed = 41, .n_layers = 3},  \
-            {1, false}                                                                                       \
+        {                                                                                                    \
+            1, false                                                                                         \
+        }                                                                                                    \
     }
 #define ATTENTION(family_name)                                                                               \
     {                                                                                                        \
-        family_name ", attention on the host", {.family = family_name, .seed = 42, .n_layers = 2}, {0, true} \
+        family_name ", attention on the host", {.family = family_name, .seed = 42, .n_layers = 2},           \
+        {                                                                                                    \
+            0, true                                                                                          \
+        }                                                                                                    \
     }
 
 static struct subject subjects[] = {
@@ -58,8 +64,9 @@ static void must(enum status status, const struct error *error)
         fail_msg("%s", error->text);
 }
 
-static void machine_open_keeping(struct machine *machine, const struct model *model, const struct placement *placement,
-                                 int64_t failing_work, enum kv_type kv_type)
+static void machine_open_keeping(struct machine *machine, const struct model *model,
+                                 const struct placement *placement, int64_t failing_work,
+                                 enum kv_type kv_type)
 {
     struct error error = {0};
     struct backend *host, *device;
@@ -85,8 +92,8 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
 }
 
-static void machine_open(struct machine *machine, const struct model *model, const struct placement *placement,
-                         int64_t failing_work)
+static void machine_open(struct machine *machine, const struct model *model,
+                         const struct placement *placement, int64_t failing_work)
 {
     machine_open_keeping(machine, model, placement, failing_work, KV_F16);
 }
@@ -119,8 +126,10 @@ struct made_step {
     int32_t n_first;
 };
 
-// The next chunk of each of the first `n_sequences`; `done` has how far each is. Only the first one's rows are read.
-static bool make_step(struct made_step *made, int n_sequences, const int32_t *lengths, const int32_t *chunks, int32_t *done)
+// The next chunk of each of the first `n_sequences`; `done` has how far each is. Only the first one's rows
+// are read.
+static bool make_step(struct made_step *made, int n_sequences, const int32_t *lengths, const int32_t *chunks,
+                      int32_t *done)
 {
     *made = (struct made_step){.step = {.tokens = made->tokens,
                                         .positions = made->positions,
@@ -133,7 +142,8 @@ static bool make_step(struct made_step *made, int n_sequences, const int32_t *le
             continue;
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in other company
             made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
-        made->sequences[step->n_sequences++] = (struct step_sequence){step->n_rows, n, done[s], made->pages[s], false};
+        made->sequences[step->n_sequences++] =
+            (struct step_sequence){step->n_rows, n, done[s], made->pages[s], false};
         for (int32_t i = 0; i < n; i++, done[s]++) {
             if (s == 0)
                 made->outputs[step->n_outputs++] = step->n_rows;
@@ -181,7 +191,8 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     compute(&placed, 1, LENGTH, first);
     double error = squared_error(first, expected, N);
     print_message("%s: normalised squared error %.2g\n", subject->name, error);
-    assert_true(error <= (subject->recipe.type == TENSOR_F32 ? 1e-6 : 2e-3)); // as for the device alone: tests/gpu/gpu_forward.c
+    // as for the device alone: tests/gpu/gpu_forward.c
+    assert_true(error <= (subject->recipe.type == TENSOR_F32 ? 1e-6 : 2e-3));
     assert_true(error > 0.0); // it was not the CPU alone
     compute(&placed, SEQUENCES_MAX, 7, other);
     assert_memory_equal(other, first, sizeof first);
@@ -287,7 +298,8 @@ static void a_traced_step_has_times_and_the_same_tokens(void **state)
     model_close(model);
 }
 
-// The device alone, layers, attention on the host, the device with pages in bytes: pages of either side are read.
+// The device alone, layers, attention on the host, the device with pages in bytes: pages of either side are
+// read.
 static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **state)
 {
     const struct subject *subject = *state;
@@ -310,10 +322,12 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
         machine_open_keeping(&machine, model, &placements[i], 0, kv_type);
         must(generate(&machine, expected, NULL, NULL, &error), &error);
         must(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
-        must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error), &error);
+        must(check_create(&check, model, machine.backend, PAGES_EACH * SEQUENCES_MAX, host, &limits, &error),
+             &error);
         must(generate(&machine, drawn, check, &checked, &error), &error);
         assert_memory_equal(drawn, expected, sizeof expected);
-        print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference, checked.squared_error);
+        print_message("up to %.2g apart, normalised squared error %.2g\n", checked.difference,
+                      checked.squared_error);
         assert_int_equal(checked.n_outputs, 1);
         // Of bytes only the newest position's own are not what the CPU has: as of other quantised numbers.
         assert_true(checked.difference > 0.0 && checked.squared_error <= (kv_type == KV_Q8_0 ? 5e-4 : 1e-6));
@@ -325,13 +339,14 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
 }
 
 // Loads what was planned and computes a step of as many rows and outputs as it is made for.
-static enum status load_and_step(struct machine *machine, const struct model *model, const struct limits_plan *plan,
-                                 struct error *error)
+static enum status load_and_step(struct machine *machine, const struct model *model,
+                                 const struct limits_plan *plan, struct error *error)
 {
     static int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX];
     static struct sample_request samples[ROWS_MAX];
     static struct sample_result results[ROWS_MAX];
-    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_rows_max, n_outputs = plan->batch.n_sequences_max;
+    int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7}, n_rows = plan->batch.n_rows_max,
+            n_outputs = plan->batch.n_sequences_max;
     struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
     struct step_sequence sequence = {.n_rows = n_rows, .pages = pages};
     assert_true(n_rows <= ROWS_MAX && plan->batch.n_pages >= 8);
@@ -349,7 +364,8 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
                         .n_outputs = n_outputs,
                         .output_rows = outputs,
                         .samples = samples};
-    enum status status = forward_create(&machine->forward, model, machine->backend, &plan->forward, NULL, NULL, error);
+    enum status status =
+        forward_create(&machine->forward, model, machine->backend, &plan->forward, NULL, NULL, error);
     if (status == STATUS_OK)
         status = forward_step(machine->forward, &step, results, NULL, error);
     forward_destroy(machine->forward);
@@ -357,10 +373,12 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
     return status;
 }
 
-// From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs within --gpu-memory.
+// From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs
+// within --gpu-memory.
 static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 {
-    const struct model_recipe recipe = {.type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
+    const struct model_recipe recipe = {
+        .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
     struct model *model = open_made_model(&recipe);
     int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
     for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
@@ -379,7 +397,8 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                                        .host = host,
                                        .host_memory_available = 1 << 30};
         bool placed = false;
-        if (limits_derive(&plan, model, device->device.memory_available(device), &wanted, &error) == STATUS_OK) {
+        if (limits_derive(&plan, model, device->device.memory_available(device), &wanted, &error) ==
+            STATUS_OK) {
             placed = limits_is_hybrid(&plan);
             machine.backend = device;
             if (placed)
@@ -401,8 +420,9 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         }
         pool_destroy(machine.pool);
     }
-    print_message("%d times on the device alone, %d times layers and %d times attention on the host, %d times refused\n",
-                  n_device, n_layers, n_attention, n_refused);
+    print_message(
+        "%d times on the device alone, %d times layers and %d times attention on the host, %d times refused\n",
+        n_device, n_layers, n_attention, n_refused);
     assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
     model_close(model);
 }
@@ -432,17 +452,22 @@ int main(void)
         return 77;
     static struct CMUnitTest tests[N_SPLIT + 6];
     for (int i = 0; i < N_SPLIT; i++)
-        tests[i] = (struct CMUnitTest){subjects[i].name, a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
+        tests[i] = (struct CMUnitTest){subjects[i].name,
+                                       a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
                                        NULL, NULL, &subjects[i]};
     for (int i = 0; i < 2; i++) {
-        tests[N_SPLIT + i] = (struct CMUnitTest){i ? "a lost device, attention on the host" : "a lost device, layers",
-                                                 a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on, NULL,
-                                                 NULL, &subjects[i]};
-        tests[N_SPLIT + 2 + i] = (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
-                                                     a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
+        tests[N_SPLIT + i] =
+            (struct CMUnitTest){i ? "a lost device, attention on the host" : "a lost device, layers",
+                                a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes_on, NULL,
+                                NULL, &subjects[i]};
+        tests[N_SPLIT + 2 + i] =
+            (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
+                                a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
-    tests[N_SPLIT + 4] = (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
-    tests[N_SPLIT + 5] = (struct CMUnitTest){
-        "checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens, NULL, NULL, &subjects[0]};
+    tests[N_SPLIT + 4] =
+        (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
+    tests[N_SPLIT + 5] =
+        (struct CMUnitTest){"checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens,
+                            NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Products on the device (or emulated) against double precision, and the promise that a row's result depends on that row
-// alone: every number of rows gives the bytes of every other.
+// Products on the device (or emulated) against double precision, and the promise that a row's result depends
+// on that row alone: every number of rows gives the bytes of every other.
 #include "engine/file/dequantise.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
@@ -95,7 +95,8 @@ static struct problem problem_make(struct tensor tensor, int32_t n_rows, int32_t
     problem.x_stride = (problem.n_inputs + 3) / 4 * 4 + 4;
     problem.y_stride = (problem.n_outputs + 3) / 4 * 4 + 4;
     problem.x = random_rows(n_rows, problem.n_inputs, problem.x_stride, seed);
-    problem.bias = random_rows(1, (int64_t)n_matrices * problem.n_outputs, (int64_t)n_matrices * problem.n_outputs, seed);
+    problem.bias = random_rows(1, (int64_t)n_matrices * problem.n_outputs,
+                               (int64_t)n_matrices * problem.n_outputs, seed);
     uint64_t matrix_bytes = tiles_bytes(problem.type, problem.n_outputs, problem.n_inputs);
     char *tiles = malloc((size_t)n_matrices * matrix_bytes);
     for (int32_t i = 0; i < n_matrices; i++) // in two pieces
@@ -128,14 +129,16 @@ static enum activation_operand_form form_of(enum tensor_type type)
     return type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
 }
 
-// Multiplies rows [first, first + n), or with `rows` those rows, through the kernels that n picks; y from row 0 on.
+// Multiplies rows [first, first + n), or with `rows` those rows, through the kernels that n picks; y from row
+// 0 on.
 static float *problem_compute(const struct problem *problem, int32_t first, int32_t n, const int32_t *rows,
                               struct product_launch product)
 {
     const float *x = problem->device_x + first * problem->x_stride;
     struct activation_operand operand = {form_of(problem->type), n, problem->n_inputs,
-                              device_allocate(device, activation_operand_bytes(n, problem->n_inputs)),
-                              device_allocate(device, (size_t)n * sizeof(float))};
+                                         device_allocate(device,
+                                                         activation_operand_bytes(n, problem->n_inputs)),
+                                         device_allocate(device, (size_t)n * sizeof(float))};
     struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1};
     device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
     launch_activation_operand(device_stream(device), &make);
@@ -148,8 +151,8 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
     product.shared_bytes_max = device_facts(device)->shared_bytes_max;
     if (product.n_parts == 0) {
         product.n_parts = 1;
-        product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
-                                                 problem->y_stride, problem->n_outputs};
+        product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias,
+                                                 problem->device_y, problem->y_stride, problem->n_outputs};
     }
     launch_product(device_stream(device), &product);
     float *y = floats_of(problem->device_y, (size_t)(problem->n_rows * problem->y_stride));
@@ -158,8 +161,8 @@ static float *problem_compute(const struct problem *problem, int32_t first, int3
     return y;
 }
 
-// `size` grows by the terms' squares, what the square of a sum of as many independent terms is on the average: a sum whose
-// terms happen to cancel is not asked to be more precise than they are.
+// `size` grows by the terms' squares, what the square of a sum of as many independent terms is on the
+// average: a sum whose terms happen to cancel is not asked to be more precise than they are.
 static double exact(const struct problem *problem, int32_t matrix, int32_t row, int32_t output, double *size)
 {
     double sum = (double)problem->bias[matrix * problem->n_outputs + output];
@@ -188,8 +191,8 @@ static void assert_near_exact(const struct problem *problem, const float *y, int
             wrong += off * off;
         }
     if (!(wrong <= error_bound(problem->type) * size))
-        fail_msg("%s %s: normalised mean squared error %g, at most %g", tensor_traits(problem->tensor.type)->name, what,
-                 wrong / size, error_bound(problem->type));
+        fail_msg("%s %s: normalised mean squared error %g, at most %g",
+                 tensor_traits(problem->tensor.type)->name, what, wrong / size, error_bound(problem->type));
 }
 
 // Three chunks, the last one short; a panel and rows that are not full; blocks that end inside a group.
@@ -210,7 +213,8 @@ static void products_of_every_type_are_near_double_precision(void **state)
         for (int32_t n = 3; n <= 19; n += 8) { // few rows, few in two columns, many
             float *y = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
             assert_near_exact(&problem, y, n, "random");
-            for (int32_t i = 0; i < problem.n_rows * (int32_t)problem.y_stride; i++) // nothing beside the result
+            // nothing beside the result
+            for (int32_t i = 0; i < problem.n_rows * (int32_t)problem.y_stride; i++)
                 if (i % problem.y_stride >= N_OUTPUTS || i / problem.y_stride >= n)
                     assert_true(y[i] == 0);
             free(y);
@@ -235,13 +239,14 @@ static void the_file_s_extremes_survive_packing(void **state)
         }
 }
 
-static void assert_same_rows(const struct problem *problem, const float *y, const float *all, int32_t n, int32_t first)
+static void assert_same_rows(const struct problem *problem, const float *y, const float *all, int32_t n,
+                             int32_t first)
 {
     for (int32_t row = 0; row < n; row++)
         if (memcmp(y + row * problem->y_stride, all + (first + row) * problem->y_stride,
                    (size_t)problem->n_outputs * sizeof *y) != 0)
-            fail_msg("%s: row %d differs when %d are computed together from row %d", tensor_traits(problem->type)->name,
-                     first + row, n, first);
+            fail_msg("%s: row %d differs when %d are computed together from row %d",
+                     tensor_traits(problem->type)->name, first + row, n, first);
 }
 
 static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
@@ -283,7 +288,9 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
         struct problem problem = problem_make(tensor, N_ROWS, 1, &seed);
         float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
         problem_free(&problem);
-        assert_int_equal(device_open(&device, &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST}, &error),
+        assert_int_equal(device_open(&device,
+                                     &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST},
+                                     &error),
                          STATUS_OK);
         tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
         problem = problem_make(tensor, N_ROWS, 1, &same_seed);
@@ -299,7 +306,8 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
     }
 }
 
-// Of x [rows][heads][inputs and two more], each head through its matrix, to y [rows][heads][outputs and one more].
+// Of x [rows][heads][inputs and two more], each head through its matrix, to y [rows][heads][outputs and one
+// more].
 static void heads_begin_at_any_column(void **state)
 {
     static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_Q8_0};
@@ -307,35 +315,50 @@ static void heads_begin_at_any_column(void **state)
     uint64_t seed = 14;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int32_t first = 0; first < 4; first++) {
-            int32_t n_inputs = types[t] == TENSOR_Q8_0 ? 160 : 149, x_step = n_inputs + 2, y_step = N_OUTPUTS_HEAD + 1;
-            struct problem problem = problem_make(
-                product_tensor(types[t], N_HEADS * N_OUTPUTS_HEAD, n_inputs, FILL_RANDOM, &seed), 1, N_HEADS, &seed);
+            int32_t n_inputs = types[t] == TENSOR_Q8_0 ? 160 : 149, x_step = n_inputs + 2,
+                    y_step = N_OUTPUTS_HEAD + 1;
+            struct problem problem =
+                problem_make(product_tensor(types[t], N_HEADS * N_OUTPUTS_HEAD, n_inputs, FILL_RANDOM, &seed),
+                             1, N_HEADS, &seed);
             int64_t x_stride = (first + N_HEADS * x_step + 3) / 4 * 4, y_stride = N_HEADS * y_step;
             float *x = random_rows(N_ROWS, x_stride, x_stride, &seed);
             float *device_x = on_device(x, (size_t)(N_ROWS * x_stride) * sizeof(float));
             float *device_y = device_allocate(device, (size_t)(N_ROWS * y_stride) * sizeof(float));
-            struct activation_operand operand = {form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
-                                      device_allocate(device, activation_operand_bytes(N_HEADS * N_ROWS, n_inputs)),
-                                      device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
-            struct activation_operand_launch make = {operand, device_x + first, x_stride, NULL, 1, N_ROWS, x_step};
+            struct activation_operand operand = {
+                form_of(problem.type), N_HEADS * N_ROWS, n_inputs,
+                device_allocate(device, activation_operand_bytes(N_HEADS * N_ROWS, n_inputs)),
+                device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float))};
+            struct activation_operand_launch make = {operand, device_x + first, x_stride, NULL,
+                                                     1,       N_ROWS,           x_step};
             launch_activation_operand(device_stream(device), &make);
-            struct product_launch product = {.type = problem.type, .n_parts = 1, .x = operand, .floats = device_x + first,
-                                             .floats_stride = x_stride, .rows_divisor = 1, .n_experts = N_HEADS,
-                                             .head_rows = N_ROWS, .x_head_step = x_step, .y_head_step = y_step,
+            struct product_launch product = {.type = problem.type,
+                                             .n_parts = 1,
+                                             .x = operand,
+                                             .floats = device_x + first,
+                                             .floats_stride = x_stride,
+                                             .rows_divisor = 1,
+                                             .n_experts = N_HEADS,
+                                             .head_rows = N_ROWS,
+                                             .x_head_step = x_step,
+                                             .y_head_step = y_step,
                                              .shared_bytes_max = device_facts(device)->shared_bytes_max};
-            product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y, y_stride, N_OUTPUTS_HEAD};
+            product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y,
+                                                     y_stride, N_OUTPUTS_HEAD};
             launch_product(device_stream(device), &product);
             float *y = floats_of(device_y, (size_t)(N_ROWS * y_stride));
             double wrong = 0, size = 0;
             for (int32_t i = 0; i < N_HEADS * N_ROWS * N_OUTPUTS_HEAD; i++) {
-                int32_t output = i % N_OUTPUTS_HEAD, head = i / N_OUTPUTS_HEAD % N_HEADS, row = i / N_OUTPUTS_HEAD / N_HEADS;
+                int32_t output = i % N_OUTPUTS_HEAD, head = i / N_OUTPUTS_HEAD % N_HEADS,
+                        row = i / N_OUTPUTS_HEAD / N_HEADS;
                 struct problem own = problem;
                 own.x = x + row * x_stride + first + head * x_step;
-                double off = (double)y[row * y_stride + head * y_step + output] - exact(&own, head, 0, output, &size);
+                double off =
+                    (double)y[row * y_stride + head * y_step + output] - exact(&own, head, 0, output, &size);
                 wrong += off * off;
             }
             if (!(wrong <= error_bound(problem.type) * size))
-                fail_msg("%s from column %d: normalised mean squared error %g", tensor_traits(types[t])->name, first, wrong / size);
+                fail_msg("%s from column %d: normalised mean squared error %g", tensor_traits(types[t])->name,
+                         first, wrong / size);
             free(x);
             free(y);
             void *all[] = {device_x, device_y, operand.items, operand.scales};
@@ -368,7 +391,8 @@ static void results_are_added_with_a_factor(void **state)
         struct problem problem =
             problem_make(product_tensor(TENSOR_Q8_0, 20, 256, FILL_RANDOM, &seed), 45, 1, &seed);
         float *once = problem_compute(&problem, 0, n, NULL, (struct product_launch){0});
-        float *added = problem_compute(&problem, 0, n, NULL, (struct product_launch){.add = true, .factor = 0.5f});
+        float *added =
+            problem_compute(&problem, 0, n, NULL, (struct product_launch){.add = true, .factor = 0.5f});
         for (int32_t i = 0; i < n * problem.y_stride; i++)
             assert_true(added[i] == 0.5f * once[i]);
         free(once);
@@ -389,9 +413,10 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
         uint64_t panel_bytes = tiles_bytes(TENSOR_Q4_0, 16, 160);
         struct product_launch product = {.n_parts = 3};
         for (int i = 0; i < 3; i++)
-            product.parts[i] = (struct product_part){
-                (char *)whole.device_tiles + (uint64_t)begins[i] / 16 * panel_bytes, whole.device_bias + begins[i],
-                whole.device_y + begins[i], whole.y_stride, begins[i + 1] - begins[i]};
+            product.parts[i] =
+                (struct product_part){(char *)whole.device_tiles + (uint64_t)begins[i] / 16 * panel_bytes,
+                                      whole.device_bias + begins[i], whole.device_y + begins[i],
+                                      whole.y_stride, begins[i + 1] - begins[i]};
         float *y = problem_compute(&whole, 0, n, NULL, product);
         assert_same_rows(&whole, y, expected, n, 0);
         free(y);
@@ -400,9 +425,10 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
     }
 }
 
-// The first half of the problem's matrices is the gate, the other half what it lets through; in one launch, or in one for both
-// products and one for the activation.
-static float *compute_gated(const struct problem *problem, int32_t n, struct product_launch product, bool in_one)
+// The first half of the problem's matrices is the gate, the other half what it lets through; in one launch,
+// or in one for both products and one for the activation.
+static float *compute_gated(const struct problem *problem, int32_t n, struct product_launch product,
+                            bool in_one)
 {
     int32_t half = problem->n_matrices / 2;
     uint64_t gate_bytes = (uint64_t)half * tiles_bytes(problem->type, problem->n_outputs, problem->n_inputs);
@@ -436,7 +462,8 @@ static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_ot
     static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 100}; // each of the kernels
     uint64_t seed = 11;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        struct problem problem = problem_make(product_tensor(types[t], 2 * 55, 768, FILL_RANDOM, &seed), 100, 2, &seed);
+        struct problem problem =
+            problem_make(product_tensor(types[t], 2 * 55, 768, FILL_RANDOM, &seed), 100, 2, &seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             struct product_launch call = {.activation = kinds[(t + i) % 4]};
             float *expected = compute_gated(&problem, counts[i], call, false);
@@ -460,11 +487,14 @@ static void experts_have_their_own_gates(void **state)
     for (int32_t i = 0; i < N_ROWS; i++)
         order[i] = (i * 7 + 3) % N_ROWS;
     struct problem problem =
-        problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 24, 256, FILL_RANDOM, &seed), N_ROWS, 2 * N_EXPERTS, &seed);
+        problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 24, 256, FILL_RANDOM, &seed), N_ROWS,
+                     2 * N_EXPERTS, &seed);
     int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
-    struct product_launch call = {
-        .n_experts = N_EXPERTS, .expert_first = device_first, .expert_order = device_order};
-    float *expected = compute_gated(&problem, N_ROWS, call, false), *y = compute_gated(&problem, N_ROWS, call, true);
+    struct product_launch call = {.n_experts = N_EXPERTS,
+                                  .expert_first = device_first,
+                                  .expert_order = device_order};
+    float *expected = compute_gated(&problem, N_ROWS, call, false),
+          *y = compute_gated(&problem, N_ROWS, call, true);
     assert_same_rows(&problem, y, expected, N_ROWS, 0);
     free(expected);
     free(y);
@@ -482,8 +512,9 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int crowd = 0; crowd < 3; crowd++) { // few pairs an expert; many for some; most for one
             int32_t n_experts = crowd == 0 ? N_EXPERTS : crowd == 1 ? 3 : 1;
-            struct problem problem = problem_make(
-                product_tensor(types[t], n_experts * 24, 256, FILL_RANDOM, &seed), N_ROWS, n_experts, &seed);
+            struct problem problem =
+                problem_make(product_tensor(types[t], n_experts * 24, 256, FILL_RANDOM, &seed), N_ROWS,
+                             n_experts, &seed);
             int32_t expert_of[N_ROWS], first[N_EXPERTS + 1] = {0}, order[N_ROWS], n = 0;
             for (int32_t i = 0; i < N_ROWS; i++)
                 expert_of[i] = (int32_t)(random_bits(&seed) % (uint32_t)n_experts) / 5 * 5 % n_experts;
@@ -493,7 +524,8 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
                         order[n++] = i;
                 first[e + 1] = n;
             }
-            int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
+            int32_t *device_order = on_device(order, sizeof order),
+                    *device_first = on_device(first, sizeof first);
             float *y = problem_compute(&problem, 0, N_ROWS, device_order,
                                        (struct product_launch){.n_experts = n_experts,
                                                                .expert_first = device_first,
@@ -532,7 +564,8 @@ static void rows_that_are_not_numbers_harm_no_other_row(void **state)
                     if (row == 1 || row == 3)
                         assert_true(isnan(y[row * problem.y_stride + output]));
                     else
-                        assert_true(y[row * problem.y_stride + output] == clean[row * problem.y_stride + output]);
+                        assert_true(y[row * problem.y_stride + output] ==
+                                    clean[row * problem.y_stride + output]);
             free(y);
             free(clean);
             problem_free(&problem);

@@ -100,7 +100,8 @@ static __global__ void count_atomically(int *count, int *own)
     own[blockIdx.x * 64 + threadIdx.x] = here;
 }
 
-template <typename... P, typename... A> static int races_of(void (*kernel)(P...), unsigned n_blocks, A... arguments)
+template <typename... P, typename... A>
+static int races_of(void (*kernel)(P...), unsigned n_blocks, A... arguments)
 {
     int most = 0;
     for (int reverse = 0; reverse < 2; reverse++) {

@@ -1,5 +1,5 @@
-// The kernels that work row by row, where a model of tests/gpu/gpu_forward.c is too small to show it: norms and operands of every
-// length, on the device (or emulated), against double precision.
+// The kernels that work row by row, where a model of tests/gpu/gpu_forward.c is too small to show it: norms
+// and operands of every length, on the device (or emulated), against double precision.
 #include "engine/file/dequantise.h"
 #include "gpu/device.h"
 #include "gpu/emulate.h"
@@ -66,7 +66,8 @@ static void compute(struct problem *problem, bool in_place, uint64_t *seed)
 {
     struct norm_launch *launch = &problem->launch;
     int32_t width = launch->n_groups * launch->n;
-    size_t n = (size_t)(N_ROWS * (problem->stride = width + 3)), n_weights = (size_t)(launch->own_weights ? width : launch->n);
+    size_t n = (size_t)(N_ROWS * (problem->stride = width + 3)),
+           n_weights = (size_t)(launch->own_weights ? width : launch->n);
     float *arrays[N_ARRAYS];
     problem->x = random_floats(n, seed, &arrays[0]);
     problem->addend = random_floats(n, seed, &arrays[1]);
@@ -93,17 +94,20 @@ static void check_vector(const struct problem *problem, int32_t row, int32_t gro
     int64_t at = row * problem->stride + group * launch->n;
     double mean = 0, squares = 0;
     for (int32_t i = 0; i < launch->n; i++)
-        mean += ((double)problem->x[at + i] + (double)launch->scale * (double)problem->addend[at + i]) / launch->n;
+        mean += ((double)problem->x[at + i] + (double)launch->scale * (double)problem->addend[at + i]) /
+                launch->n;
     mean = launch->rms ? 0 : mean;
     for (int32_t i = 0; i < launch->n; i++) {
-        double x = (double)problem->x[at + i] + (double)launch->scale * (double)problem->addend[at + i] - mean;
+        double x =
+            (double)problem->x[at + i] + (double)launch->scale * (double)problem->addend[at + i] - mean;
         squares += x * x;
     }
     double scale = 1 / sqrt(squares / launch->n + (double)launch->epsilon);
     for (int32_t i = 0; i < launch->n; i++) {
         double x = (double)problem->x[at + i] + (double)launch->scale * (double)problem->addend[at + i];
         int32_t own = (launch->own_weights ? group * launch->n : 0) + i;
-        double y = (x - mean) * scale * (double)problem->weight[own] + (launch->rms ? 0 : (double)problem->bias[own]);
+        double y = (x - mean) * scale * (double)problem->weight[own] +
+                   (launch->rms ? 0 : (double)problem->bias[own]);
         assert_float_equal(problem->out[at + i], y, 2e-5);
         if (!in_place)
             assert_float_equal(problem->in[at + i], x, 2e-7);
@@ -147,7 +151,8 @@ static size_t item_place(int32_t input, int32_t row, int32_t n_rows)
     return (((size_t)step * (size_t)n_rows + (size_t)row) * 4 + (size_t)lane) * 8 + (size_t)(input % 8);
 }
 
-static void check_operand(const float *x, int64_t stride, int32_t n, const uint16_t *items, const float *scales)
+static void check_operand(const float *x, int64_t stride, int32_t n, const uint16_t *items,
+                          const float *scales)
 {
     for (int32_t row = 0; row < N_ROWS; row++) {
         float largest = 0;
@@ -155,7 +160,8 @@ static void check_operand(const float *x, int64_t stride, int32_t n, const uint1
             largest = fmaxf(largest, fabsf(x[row * stride + i]));
         assert_true(largest / scales[row] >= 0x1p14f && largest / scales[row] < 0x1p15f);
         for (int32_t i = 0; i < (n + 127) / 128 * 128; i++) {
-            float item = half_to_float(items[item_place(i, row, N_ROWS)]), wanted = i < n ? x[row * stride + i] / scales[row] : 0;
+            float item = half_to_float(items[item_place(i, row, N_ROWS)]),
+                  wanted = i < n ? x[row * stride + i] / scales[row] : 0;
             assert_true(fabsf(item - wanted) <= fmaxf(fabsf(wanted) * 0x1p-11f, 0x1p-25f));
         }
     }
@@ -172,8 +178,9 @@ static void operands_of_every_length_hold_their_rows(void **state)
             int64_t stride = (n + 8) / 4 * 4;
             size_t items_bytes = activation_operand_bytes(N_ROWS, n);
             float *device_x, *x = random_floats((size_t)(N_ROWS * stride), &seed, &device_x), scales[N_ROWS];
-            struct activation_operand operand = {OPERAND_HALF, N_ROWS, n, device_allocate(device, items_bytes),
-                                      device_allocate(device, sizeof scales)};
+            struct activation_operand operand = {OPERAND_HALF, N_ROWS, n,
+                                                 device_allocate(device, items_bytes),
+                                                 device_allocate(device, sizeof scales)};
             struct activation_operand_launch launch = {operand, device_x + first, stride, NULL, 1};
             launch_activation_operand(device_stream(device), &launch);
             float *items = malloc(items_bytes);

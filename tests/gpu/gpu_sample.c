@@ -1,5 +1,5 @@
-// Sampling on the device draws what engine/sampler.c draws from the same logits: the same tokens, logprobs and
-// alternatives, bit for bit, for all settings, shapes of logits and neighbours in the batch.
+// Sampling on the device draws what engine/sampler.c draws from the same logits: the same tokens, logprobs
+// and alternatives, bit for bit, for all settings, shapes of logits and neighbours in the batch.
 #include "engine/philox.h"
 #include "engine/sampler.h"
 #include "gpu/state.h"
@@ -43,8 +43,9 @@ static struct backend *backend_open(int32_t n_vocab, struct matrix **logits)
     return backend;
 }
 
-static void draw_on_device(struct backend *base, struct matrix *matrix, const float *logits, int32_t n_outputs,
-                           const struct sample_request *requests, struct sample_result *results)
+static void draw_on_device(struct backend *base, struct matrix *matrix, const float *logits,
+                           int32_t n_outputs, const struct sample_request *requests,
+                           struct sample_result *results)
 {
     struct error error = {0};
     int32_t tokens[N_OUTPUTS] = {0}, positions[N_OUTPUTS] = {0}, outputs[N_OUTPUTS];
@@ -68,8 +69,8 @@ static void draw_on_device(struct backend *base, struct matrix *matrix, const fl
         fail_msg("%s", error.text);
 }
 
-static void draw_on_cpu(const float *logits, int32_t n_vocab, int32_t n_outputs, const struct sample_request *requests,
-                        struct sample_result *results)
+static void draw_on_cpu(const float *logits, int32_t n_vocab, int32_t n_outputs,
+                        const struct sample_request *requests, struct sample_result *results)
 {
     struct error error = {0};
     struct sampler *sampler;
@@ -83,7 +84,8 @@ static void draw_on_cpu(const float *logits, int32_t n_vocab, int32_t n_outputs,
     sampler_destroy(sampler);
 }
 
-static void assert_same_results(const struct sample_result *got, const struct sample_result *expected, int32_t n)
+static void assert_same_results(const struct sample_result *got, const struct sample_result *expected,
+                                int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
         if (got[i].token != expected[i].token)
@@ -98,7 +100,8 @@ static void assert_same_results(const struct sample_result *got, const struct sa
 }
 
 // All outputs at once on the device, one by one on the CPU.
-static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs, const struct sample_request *requests)
+static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs,
+                    const struct sample_request *requests)
 {
     static struct sample_result got[N_OUTPUTS], expected[N_OUTPUTS];
     struct matrix *matrix;
@@ -114,7 +117,8 @@ static void compare(const float *logits, int32_t n_vocab, int32_t n_outputs, con
 
 static struct sampling plain(float temperature)
 {
-    return (struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
+    return (
+        struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
 }
 
 struct drawn_settings {
@@ -146,7 +150,8 @@ static struct sample_request random_request(struct drawn_settings *settings, int
         sampling->n_logit_bias = 1 + (int32_t)(random_word() % 40);
         sampling->logit_bias = settings->biases;
         for (int32_t i = 0; i < sampling->n_logit_bias; i++)
-            settings->biases[i] = (struct logit_bias){(int32_t)(random_word() % 60), random_float(-9.0f, 9.0f)};
+            settings->biases[i] =
+                (struct logit_bias){(int32_t)(random_word() % 60), random_float(-9.0f, 9.0f)};
     }
     sampling->logprobs = random_word() % 2;
     sampling->top_logprobs = sampling->logprobs ? (int32_t)(random_word() % 21) : 0;

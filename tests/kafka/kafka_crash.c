@@ -359,7 +359,8 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
     enum status status = member_commit_once(&first, NULL, &error);
     if (status != STATUS_OK) { // else the group was quicker
         assert_int_equal(status, STATUS_RETRY);
-        assert_true(strstr(error.text, "rebalanced") || strstr(error.text, "generation")); // the latter from the coordinator
+        // the latter from the coordinator
+        assert_true(strstr(error.text, "rebalanced") || strstr(error.text, "generation"));
     }
     poll_until_shared(1, 1);
     member_commit(&first, NULL);
@@ -373,8 +374,9 @@ static void commits_wait_while_the_group_is_rebalanced(void **state)
 // A worker that stood still (SIGSTOP, a machine asleep) does not know yet that its partitions went away.
 static void a_member_that_stood_still_publishes_nothing_that_others_did(void **state)
 {
-    static const struct kafka_property quick[] = {
-        {"session.timeout.ms", "2000"}, {"heartbeat.interval.ms", "200"}, {"max.poll.interval.ms", "2000"}};
+    static const struct kafka_property quick[] = {{"session.timeout.ms", "2000"},
+                                                  {"heartbeat.interval.ms", "200"},
+                                                  {"max.poll.interval.ms", "2000"}};
     enum { N_JOBS = 100 };
     struct error error;
     member_init(&first, brokers, "asleep");

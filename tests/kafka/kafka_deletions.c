@@ -1,5 +1,5 @@
-// Records that a worker never gets to read, or that are no jobs: deleted by retention, gaps in the log, tombstones, offsets that
-// others committed, a group with more members than partitions.
+// Records that a worker never gets to read, or that are no jobs: deleted by retention, gaps in the log,
+// tombstones, offsets that others committed, a group with more members than partitions.
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -96,7 +96,8 @@ static void deleted_jobs_end_a_worker_that_is_to_refuse_them(void **state)
     member.config.refuse_deleted = true;
     for (int starts = 0; starts < 2; starts++) { // nothing was committed beyond them
         member_open(&member);
-        for (int64_t until = clock_ms() + PATIENCE_MS; (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
+        for (int64_t until = clock_ms() + PATIENCE_MS;
+             (status = member_poll(&member, 100, &error)) != STATUS_REFUSE;)
             assert_true((status == STATUS_OK || status == STATUS_RETRY) && clock_ms() < until);
         assert_non_null(strstr(error.text, "the offsets 10 to 39 were deleted"));
         assert_int_equal(member.n_jobs, 0);
@@ -176,7 +177,8 @@ static void a_worker_without_a_partition_says_so(void **state)
     ((struct kafka_transport *)second.transport)->watch_quiet_ms = 600;
     ((struct kafka_transport *)first.transport)->watch_quiet_ms = 600;
     for (int64_t until = clock_ms() + PATIENCE_MS;
-         !strstr(first.warnings, "no partition for this worker") && !strstr(second.warnings, "no partition for this worker");) {
+         !strstr(first.warnings, "no partition for this worker") &&
+         !strstr(second.warnings, "no partition for this worker");) {
         struct error error;
         (void)!member_poll(&first, 100, &error);
         (void)!member_poll(&second, 100, &error);

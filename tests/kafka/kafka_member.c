@@ -42,7 +42,8 @@ static void set_config(struct member *member, const char *brokers)
         .log = keep_log,
         .log_context = member,
     };
-    const char *protocol = getenv("SHEAF_TEST_GROUP_PROTOCOL"); // the same tests with another one, where librdkafka has it
+    // the same tests with another one, where librdkafka has it
+    const char *protocol = getenv("SHEAF_TEST_GROUP_PROTOCOL");
     if (protocol && !kafka_find_protocol(protocol, &member->config.protocol))
         fail_msg("SHEAF_TEST_GROUP_PROTOCOL: expected eager, cooperative or consumer, got \"%s\"", protocol);
 }

@@ -26,7 +26,7 @@ struct member {
     bool commit_on_revoke; // everything it holds is finished
     size_t n_revokes;
     char last_log[512];
-    char warnings[4096]; // log lines of syslog's level 4, one behind the other
+    char warnings[4096];   // log lines of syslog's level 4, one behind the other
     int32_t last_attempts; // of the record that came last
 };
 

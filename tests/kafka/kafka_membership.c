@@ -1,5 +1,5 @@
-// A member's place in its group on a real broker: rebalances while an assignment waits, the time without a place, members without
-// partitions, and the group's protocols.
+// A member's place in its group on a real broker: rebalances while an assignment waits, the time without a
+// place, members without partitions, and the group's protocols.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -66,7 +66,8 @@ static void begin(const char *name, int n_partitions, int n_jobs)
         probe_produce_jobs(brokers, first.config.jobs, i, i * n_jobs / n_partitions, n_jobs / n_partitions);
 }
 
-static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"}, {"heartbeat.interval.ms", "200"}};
+static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"},
+                                                      {"heartbeat.interval.ms", "200"}};
 
 static void poll_until_owned(size_t n_first, size_t n_second)
 {
@@ -87,10 +88,12 @@ static bool awaits_partitions(const struct member *member, int n_partitions)
     return assigned && assigned->cnt == n_partitions;
 }
 
-// As after a worker that was killed in mid-commit, with the broker's time for its transaction: two workers start one after
-// the other while the group's offsets are in doubt. librdkafka does not join the group again before an assignment was
-// answered, so an assignment that waited for the offsets kept its worker out of the group, and the group from its rebalance.
-static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *name, enum group_protocol protocol)
+// As after a worker that was killed in mid-commit, with the broker's time for its transaction: two workers
+// start one after the other while the group's offsets are in doubt. librdkafka does not join the group again
+// before an assignment was answered, so an assignment that waited for the offsets kept its worker out of the
+// group, and the group from its rebalance.
+static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *name,
+                                                                    enum group_protocol protocol)
 {
     begin(name, 2, N_JOBS);
     first.config.protocol = protocol;
@@ -103,7 +106,8 @@ static void a_member_follows_a_rebalance_while_offsets_are_in_doubt(const char *
     member_join(&second, &first);
     second.config.protocol = protocol;
     member_open(&second);
-    for (int64_t until = clock_ms() + PATIENCE_MS; !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
+    for (int64_t until = clock_ms() + PATIENCE_MS;
+         !awaits_partitions(&first, 1) || !awaits_partitions(&second, 1);) {
         poll_well(&first, N_JOBS);
         poll_well(&second, N_JOBS);
         if (clock_ms() > until)
@@ -146,7 +150,8 @@ static void a_rebalance_of_kip_848_goes_on_while_an_assignment_waits(void **stat
     a_member_follows_a_rebalance_while_offsets_are_in_doubt("two-consumer", GROUP_PROTOCOL_CONSUMER);
 }
 
-// Each member's epoch grows when another one comes or goes, and no event tells those that keep their partitions.
+// Each member's epoch grows when another one comes or goes, and no event tells those that keep their
+// partitions.
 static void a_member_of_kip_848_commits_after_others_came_and_went(void **state)
 {
     if (!has_kip_848())
@@ -200,7 +205,8 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     begin("outside", 1, 10);
     struct probe_transaction *held = probe_hold_offsets(brokers, first.config.group, first.config.jobs, 1);
     member_open(&first);
-    for (int64_t until = clock_ms() + PATIENCE_MS; !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
+    for (int64_t until = clock_ms() + PATIENCE_MS;
+         !strstr(kafka_waiting(first.transport), "reading the group's offsets");) {
         poll_well(&first, N_JOBS);
         assert_true(clock_ms() < until);
     }
@@ -211,7 +217,8 @@ static void a_worker_without_a_confirmed_place_in_its_group_ends_and_says_why(vo
     member_finish(&first);
 }
 
-// Another client of the group has an assignor that ours has not, so the coordinator refuses each request to join.
+// Another client of the group has an assignor that ours has not, so the coordinator refuses each request to
+// join.
 static void a_worker_that_its_group_refuses_ends_and_says_why(void **state)
 {
     begin("refused", 1, 10);
@@ -244,7 +251,8 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_join(&second, &first);
     second.config.membership_timeout_ms = 15000;
     member_open(&second);
-    for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
+    for (int64_t until = clock_ms() + PATIENCE_MS;
+         !inside(&second)->figures.is_member || !inside(&first)->figures.is_member;) {
         poll_well(&first, 0);
         poll_well(&second, N_JOBS);
         assert_true(clock_ms() < until);
@@ -257,18 +265,20 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_finish(&first);
 }
 
-// The time counts where a broker answers; where none does, that is what poll says.
-// An assignment that came while nobody looked is answered by a consumer that is leaving: there librdkafka knows no rebalance
-// protocol any more.
+// The time counts where a broker answers; where none does, that is what poll says. An assignment that came
+// while nobody looked is answered by a consumer that is leaving: there librdkafka knows no rebalance protocol
+// any more.
 static void a_worker_is_closed_while_an_assignment_waits_unread(void **state)
 {
     begin("unread", 1, 10);
     for (int i = 0; i < 4; i++) {
         member_open(&first);
-        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&first)->subscribed; assert_true(clock_ms() < until))
+        for (int64_t until = clock_ms() + PATIENCE_MS; !inside(&first)->subscribed;
+             assert_true(clock_ms() < until))
             poll_well(&first, 0);
         rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(inside(&first)->consumer.rk);
-        for (int64_t until = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0; assert_true(clock_ms() < until))
+        for (int64_t until = clock_ms() + PATIENCE_MS; rd_kafka_queue_length(queue) == 0;
+             assert_true(clock_ms() < until))
             usleep(1000);
         rd_kafka_queue_destroy(queue);
         member_close(&first);

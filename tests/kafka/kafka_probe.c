@@ -160,10 +160,11 @@ static void produce(rd_kafka_t *client, const char *topic, int partition, const 
     if (header)
         rd_kafka_header_add(headers, header, -1, header_value, -1);
     for (;;) {
-        rd_kafka_resp_err_t code = rd_kafka_producev(
-            client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
-            RD_KAFKA_V_KEY(key, key ? strlen(key) : 0), RD_KAFKA_V_VALUE((void *)value, size),
-            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+        rd_kafka_resp_err_t code =
+            rd_kafka_producev(client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+                              RD_KAFKA_V_KEY(key, key ? strlen(key) : 0),
+                              RD_KAFKA_V_VALUE((void *)value, size), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                              RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
         if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
             require_ok(code, topic);
             return;
@@ -220,7 +221,8 @@ struct probe_transaction {
     rd_kafka_t *client;
 };
 
-struct probe_transaction *probe_hold_offsets(const char *brokers, const char *group, const char *topic, int n_partitions)
+struct probe_transaction *probe_hold_offsets(const char *brokers, const char *group, const char *topic,
+                                             int n_partitions)
 {
     const char *const settings[] = {"transactional.id", group, NULL};
     struct probe_transaction *transaction = malloc(sizeof *transaction);
@@ -231,7 +233,8 @@ struct probe_transaction *probe_hold_offsets(const char *brokers, const char *gr
     for (int i = 0; i < n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic, i)->offset = 0;
     rd_kafka_consumer_group_metadata_t *nobody = rd_kafka_consumer_group_metadata_new(group);
-    require_done(rd_kafka_send_offsets_to_transaction(client, list, nobody, TIMEOUT_MS), "send_offsets_to_transaction");
+    require_done(rd_kafka_send_offsets_to_transaction(client, list, nobody, TIMEOUT_MS),
+                 "send_offsets_to_transaction");
     rd_kafka_consumer_group_metadata_destroy(nobody);
     rd_kafka_topic_partition_list_destroy(list);
     return transaction;
@@ -308,7 +311,8 @@ struct probe_record *probe_read(const char *brokers, const char *topic, size_t *
         rd_kafka_message_t *message = rd_kafka_consumer_poll(client, TIMEOUT_MS);
         require(message, topic, "no record and no end");
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            // Beyond it may lie a transaction whose end the broker is still writing: there will be another end.
+            // Beyond it may lie a transaction whose end the broker is still writing: there will be another
+            // end.
             int64_t low, high = 0;
             rd_kafka_get_watermark_offsets(client, topic, message->partition, &low, &high);
             n_left -= message->offset >= high;
@@ -388,7 +392,8 @@ void probe_assert_one_each(const char *brokers, const char *topic, const char *p
 
 // ---- who may do what ----
 
-static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *name, rd_kafka_AclOperation_t operation,
+static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *name,
+                                      rd_kafka_AclOperation_t operation,
                                       rd_kafka_AclPermissionType_t permission)
 {
     static const rd_kafka_ResourceType_t types[] = {
@@ -396,8 +401,8 @@ static rd_kafka_AclBinding_t *binding(enum probe_resource resource, const char *
         [PROBE_GROUP] = RD_KAFKA_RESOURCE_GROUP,
     };
     rd_kafka_AclBinding_t *made =
-        rd_kafka_AclBinding_new(types[resource], name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:ANONYMOUS", "*",
-                                operation, permission, NULL, 0);
+        rd_kafka_AclBinding_new(types[resource], name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:ANONYMOUS",
+                                "*", operation, permission, NULL, 0);
     require(made, name, "no such rule");
     return made;
 }

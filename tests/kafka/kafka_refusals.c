@@ -89,7 +89,8 @@ static void assert_refused(struct member *member, bool (*choose)(const struct jo
         fail_msg("%s", error.text);
 }
 
-// What a worker does: retries at once while records are isolated, then the others together, then each refused one alone.
+// What a worker does: retries at once while records are isolated, then the others together, then each refused
+// one alone.
 static void commit_like_a_worker(struct member *member, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -108,7 +109,8 @@ static void commit_like_a_worker(struct member *member, struct error *error)
 }
 
 // The topic takes less than the worker can read of its settings.
-static void begin_with_limit(struct member *member, const char *name, int n_partitions, int n_jobs, const char *bytes_max)
+static void begin_with_limit(struct member *member, const char *name, int n_partitions, int n_jobs,
+                             const char *bytes_max)
 {
     struct error error;
     member_init(member, brokers, name);

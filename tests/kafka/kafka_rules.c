@@ -1,5 +1,6 @@
-// Rules of the Kafka transport that only show when others do something: partitions whose offsets are in doubt, records
-// delivered again, a pause and a rebalance, a partition that is not fetched any more, what a broker forbids.
+// Rules of the Kafka transport that only show when others do something: partitions whose offsets are in
+// doubt, records delivered again, a pause and a rebalance, a partition that is not fetched any more, what a
+// broker forbids.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -87,7 +88,8 @@ static size_t count_records(const char *topic)
 
 // ---- offsets in doubt ----
 
-static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"}, {"heartbeat.interval.ms", "200"}};
+static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"},
+                                                      {"heartbeat.interval.ms", "200"}};
 
 // Takes all jobs and stands still once the coordinator holds the offsets of the first half.
 static pid_t start_one_that_stands_still(void)
@@ -105,8 +107,8 @@ static pid_t start_one_that_stands_still(void)
     _exit(1);
 }
 
-// The transaction of a worker that stands still is still valid, so its partitions' offsets are in doubt. Whoever read
-// the old ones would compute, and publish, what it is about to commit.
+// The transaction of a worker that stands still is still valid, so its partitions' offsets are in doubt.
+// Whoever read the old ones would compute, and publish, what it is about to commit.
 static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(void **state)
 {
     int status;
@@ -172,8 +174,8 @@ static void hand_assignment(struct kafka_transport *kafka, const int *ids, int n
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-// librdkafka 2.0.2 joins the group anew while an assignment waits for its offsets, when partitions are added: the next
-// assignment comes without a revocation of the one before.
+// librdkafka 2.0.2 joins the group anew while an assignment waits for its offsets, when partitions are added:
+// the next assignment comes without a revocation of the one before.
 static void an_assignment_takes_all_partitions_that_it_does_not_list(void **state)
 {
     static const int one[] = {1};
@@ -190,8 +192,9 @@ static void an_assignment_takes_all_partitions_that_it_does_not_list(void **stat
     member_finish(&first);
 }
 
-// While an assignment waits to be looked at, librdkafka can have joined the group anew: what it then says of itself is newer
-// than the assignment, and the coordinator would let it publish for partitions that are another's by now.
+// While an assignment waits to be looked at, librdkafka can have joined the group anew: what it then says of
+// itself is newer than the assignment, and the coordinator would let it publish for partitions that are
+// another's by now.
 static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
 {
     static const int both[] = {0, 1};
@@ -220,7 +223,8 @@ static void an_assignment_that_is_out_of_date_is_not_worked_on(void **state)
     member_finish(&first);
 }
 
-// The assignment is of one generation, what the group says of us meanwhile of another: nothing is committed with it.
+// The assignment is of one generation, what the group says of us meanwhile of another: nothing is committed
+// with it.
 static void nothing_is_committed_as_a_member_of_another_generation(void **state)
 {
     struct error error;
@@ -370,15 +374,16 @@ static void poll_until_outdated(const char *how)
     assert_int_equal(count_records(first.config.results), 10);
 }
 
-// Else the maps of the old topic would tell which jobs of the new one are done, and its running jobs answer for the new ones
-// at their offsets.
+// Else the maps of the old topic would tell which jobs of the new one are done, and its running jobs answer
+// for the new ones at their offsets.
 static void a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic(void **state)
 {
     begin_to_work("deleted");
     probe_delete_topic(brokers, first.config.jobs);
     poll_until_outdated("nknown topic");
     member_close(&first);
-    for (int64_t until = clock_ms() + PATIENCE_MS; // the coordinator forgets the group's offsets in its own time
+    // the coordinator forgets the group's offsets in its own time
+    for (int64_t until = clock_ms() + PATIENCE_MS;
          probe_committed(brokers, first.config.group, first.config.jobs, 0, NULL) >= 0;)
         assert_true(clock_ms() < until);
     probe_create_topic(brokers, first.config.jobs, 1, NULL, NULL);

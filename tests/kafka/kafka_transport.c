@@ -113,8 +113,9 @@ static void properties_are_passed_on_and_checked(void **state)
     for (enum group_protocol i = GROUP_PROTOCOL_COOPERATIVE; i <= GROUP_PROTOCOL_CONSUMER; i++) {
         member.config.protocol = i;
         if (rd_kafka_version() < (i == GROUP_PROTOCOL_CONSUMER ? 0x020c00ff : 0x020601ff))
-            refuse(&member.config, i == GROUP_PROTOCOL_CONSUMER ? "needs librdkafka 2.12.0 or newer, this is 2."
-                                                                : "needs librdkafka 2.6.1 or newer, this is 2.");
+            refuse(&member.config, i == GROUP_PROTOCOL_CONSUMER
+                                       ? "needs librdkafka 2.12.0 or newer, this is 2."
+                                       : "needs librdkafka 2.6.1 or newer, this is 2.");
     }
     member.config.protocol = GROUP_PROTOCOL_EAGER;
     member.config.n_properties = 1;
@@ -333,7 +334,8 @@ static void a_full_window_pauses_its_partition_and_resumes_it_once(void **state)
     assert_int_equal(member.n_jobs, OFFSET_MAP_WINDOW);
     member_commit(&member, is_not_first);
     // With what is known of suspects behind the map, which is little here.
-    assert_in_range(figures_of(&member)->map_bytes_max, OFFSET_MAP_TEXT_BYTES_MAX, OFFSET_MAP_TEXT_BYTES_MAX + 64);
+    assert_in_range(figures_of(&member)->map_bytes_max, OFFSET_MAP_TEXT_BYTES_MAX,
+                    OFFSET_MAP_TEXT_BYTES_MAX + 64);
     for (int i = 0; i < 10; i++)
         assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
     assert_int_equal(member.n_jobs, 1);
@@ -568,16 +570,18 @@ static void a_topic_is_filled_with_back_pressure_and_read_to_its_end(void **stat
     kafka_producer_close(producer);
 
     probe_produce_transaction(brokers, member.config.jobs, 0, 5, false); // is not read
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, count_record, &n_records, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, count_record,
+                                      &n_records, &error),
                      STATUS_OK);
     assert_int_equal(n_records, 3000);
     n_records = 0;
-    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, stop_at_third, &n_records, &error),
+    assert_int_equal(kafka_read_topic(&member.config, member.config.jobs, KAFKA_READ_COMMITTED, stop_at_third,
+                                      &n_records, &error),
                      STATUS_REJECT);
     assert_int_equal(n_records, 3);
-    assert_int_equal(
-        kafka_read_topic(&member.config, member.config.results, KAFKA_READ_COMMITTED, count_record, &n_records, &error),
-        STATUS_REFUSE); // never created by reading
+    assert_int_equal(kafka_read_topic(&member.config, member.config.results, KAFKA_READ_COMMITTED,
+                                      count_record, &n_records, &error),
+                     STATUS_REFUSE); // never created by reading
     assert_part(error.text, member.config.results);
     member_finish(&member);
 }

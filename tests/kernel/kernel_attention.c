@@ -410,8 +410,7 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
         struct problem problem = problem_make(&setting);
         for (int s = 0; s < N_SEQUENCES; s++)
             for (int i = 0; i < 40; i++) {
-                size_t at =
-                    random_bits(&seed) % (size_t)(lengths[s] * setting.n_kv_heads * setting.key_dim);
+                size_t at = random_bits(&seed) % (size_t)(lengths[s] * setting.n_kv_heads * setting.key_dim);
                 float item = awkward[(i + round) % (int)(sizeof awkward / sizeof *awkward)];
                 if (round < 5 && !isfinite(item))
                     item = 3e38f;

@@ -62,7 +62,8 @@ static void pages_of_floats_round_to_binary16_only_where_they_are_to(void **stat
 }
 
 // One query of ones over a page: keys are key_of(position) in every dimension, values value_of(position).
-static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t), float (*value_of)(int32_t), float *out)
+static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t), float (*value_of)(int32_t),
+                   float *out)
 {
     struct cpu_kernels kernels;
     struct pages pages;
@@ -86,7 +87,8 @@ static void attend(enum cpu_level level, int32_t n_dims, float (*key_of)(int32_t
     struct step_sequence sequence = {0, 1, PAGE - 1, &page};
     struct attention_parameters parameters = {.n_heads = 1, .scale = 1.0f};
     attention_begin(attention, (struct attention_sequences){&sequence, 1});
-    attention_run(attention, &parameters, (struct attention_rows){query, n_dims}, (struct attention_rows){out, n_dims}, NULL);
+    attention_run(attention, &parameters, (struct attention_rows){query, n_dims},
+                  (struct attention_rows){out, n_dims}, NULL);
     attention_destroy(attention);
     pool_destroy(pool);
     pages_finish(&pages);
@@ -108,7 +110,8 @@ static float by_sign(int32_t position)
     return position % 2 ? 7.0f : 1000.0f;
 }
 
-// Equal scores make equal weights of the largest integers their norm allows, equal values the largest integers of all.
+// Equal scores make equal weights of the largest integers their norm allows, equal values the largest
+// integers of all.
 static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **state)
 {
     (void)state;

@@ -353,8 +353,9 @@ static void packed_weight_is_at_most_a_twentieth_larger_than_the_file_s(void **u
 static void type_without_kernels_is_computed_as_halves(void **unused)
 {
     enum { OUTPUTS = 19, INPUTS = 512 };
-    static const enum tensor_type types[] = {TENSOR_IQ1_S,   TENSOR_IQ1_M, TENSOR_IQ2_XXS, TENSOR_IQ2_XS, TENSOR_IQ2_S,
-                                             TENSOR_IQ3_XXS, TENSOR_IQ3_S, TENSOR_TQ1_0,   TENSOR_TQ2_0};
+    static const enum tensor_type types[] = {TENSOR_IQ1_S,  TENSOR_IQ1_M, TENSOR_IQ2_XXS,
+                                             TENSOR_IQ2_XS, TENSOR_IQ2_S, TENSOR_IQ3_XXS,
+                                             TENSOR_IQ3_S,  TENSOR_TQ1_0, TENSOR_TQ2_0};
     uint64_t state = 11;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         assert_int_equal(tensor_held_type(types[t]), TENSOR_F16);
@@ -369,7 +370,8 @@ static void type_without_kernels_is_computed_as_halves(void **unused)
         tensor_traits(types[t])->dequantise(blocks, items, OUTPUTS * INPUTS);
         for (int i = 0; i < OUTPUTS * INPUTS; i++)
             halves[i] = float_to_half(items[i]);
-        struct tensor rounded = {.type = TENSOR_F16, .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}, .data = halves};
+        struct tensor rounded = {
+            .type = TENSOR_F16, .n_dims = 2, .dims = {INPUTS, OUTPUTS, 1, 1}, .data = halves};
         rounded.size_bytes = sizeof halves;
         struct packed *a = pack(&tensor), *b = pack(&rounded);
         float *x = x_create(INPUTS, X_RANDOM, &state);
@@ -415,7 +417,8 @@ static void row_that_is_no_whole_number_of_blocks_is_refused(void **unused)
 
 static void weights_stand_apart_from_page_borders_and_are_zero(void **unused)
 {
-    static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5}; // the last but one takes a mapping of its own
+    // the last but one takes a mapping of its own
+    static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5};
     enum { N = sizeof sizes / sizeof *sizes };
     unsigned char *taken[N];
     for (int i = 0; i < N; i++) {

@@ -148,7 +148,7 @@ static double product_s(const struct product_level *level, struct pool *pool, co
 }
 
 static struct packed *pack_of_bytes(enum tensor_type type, uint64_t bytes, struct memory_stack *memory,
-                                   struct pool *pool)
+                                    struct pool *pool)
 {
     uint64_t state = 1;
     struct tensor one = product_tensor(type, 1, N_INPUTS, FILL_RANDOM, &state);

@@ -24,7 +24,8 @@ static void put_tokens(struct sequence *sequence, const char *const *pieces, int
     sequence->logprobs = calloc((size_t)n + 1, sizeof *sequence->logprobs);
     sequence->generated = calloc((size_t)n + 1, sizeof *sequence->generated);
     for (int32_t i = 0; i < n; i++) {
-        sequence->logprobs[i] = (struct logprob_entry){.chosen = {i, logprob}, .text_offset = (int32_t)sequence->text.size};
+        sequence->logprobs[i] =
+            (struct logprob_entry){.chosen = {i, logprob}, .text_offset = (int32_t)sequence->text.size};
         buffer_add_string(&sequence->text, pieces[i]);
     }
     sequence->n_generated = n;
@@ -45,17 +46,20 @@ static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
         const char *text;
     } cases[] = {
         {"caf\xC3\xA9", FINISH_STOP, "caf\xC3\xA9"},
-        {"a\xE2\x82z", FINISH_STOP, "a\xEF\xBF\xBDz"},                     // the beginning of a euro sign
-        {"a\xF0\x9F\x98", FINISH_STOP, "a\xEF\xBF\xBD"},                  // unfinished, and the model ended it
-        {"a\xF0\x9F\x98", FINISH_LENGTH, "a"},                             // unfinished, because max_tokens cut it
+        {"a\xE2\x82z", FINISH_STOP, "a\xEF\xBF\xBDz"}, // the beginning of a euro sign
+        // unfinished, and the model ended it
+        {"a\xF0\x9F\x98", FINISH_STOP, "a\xEF\xBF\xBD"},
+        // unfinished, because max_tokens cut it
+        {"a\xF0\x9F\x98", FINISH_LENGTH, "a"},
         {"a\xF0\x9F\x98z", FINISH_LENGTH, "a\xEF\xBF\xBDz"},
         {"\xC3", FINISH_LENGTH, ""},
-        {"a\x98", FINISH_LENGTH, "a\xEF\xBF\xBD"},                          // the end of no character
-        {"\xE0\x80\xAF", FINISH_STOP, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, // overlong: no part is a beginning
+        {"a\x98", FINISH_LENGTH, "a\xEF\xBF\xBD"}, // the end of no character
+        // overlong: no part is a beginning
+        {"\xE0\x80\xAF", FINISH_STOP, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
         {"\xED\xA0\x80", FINISH_STOP, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, // half of a surrogate pair
-        {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", FINISH_STOP,               // Unicode 15, table 3-10
+        {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", FINISH_STOP,                  // Unicode 15, table 3-10
          "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\x41\xEF\xBF\xBD\xEF\xBF\xBD\x42"},
-        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", FINISH_STOP,               // table 3-11
+        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", FINISH_STOP, // table 3-11
          "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\x41"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -90,7 +94,8 @@ static void the_best_of_many_are_returned_best_first(void **state)
     static const char *const names[] = {"a", "b", "c", "d"};
     static const float logprobs[] = {-2.0f, -0.5f, -1.0f, -0.5f};
     for (int asks = 0; asks < 2; asks++) {
-        struct prompt *prompt = make_prompt(asks ? "{'prompt':'p','n':3,'best_of':4,'logprobs':0}" : "{'prompt':'p','n':3,'best_of':4}");
+        struct prompt *prompt = make_prompt(asks ? "{'prompt':'p','n':3,'best_of':4,'logprobs':0}"
+                                                 : "{'prompt':'p','n':3,'best_of':4}");
         for (int i = 0; i < 4; i++) {
             put_tokens(&prompt->sequences[i], &names[i], 1, logprobs[i]);
             prompt->sequences[i].finish_reason = FINISH_STOP;
@@ -114,11 +119,9 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
         const char *record, *text;
     } cases[] = {
         {"{'prompt':'p','stop':['e','cde']}", "ab"}, // both end with the same token
-        {"{'prompt':'p','stop':['cde','e']}", "ab"},
-        {"{'prompt':'p','stop':['de','e','bcde']}", "a"},
+        {"{'prompt':'p','stop':['cde','e']}", "ab"},     {"{'prompt':'p','stop':['de','e','bcde']}", "a"},
         {"{'prompt':'p','stop':['ef','bc','cd']}", "a"}, // the first to be complete
-        {"{'prompt':'p','stop':['cde']}", "ab"},
-        {"{'prompt':'p','stop':['x','abcdefg']}", "abcdef"},
+        {"{'prompt':'p','stop':['cde']}", "ab"},         {"{'prompt':'p','stop':['x','abcdefg']}", "abcdef"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt(cases[i].record);
@@ -144,8 +147,9 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
         {"{'prompt':'p','stop_token_ids':[29]}", "abc", 4}, // 'd' is token 29: counted, as an end token is
         {"{'prompt':'p','stop_token_ids':[5,29],'ignore_eos':true}", "abc", 4},
         {"{'prompt':'p','stop_token_ids':[29],'include_stop_str_in_output':true}", "abcd", 4},
-        {"{'prompt':'p','stop':['b','de'],'min_tokens':2}", "abc", 5}, // 'b' is complete with the second token
-        {"{'prompt':'p','stop':['bc'],'min_tokens':2}", "a", 3},      // and this one with the third
+        // 'b' is complete with the second token
+        {"{'prompt':'p','stop':['b','de'],'min_tokens':2}", "abc", 5},
+        {"{'prompt':'p','stop':['bc'],'min_tokens':2}", "a", 3}, // and this one with the third
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt(cases[i].record);
@@ -163,8 +167,11 @@ static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
 
 static struct prompt *prepare_tokens(const char *record, enum status expected, const char *text)
 {
-    const struct prompt_environment environment = {
-        .limits = {.n_context = 4096, .n_context_original = 4096, .n_positions_max = 4096, .page_positions = 16, .n_vocab = FAKE_VOCAB}};
+    const struct prompt_environment environment = {.limits = {.n_context = 4096,
+                                                              .n_context_original = 4096,
+                                                              .n_positions_max = 4096,
+                                                              .page_positions = 16,
+                                                              .n_vocab = FAKE_VOCAB}};
     struct prompt *prompt = make_prompt(record);
     assert_int_equal(prompt_prepare(prompt, &environment), expected);
     if (expected != STATUS_OK)
@@ -182,7 +189,8 @@ static int32_t count_allowed(const uint32_t *mask)
 
 static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
 {
-    struct prompt *prompt = prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
+    struct prompt *prompt =
+        prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
     for (int32_t n_drawn = 0; n_drawn < 5; n_drawn++) {
         prompt->sequences[0].n_drawn = n_drawn;
         const uint32_t *mask = sequence_allowed(&prompt->sequences[0]);
@@ -192,8 +200,10 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
         assert_true(token_mask_has(mask, 41));
     }
     free_prompt(prompt);
-    prompt = prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9,210],'min_tokens':1,'ignore_eos':true}", STATUS_OK, NULL);
-    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences[0])), 3); // an eos that ends nothing may be drawn
+    prompt = prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9,210],'min_tokens':1,'ignore_eos':true}",
+                            STATUS_OK, NULL);
+    // an eos that ends nothing may be drawn
+    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences[0])), 3);
     free_prompt(prompt);
     prompt = prepare_tokens("{'tokens':[5],'stop_token_ids':[9]}", STATUS_OK, NULL);
     assert_null(sequence_allowed(&prompt->sequences[0]));
@@ -208,8 +218,9 @@ static void token_ids_that_the_model_lacks_are_refused(void **state)
                                "stop_token_ids: expected token ids from 0 to 210, got 211"));
     free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[999]}", STATUS_REJECT,
                                "allowed_token_ids: expected token ids from 0 to 210, got 999"));
-    free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9],'stop_token_ids':[9],'min_tokens':1}", STATUS_REJECT,
-                               "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got 1"));
+    free_prompt(prepare_tokens(
+        "{'tokens':[5],'allowed_token_ids':[1,9],'stop_token_ids':[9],'min_tokens':1}", STATUS_REJECT,
+        "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got 1"));
 }
 
 static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
@@ -221,8 +232,11 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
     prompt->max_tokens = N;
     for (int32_t i = 0; i < N; i++)
         sequence_accept(sequence,
-                        &(struct sample_result){.token = 26 + i % 150, .logprob = (float)-i, .n_top = 2,
-                                                .top = {{26 + i % 150, (float)-i}, {i % 7 + 2, (float)-i - 1}}},
+                        &(struct sample_result){.token = 26 + i % 150,
+                                                .logprob = (float)-i,
+                                                .n_top = 2,
+                                                .top = {{26 + i % 150, (float)-i},
+                                                        {i % 7 + 2, (float)-i - 1}}},
                         NULL);
     assert_int_equal(sequence->finish_reason, FINISH_LENGTH);
     prompt_finish_job(prompt);
@@ -232,7 +246,8 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
         const struct logprob_entry *entry = &choice->logprobs[i];
         char letter = (char)('a' + (26 + i % 150) % 26), other = (char)('a' + (i % 7 + 2) % 26);
         assert_true(entry->chosen.token == 26 + i % 150 && entry->chosen.logprob == (float)-i);
-        assert_true(entry->n_top == 2 && entry->top[1].token == i % 7 + 2 && entry->top[1].logprob == (float)-i - 1);
+        assert_true(entry->n_top == 2 && entry->top[1].token == i % 7 + 2 &&
+                    entry->top[1].logprob == (float)-i - 1);
         assert_true(text_equal(entry->chosen_bytes, (struct text){&letter, 1}));
         assert_true(text_equal(entry->top_bytes[1], (struct text){&other, 1}));
         assert_int_equal(entry->text_offset, i);
@@ -246,10 +261,14 @@ static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void 
     static const struct {
         int32_t n_prompt, max_tokens, max_tokens_default;
         bool is_long;
-    } cases[] = {{60, 40, 0, false}, {60, 41, 0, true},   {100, 0, 0, false}, {101, 0, 0, true},  {1, 99, 0, false},
-                 {1, 100, 0, true},  {60, -1, 40, false}, {60, -1, 41, true}, {60, -1, 0, true}, {99, 1, 41, false}};
-    const struct prompt_environment environment = {
-        .limits = {.n_context = 4096, .n_context_original = 100, .n_positions_max = 4096, .page_positions = 16, .n_vocab = 211}};
+    } cases[] = {{60, 40, 0, false}, {60, 41, 0, true}, {100, 0, 0, false},  {101, 0, 0, true},
+                 {1, 99, 0, false},  {1, 100, 0, true}, {60, -1, 40, false}, {60, -1, 41, true},
+                 {60, -1, 0, true},  {99, 1, 41, false}};
+    const struct prompt_environment environment = {.limits = {.n_context = 4096,
+                                                              .n_context_original = 100,
+                                                              .n_positions_max = 4096,
+                                                              .page_positions = 16,
+                                                              .n_vocab = 211}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct prompt *prompt = make_prompt("{'prompt':'p'}");
         struct request *request = &prompt->job->request;

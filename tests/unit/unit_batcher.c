@@ -1,5 +1,5 @@
-// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h): step by step, and
-// with an engine that computes while the next step is planned.
+// The batcher against a model whose answers betray any wrong page, table or position (tests/fake_model.h):
+// step by step, and with an engine that computes while the next step is planned.
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 
@@ -22,7 +22,8 @@ static void random_jobs(struct bench *bench, int n_jobs, int32_t length_max)
     for (int s = 0; s < 5; s++) {
         stems[s] = malloc((size_t)length_max * sizeof(int32_t));
         for (int32_t i = 0; i < length_max; i++)
-            stems[s][i] = s > 0 && i < length_max / 3 ? stems[0][i] : 10 + (int32_t)random_below(&random_state, 200);
+            stems[s][i] =
+                s > 0 && i < length_max / 3 ? stems[0][i] : 10 + (int32_t)random_below(&random_state, 200);
     }
     int32_t *tokens = malloc((size_t)length_max * sizeof *tokens);
     for (int j = 0; j < n_jobs; j++) {
@@ -99,8 +100,10 @@ static bool spells(struct text text, int kind, bool finished)
 {
     size_t i = 0;
     if (kind == 0)
-        return text_equals_string(text, "abc") || text_equals_string(text, "abd") || text_equals_string(text, "zz") ||
-               (!finished && text.size < 3 && memcmp("abzz" + (text.size && text.data[0] == 'z') * 2, text.data, text.size) == 0);
+        return text_equals_string(text, "abc") || text_equals_string(text, "abd") ||
+               text_equals_string(text, "zz") ||
+               (!finished && text.size < 3 &&
+                memcmp("abzz" + (text.size && text.data[0] == 'z') * 2, text.data, text.size) == 0);
     if (kind == 1) {
         bool q = text.size && text.data[0] == 'q';
         for (; i < text.size && (q ? text.data[i] == 'q' : text.data[i] <= 'm'); i++)
@@ -129,7 +132,8 @@ static void check_constrained(const struct job *job, struct text *alone)
         if (kind < 3)
             assert_true(spells(text, kind, job->result.choices[c].finish_reason == FINISH_STOP));
         if (!expected->data)
-            *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size), text.size};
+            *expected = (struct text){memcpy(malloc(text.size + 1), text.data ? text.data : "", text.size),
+                                      text.size};
         assert_true(text_equal(text, *expected));
     }
 }
@@ -168,15 +172,18 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         random_state = seed;
-        int32_t n = 4 + 4 * (int32_t)(seed % 3); // few rows: a prompt takes many steps, and gives its pages back in the middle
-        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = n,
-                                                              .n_rows_max = n + (int32_t)random_below(&random_state, 6),
-                                                              .n_jobs_max = 300,
-                                                              .n_pages = 64,
-                                                              .page_positions = 4});
+        // few rows: a prompt takes many steps, and gives its pages back in the middle
+        int32_t n = 4 + 4 * (int32_t)(seed % 3);
+        struct bench bench =
+            bench_open((struct batch_limits){.n_sequences_max = n,
+                                             .n_rows_max = n + (int32_t)random_below(&random_state, 6),
+                                             .n_jobs_max = 300,
+                                             .n_pages = 64,
+                                             .page_positions = 4});
         int32_t tokens[100];
         for (int j = 0; j < 300; j++) {
-            int32_t n_prompt = j % 7 == 0 ? 60 + (int32_t)random_below(&random_state, 40) : 1 + (int32_t)random_below(&random_state, 12);
+            int32_t n_prompt = j % 7 == 0 ? 60 + (int32_t)random_below(&random_state, 40)
+                                          : 1 + (int32_t)random_below(&random_state, 12);
             for (int32_t i = 0; i < n_prompt; i++)
                 tokens[i] = i < 24 && j % 2 ? 20 + i : 10 + (int32_t)random_below(&random_state, 200);
             char id[32];
@@ -194,7 +201,8 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
     }
 }
 
-// Three long answers grow until the prompt that came last, one row a step, has to give its pages back in its middle.
+// Three long answers grow until the prompt that came last, one row a step, has to give its pages back in its
+// middle.
 static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not(void **state)
 {
     (void)state;
@@ -247,8 +255,8 @@ static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **st
         generated += job->result.completion_tokens;
     }
     assert_int_equal(bench.prefill, 160 + 256 * 10);
-    // The last token of an answer is never computed; one that stops at the end token has computed all it shows.
-    // Ahead, the end token has a row too: nobody knew yet that it was one.
+    // The last token of an answer is never computed; one that stops at the end token has computed all it
+    // shows. Ahead, the end token has a row too: nobody knew yet that it was one.
     assert_true(bench.decode <= generated + (ahead ? 256 : 0));
     struct prefix_report report;
     batcher_report_prefixes(bench.batcher, &report);
@@ -301,10 +309,14 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
     choices->request.n = 4;
     batcher_take(bench.batcher, choices);
     run_to_end(&bench);
-    const struct { const char *id; enum error_code code; } expected[] = {
-        {"good", ERROR_NONE}, {"empty", ERROR_EMPTY_PROMPT}, {"long", ERROR_CONTEXT_LENGTH}, {"large", ERROR_OUT_OF_MEMORY}, {"fits", ERROR_NONE},
-        {"range", ERROR_TOKEN_RANGE}, {"nan", ERROR_LOGITS_NAN}, {"zero", ERROR_NONE}, {"messages", ERROR_TEMPLATE},
-        {"nan choices", ERROR_LOGITS_NAN}};
+    const struct {
+        const char *id;
+        enum error_code code;
+    } expected[] = {{"good", ERROR_NONE},           {"empty", ERROR_EMPTY_PROMPT},
+                    {"long", ERROR_CONTEXT_LENGTH}, {"large", ERROR_OUT_OF_MEMORY},
+                    {"fits", ERROR_NONE},           {"range", ERROR_TOKEN_RANGE},
+                    {"nan", ERROR_LOGITS_NAN},      {"zero", ERROR_NONE},
+                    {"messages", ERROR_TEMPLATE},   {"nan choices", ERROR_LOGITS_NAN}};
     assert_int_equal(bench.finished.n_jobs, 10);
     for (size_t e = 0; e < 10; e++) {
         const struct job *job = bench.finished.first;
@@ -346,7 +358,8 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
     assert_int_equal(bench.finished.n_jobs, 3);
     assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
-    assert_int_equal(figures.n_sequences, ahead ? 2 : 1); // of them none had a row in it; ahead, it had begun before
+    // of them none had a row in it; ahead, it had begun before
+    assert_int_equal(figures.n_sequences, ahead ? 2 : 1);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         assert_int_equal(job->result.status, RESULT_CANCELLED);
         assert_int_equal(job->result.error.code, ERROR_CANCELLED);
@@ -368,8 +381,11 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
         const char *id;
         int64_t created, written;
         bool spared;
-    } cases[] = {{"told", 1000, 2000, false}, {"told-later", 1001, 500, true},  {"unknown", 0, 0, false},
-                 {"written", 0, 1000, false}, {"written-later", 0, 1001, true}};
+    } cases[] = {{"told", 1000, 2000, false},
+                 {"told-later", 1001, 500, true},
+                 {"unknown", 0, 0, false},
+                 {"written", 0, 1000, false},
+                 {"written-later", 0, 1001, true}};
     struct step_figures figures;
     struct error error;
     for (int when = 0; when < 2; when++) { // before the first round, and after it
@@ -453,8 +469,11 @@ static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
 {
     (void)state;
     for (int over = 0; over < 2; over++) {
-        struct bench bench = bench_open((struct batch_limits){
-            .n_sequences_max = JOB_N_MAX, .n_rows_max = 256, .n_jobs_max = 20, .n_pages = 2000, .page_positions = 16});
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = JOB_N_MAX,
+                                                              .n_rows_max = 256,
+                                                              .n_jobs_max = 20,
+                                                              .n_pages = 2000,
+                                                              .page_positions = 16});
         // 65 values a token: 64 answers of 252 tokens have 1,048,320 and a few hundred more, of 2^20.
         struct job *job = job_of((int32_t[]){3, 4, 5}, 3, over ? 252 : 250, "many");
         job->request.n = JOB_N_MAX;
@@ -488,8 +507,10 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
 {
     (void)state;
     told_s = 1000;
-    struct bench bench = bench_open_at((struct batch_limits){
-        .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16}, told_us);
+    struct bench bench = bench_open_at(
+        (struct batch_limits){
+            .n_sequences_max = 2, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16},
+        told_us);
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++)
         tokens[i] = 20 + i;
@@ -497,7 +518,11 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
         const char *id;
         int64_t deadline;
         int n_tokens;
-    } jobs[] = {{"running", 1001, 40}, {"kept", 5000, 40}, {"waiting", 1002, 40}, {"late", 1000, 40}, {"empty", 999, 0}};
+    } jobs[] = {{"running", 1001, 40},
+                {"kept", 5000, 40},
+                {"waiting", 1002, 40},
+                {"late", 1000, 40},
+                {"empty", 999, 0}};
     for (size_t i = 0; i < 5; i++) {
         struct job *job = job_of(tokens, jobs[i].n_tokens, 30, jobs[i].id);
         job->request.ignore_eos = true;
@@ -664,8 +689,10 @@ static void a_row_behind_the_last_token_shows_nowhere(void **state)
         }
         check_answer(bench.finished.last);
         assert_int_equal(n_generated, round ? n_stop : n_stop + 1); // with the end token
-        // The first job's last row is still under way when it is finished, and waited for in the second's first round.
-        assert_int_equal(fake_model_steps(bench.model) - steps_before, round ? n_stop + (ahead ? 1 : 0) : n_stop + 1);
+        // The first job's last row is still under way when it is finished, and waited for in the second's
+        // first round.
+        assert_int_equal(fake_model_steps(bench.model) - steps_before,
+                         round ? n_stop + (ahead ? 1 : 0) : n_stop + 1);
     }
     bench_close(&bench);
 }
@@ -697,7 +724,8 @@ static void page_memory_never_shortens_an_answer(void **state)
         for (struct job *job = bench.finished.first; job; job = job->next) {
             const struct request *request = &job->request;
             int32_t most = CONTEXT - request->n_tokens;
-            int32_t n = fake_model_answer(request->tokens, request->n_tokens, 5, 0, most, request->ignore_eos, answer);
+            int32_t n = fake_model_answer(request->tokens, request->n_tokens, 5, 0, most, request->ignore_eos,
+                                          answer);
             job->request.max_tokens = most;
             if (request->n_tokens + n <= pages[m] * PAGE) {
                 check_answer(job);

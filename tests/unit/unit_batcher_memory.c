@@ -1,5 +1,6 @@
-// Memory runs out at whichever allocation of a batch: no job fails of it. Those that are finished have their answers, the others are
-// given back, and the round says so. The linker sends malloc, calloc and realloc here.
+// Memory runs out at whichever allocation of a batch: no job fails of it. Those that are finished have their
+// answers, the others are given back, and the round says so. The linker sends malloc, calloc and realloc
+// here.
 #include "consumer/intake.h"
 #include "tests/fake_model.h"
 
@@ -77,7 +78,8 @@ static void check_answer(const struct job *job)
     char text[TOKENS + 1];
     assert_int_equal(job->result.status, RESULT_DONE);
     for (int32_t i = 0; i < job->request.n; i++) {
-        int32_t n = fake_model_answer(job->request.tokens, job->request.n_tokens, 5, (uint32_t)i, TOKENS, true, answer);
+        int32_t n = fake_model_answer(job->request.tokens, job->request.n_tokens, 5, (uint32_t)i, TOKENS,
+                                      true, answer);
         const struct choice *choice = &job->result.choices[i];
         fake_model_text(answer, n, text);
         assert_int_equal(choice->text.size, n);
@@ -88,10 +90,11 @@ static void check_answer(const struct job *job)
 // Runs a batch in which the allocation after n_good fails, and all after it. False: none was needed any more.
 static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
 {
-    struct batcher_config config = {.engine = fake_model_engine(model),
-                                    .pool = pool,
-                                    .environment.limits = {.n_context = CONTEXT, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
-                                    .limits = {4, 16, JOBS, PAGES, PAGE}};
+    struct batcher_config config = {
+        .engine = fake_model_engine(model),
+        .pool = pool,
+        .environment.limits = {.n_context = CONTEXT, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
+        .limits = {4, 16, JOBS, PAGES, PAGE}};
     struct batcher *batcher;
     struct error error = {0};
     struct job_list finished = {0}, released = {0};

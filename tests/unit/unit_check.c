@@ -1,5 +1,5 @@
-// Steps computed twice (engine/check.h), over CPU backends, which give the same bytes: a step that is right differs in nothing, however
-// its pages stand, and one that is not is told by how much.
+// Steps computed twice (engine/check.h), over CPU backends, which give the same bytes: a step that is right
+// differs in nothing, however its pages stand, and one that is not is told by how much.
 #include "engine/check.h"
 #include "engine/cpu/backend.h"
 #include "engine/hybrid.h"
@@ -14,7 +14,14 @@
 
 #include <cmocka.h>
 
-enum { N_VOCAB = 320, N_SEQUENCES = 3, PAGE_POSITIONS = 16, PAGES_EACH = 4, ROWS_MAX = 96, N_PAGES = 2 + N_SEQUENCES * PAGES_EACH };
+enum {
+    N_VOCAB = 320,
+    N_SEQUENCES = 3,
+    PAGE_POSITIONS = 16,
+    PAGES_EACH = 4,
+    ROWS_MAX = 96,
+    N_PAGES = 2 + N_SEQUENCES * PAGES_EACH
+};
 
 struct machine {
     struct pool *pool;
@@ -52,7 +59,8 @@ static void machine_open(struct machine *machine, const struct model *model, con
     must(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);
     must(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error), &error);
     limits.n_pages = n_check_pages;
-    must(check_create(&machine->check, checked_by, machine->backend, N_PAGES, machine->host, &limits, &error), &error);
+    must(check_create(&machine->check, checked_by, machine->backend, N_PAGES, machine->host, &limits, &error),
+         &error);
 }
 
 static void machine_close(struct machine *machine)
@@ -79,7 +87,8 @@ static struct model *open_made_model(uint64_t seed)
     return model;
 }
 
-// Prompts of 40 tokens whose first two pages are one sequence's and shared by all, then three steps of decoding; each step is checked.
+// Prompts of 40 tokens whose first two pages are one sequence's and shared by all, then three steps of
+// decoding; each step is checked.
 static void compute(struct machine *machine, struct check_result checked[5])
 {
     struct error error = {0};
@@ -100,7 +109,8 @@ static void compute(struct machine *machine, struct check_result checked[5])
         for (int32_t s = 0; s < N_SEQUENCES && rows[turn][s]; s++) {
             for (int32_t i = 0; i < PAGES_EACH; i++)
                 pages[s][i] = i < 2 ? i : N_PAGES - 1 - i * N_SEQUENCES - s + 2 * N_SEQUENCES;
-            sequences[step.n_sequences++] = (struct step_sequence){step.n_rows, rows[turn][s], done[s], pages[s], false};
+            sequences[step.n_sequences++] =
+                (struct step_sequence){step.n_rows, rows[turn][s], done[s], pages[s], false};
             for (int32_t i = 0; i < rows[turn][s]; i++, done[s]++, step.n_rows++) {
                 positions[step.n_rows] = done[s];
                 tokens[step.n_rows] = (done[s] * 37 + (done[s] < 32 ? 0 : s) * 11) % N_VOCAB;
@@ -137,7 +147,8 @@ static void a_right_step_differs_in_nothing(void **state)
 static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
 {
     struct model *model = open_made_model(3);
-    // The shared two and one more of each sequence: a page too few for the third, for the second, and for the first.
+    // The shared two and one more of each sequence: a page too few for the third, for the second, and for the
+    // first.
     for (int32_t n_pages = 2; n_pages <= 5; n_pages++) {
         struct machine machine;
         struct check_result checked[5];

@@ -1,4 +1,5 @@
-// The bound on a worker's end: what hangs there ends its process with the reason, and the health port answers until then.
+// The bound on a worker's end: what hangs there ends its process with the reason, and the health port answers
+// until then.
 #include "consumer/closing.h"
 #include "consumer/exporter.h"
 #include "consumer/log.h"
@@ -41,10 +42,13 @@ static void close_transport(void (*close_it)(struct transport *transport))
 }
 
 static bool no_threads;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context)
 {
     return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
 }
@@ -82,7 +86,8 @@ static void a_transport_whose_close_never_returns_ends_the_process_and_says_why(
     assert_int_equal(run_child(hang, false, text, sizeof text), 1);
     assert_non_null(strstr(text, "waiting for the transport"));
     assert_non_null(strstr(text, "no place in the group"));
-    assert_int_equal(run_child(hang, true, text, sizeof text), 1); // the main thread hangs with the log locked
+    // the main thread hangs with the log locked
+    assert_int_equal(run_child(hang, true, text, sizeof text), 1);
     assert_non_null(strstr(text, "no place in the group"));
 }
 
@@ -107,7 +112,8 @@ static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
 
 static void ask(const char *address, const char *path, char *answer, size_t size)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);

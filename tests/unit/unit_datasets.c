@@ -25,14 +25,16 @@ static enum status try_claim(struct store *store, const char *dataset, struct cl
 static void answers_of_two_models_are_not_mixed(void **state)
 {
     (void)state;
-    struct store *first = open_worker_of("model=a kv=f16", ""), *second = open_worker_of("model=b kv=q8_0 grammar=x", "");
+    struct store *first = open_worker_of("model=a kv=f16", ""),
+                 *second = open_worker_of("model=b kv=q8_0 grammar=x", "");
     submit(first, "d", 0, 4);
     struct claims claims = claim(first, "", 1);
     finish(first, &claims);
     drop(&claims);
     assert_int_equal(try_claim(second, "", &claims), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "dataset d "));
-    assert_non_null(strstr(error.text, "model b instead of a, kv q8_0 instead of f16, grammar x instead of none"));
+    assert_non_null(
+        strstr(error.text, "model b instead of a, kv q8_0 instead of f16, grammar x instead of none"));
     assert_non_null(strstr(error.text, "--force-new"));
     assert_int_equal(store_check_arithmetic(second, TEXT(""), false, &error), STATUS_REFUSE);
     assert_int_equal(store_check_arithmetic(second, TEXT("d"), false, &error), STATUS_REFUSE);
@@ -102,22 +104,24 @@ static size_t claim_n(struct store *store, const char *dataset, size_t n_max)
     return n;
 }
 
-static void living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end(void **state)
+static void
+living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end(void **state)
 {
     (void)state;
-    struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, ""), *third = open_worker_of(NULL, "");
+    struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, ""),
+                 *third = open_worker_of(NULL, "");
     for (int i = 0; i < 3; i++)
-        submit(first, "d", 64 * i, 64);                // 192: a share of 64
-    assert_int_equal(claim_n(first, "", 64), 32);      // half of it
-    assert_int_equal(claim_n(first, "", 64), 0);       // it holds them
-    assert_int_equal(claim_n(second, "", 10), 10);     // no more than it asks for
+        submit(first, "d", 64 * i, 64);            // 192: a share of 64
+    assert_int_equal(claim_n(first, "", 64), 32);  // half of it
+    assert_int_equal(claim_n(first, "", 64), 0);   // it holds them
+    assert_int_equal(claim_n(second, "", 10), 10); // no more than it asks for
     assert_int_equal(claim_n(second, "", 64), 22);
     store_close(third); // it did not say so: its lock is gone
     second->n_sharing = 0;
-    assert_int_equal(claim_n(second, "", 64), 16);     // of 96
+    assert_int_equal(claim_n(second, "", 64), 16); // of 96
     assert_int_equal(store_worker_stop(first, &error), STATUS_OK);
     second->n_sharing = 0;
-    assert_int_equal(claim_n(second, "", 64), 64);     // alone: as many as it asks for
+    assert_int_equal(claim_n(second, "", 64), 64); // alone: as many as it asks for
     store_close(first);
     store_close(second);
 }
@@ -134,7 +138,7 @@ static void few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead(void **
     submit(first, "three", 0, 3);
     struct store *other = open_worker_of(NULL, "three"); // takes no others: those are shared without it
     assert_int_equal(claim_n(other, "three", 64), 1);
-    assert_int_equal(claim_n(first, "one", 64), 0);      // it holds more than a share of one
+    assert_int_equal(claim_n(first, "one", 64), 0); // it holds more than a share of one
     second->n_sharing = 0;
     assert_int_equal(claim_n(second, "", 64), 0);
     store_close(first);
@@ -192,7 +196,8 @@ static void answers_that_come_after_an_incomplete_collection_are_kept(void **sta
     assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // now all are there
     fold_everything(store);
     int64_t n_missing;
-    assert_int_equal(store_collect(store, TEXT("d"), keep_record, &collected, &n_missing, &error), STATUS_REFUSE);
+    assert_int_equal(store_collect(store, TEXT("d"), keep_record, &collected, &n_missing, &error),
+                     STATUS_REFUSE);
     store_close(store);
 }
 
@@ -239,7 +244,8 @@ static void failed_and_cancelled_jobs_are_queued_again_and_the_others_stay(void 
     assert_int_equal(n, 1);
     assert_int_equal(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED, &n, &error), STATUS_OK);
     assert_int_equal(n, 3);
-    assert_int_equal(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED | REOPEN_CANCELLED, &n, &error), STATUS_OK);
+    assert_int_equal(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED | REOPEN_CANCELLED, &n, &error),
+                     STATUS_OK);
     assert_int_equal(n, 1);
     struct dataset_progress progress = progress_of(store, "d");
     assert_int_equal(progress.done, 2);
@@ -335,8 +341,12 @@ static void a_dataset_is_renamed_with_all_that_is_known_of_it(void **state)
     assert_int_equal(store_dataset_rename(other, TEXT("d"), TEXT("taken"), &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "there already"));
     assert_int_equal(store_dataset_rename(other, TEXT("d"), TEXT(""), &error), STATUS_REFUSE);
-    assert_int_equal(store_dataset_rename(other, TEXT("d"), (struct text){long_name, JOB_DATASET_BYTES_MAX + 1}, &error), STATUS_REFUSE);
-    assert_int_equal(store_dataset_rename(other, TEXT("d"), (struct text){long_name, JOB_DATASET_BYTES_MAX}, &error), STATUS_OK);
+    assert_int_equal(store_dataset_rename(other, TEXT("d"),
+                                          (struct text){long_name, JOB_DATASET_BYTES_MAX + 1}, &error),
+                     STATUS_REFUSE);
+    assert_int_equal(store_dataset_rename(other, TEXT("d"), (struct text){long_name, JOB_DATASET_BYTES_MAX},
+                                          &error),
+                     STATUS_OK);
     long_name[JOB_DATASET_BYTES_MAX] = '\0';
     assert_int_equal(store_dataset_rename(other, text_from_string(long_name), TEXT("e"), &error), STATUS_OK);
     struct collected collected;
@@ -350,8 +360,8 @@ static void add_row(void *context, const struct dataset_row *row)
 {
     char *text = context;
     size_t used = strlen(text);
-    snprintf(text + used, 256 - used, "%.*s %s %d %d; ", (int)row->dataset.size, row->dataset.data, dataset_state_name(row->state),
-             (int)row->submitted, (int)row->running);
+    snprintf(text + used, 256 - used, "%.*s %s %d %d; ", (int)row->dataset.size, row->dataset.data,
+             dataset_state_name(row->state), (int)row->submitted, (int)row->running);
 }
 
 static void datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read(void **state)
@@ -396,7 +406,9 @@ int main(void)
         cmocka_unit_test_setup(a_finished_dataset_is_checked_where_it_is_named, fresh_path),
         cmocka_unit_test_setup(a_dataset_without_answers_takes_the_next_worker_s_arithmetic, fresh_path),
         cmocka_unit_test_setup(a_worker_that_does_not_know_its_arithmetic_is_not_refused, fresh_path),
-        cmocka_unit_test_setup(living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end, fresh_path),
+        cmocka_unit_test_setup(
+            living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end,
+            fresh_path),
         cmocka_unit_test_setup(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead, fresh_path),
         cmocka_unit_test_setup(workers_beyond_the_newest_are_not_counted, fresh_path),
         cmocka_unit_test_setup(answers_that_come_after_an_incomplete_collection_are_kept, fresh_path),
@@ -406,7 +418,8 @@ int main(void)
         cmocka_unit_test_setup(a_new_model_answers_all_jobs_again_when_it_is_asked_for, fresh_path),
         cmocka_unit_test_setup(a_dataset_is_deleted_and_its_ids_are_not_used_again, fresh_path),
         cmocka_unit_test_setup(a_dataset_is_renamed_with_all_that_is_known_of_it, fresh_path),
-        cmocka_unit_test_setup(datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read, fresh_path),
+        cmocka_unit_test_setup(
+            datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

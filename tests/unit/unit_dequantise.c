@@ -284,8 +284,8 @@ static void packed_blocks_widen_to_the_format_s_floats(void **state)
     }
 }
 
-// Types of codebooks: what the reference (ggml's dequantize_row_*) makes of GOLDEN_BLOCKS blocks of random bytes, as a
-// hash of its floats. `half_byte` is the byte with the upper exponent bits of d: d stays finite.
+// Types of codebooks: what the reference (ggml's dequantize_row_*) makes of GOLDEN_BLOCKS blocks of random
+// bytes, as a hash of its floats. `half_byte` is the byte with the upper exponent bits of d: d stays finite.
 enum { GOLDEN_BLOCKS = 1000 };
 
 static const struct {
@@ -293,14 +293,10 @@ static const struct {
     int half_byte;
     uint64_t hash;
 } golden[] = {
-    {TENSOR_IQ2_XXS, 1, 0xe9b40b1fd8c06d19},
-    {TENSOR_IQ2_XS, 1, 0x4d3190ddecf13a6a},
-    {TENSOR_IQ2_S, 1, 0x0a711d18e01d9832},
-    {TENSOR_IQ3_XXS, 1, 0x88487fb83987e6c3},
-    {TENSOR_IQ3_S, 1, 0xa49e01d346216bb4},
-    {TENSOR_IQ1_S, 1, 0x8a506be46bf8a6bd},
-    {TENSOR_IQ1_M, 55, 0xb485ccfbbb0ed841},
-    {TENSOR_TQ1_0, 53, 0xbba9f6d73816d013},
+    {TENSOR_IQ2_XXS, 1, 0xe9b40b1fd8c06d19}, {TENSOR_IQ2_XS, 1, 0x4d3190ddecf13a6a},
+    {TENSOR_IQ2_S, 1, 0x0a711d18e01d9832},   {TENSOR_IQ3_XXS, 1, 0x88487fb83987e6c3},
+    {TENSOR_IQ3_S, 1, 0xa49e01d346216bb4},   {TENSOR_IQ1_S, 1, 0x8a506be46bf8a6bd},
+    {TENSOR_IQ1_M, 55, 0xb485ccfbbb0ed841},  {TENSOR_TQ1_0, 53, 0xbba9f6d73816d013},
     {TENSOR_TQ2_0, 65, 0x83593bce2f1c15b6},
 };
 
@@ -320,7 +316,8 @@ static void random_blocks_widen_to_what_the_reference_gives(void **state)
             hash = hash_bytes(items, sizeof items, hash);
         }
         if (hash != golden[g].hash)
-            fail_msg("%s: other floats than the reference's, hash %016llx", traits->name, (unsigned long long)hash);
+            fail_msg("%s: other floats than the reference's, hash %016llx", traits->name,
+                     (unsigned long long)hash);
     }
 }
 

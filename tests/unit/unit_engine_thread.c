@@ -40,7 +40,8 @@ static struct job *make_job(void)
 {
     struct job *job = job_create();
     assert_non_null(job);
-    assert_true(job_set_text(job, &job->job_id, TEXT("job")) && job_set_text(job, &job->dataset, TEXT("test")));
+    assert_true(job_set_text(job, &job->job_id, TEXT("job")) &&
+                job_set_text(job, &job->dataset, TEXT("test")));
     job->request.prompt_kind = PROMPT_TOKENS;
     job->request.tokens = arena_allocate_array(&job->arena, 1, sizeof *job->request.tokens);
     assert_non_null(job->request.tokens);
@@ -83,7 +84,8 @@ static struct rounds run_job(int64_t start_ms, int64_t step_ms)
         .engine = fake_model_engine(model),
         .pool = pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
-        .limits = {.n_sequences_max = 4, .n_rows_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
+        .limits = {
+            .n_sequences_max = 4, .n_rows_max = 16, .n_jobs_max = 10, .n_pages = 50, .page_positions = 16}};
     assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
     assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
     struct order *order = order_create(ORDER_JOBS);

@@ -297,9 +297,9 @@ static void evaluate_cuts_long_texts_without_a_trace(void **state)
                      STATUS_OK);
     bench_finish(&bench);
     bench_init(&bench, &recipe);
-    assert_int_equal(
-        evaluate_tokens(bench.model, bench.backend, KV_F32, ids, EVALUATE_CHUNK_ROWS - 3, part, &error),
-        STATUS_OK);
+    assert_int_equal(evaluate_tokens(bench.model, bench.backend, KV_F32, ids, EVALUATE_CHUNK_ROWS - 3, part,
+                                     &error),
+                     STATUS_OK);
     assert_memory_equal(part, whole, (EVALUATE_CHUNK_ROWS - 3) * N_VOCAB * sizeof *part);
     bench_finish(&bench);
 }

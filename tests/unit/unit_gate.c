@@ -114,7 +114,8 @@ static void suspects_of_one_crash_follow_when_half_of_them_are_back(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed, close_gate),
+        cmocka_unit_test_teardown(a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed,
+                                  close_gate),
         cmocka_unit_test_teardown(nobody_follows_a_lone_suspect_until_it_is_settled, close_gate),
         cmocka_unit_test_teardown(suspects_of_one_crash_follow_when_half_of_them_are_back, close_gate),
     };

@@ -16,7 +16,8 @@ static struct error error;
 
 static void add(struct gathering *gathering, const char *job_id, int64_t index, const char *record)
 {
-    assert_int_equal(gathering_add_result(gathering, text_from_string(job_id), index, text_from_string(record), &error),
+    assert_int_equal(gathering_add_result(gathering, text_from_string(job_id), index,
+                                          text_from_string(record), &error),
                      STATUS_OK);
 }
 

@@ -170,7 +170,10 @@ static void tensors_that_overlap_are_refused(void **state)
     static const struct {
         uint64_t first, second; // offsets of 40 bytes each
         const char *refused;    // NULL: opens
-    } cases[] = {{0, 64, NULL}, {64, 0, NULL}, {0, 32, "tensor b: overlaps tensor a"}, {32, 0, "tensor a: overlaps tensor b"},
+    } cases[] = {{0, 64, NULL},
+                 {64, 0, NULL},
+                 {0, 32, "tensor b: overlaps tensor a"},
+                 {32, 0, "tensor a: overlaps tensor b"},
                  {32, 32, "overlaps tensor"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer file = {0};

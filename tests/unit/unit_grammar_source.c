@@ -185,12 +185,12 @@ static void hostile_sources_end_at_a_named_limit(void **state)
     assert_string_equal(error.text, "grammar_depth: more than 200");
     assert_int_equal(compile_repeated(grammar_compile_lark, "start: ", "(", 300, "", &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_depth: more than 200");
-    assert_int_equal(
-        compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "", &error),
-        STATUS_OK);
-    assert_int_equal(
-        compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| [a-z] root ", 150000, "", &error),
-        STATUS_REJECT);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "",
+                                      &error),
+                     STATUS_OK);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| [a-z] root ", 150000, "",
+                                      &error),
+                     STATUS_REJECT);
     assert_string_equal(error.text, "grammar_source_bytes: more than 1048576");
     assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a a root ", 50000,
                                       "\na ::= \"a\"", &error),
@@ -199,9 +199,9 @@ static void hostile_sources_end_at_a_named_limit(void **state)
                                       "\na ::= \"a\"", &error),
                      STATUS_REJECT);
     assert_string_equal(error.text, "grammar_rules: more than 500000");
-    assert_int_equal(
-        compile_repeated(grammar_compile_gbnf, "root ::= ", "(\"ab\"{1,1000})?", 200, "", &error),
-        STATUS_REJECT);
+    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= ", "(\"ab\"{1,1000})?", 200, "",
+                                      &error),
+                     STATUS_REJECT);
 }
 
 // A text of `n` a's: whether matching it ends at a limit.

@@ -1,5 +1,6 @@
-// A backend of two sides (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever is placed wherever, the
-// result is that of one of them alone, bit for bit. What crosses too late, too seldom or with too few rows shows.
+// A backend of two sides (engine/hybrid.h) over two CPU backends, which give the same bytes: whatever is
+// placed wherever, the result is that of one of them alone, bit for bit. What crosses too late, too seldom or
+// with too few rows shows.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
@@ -30,7 +31,8 @@ static struct backend *open_cpu(struct pool *pool, enum cpu_level level)
 }
 
 // Without a placement one CPU alone.
-static void machine_open(struct machine *machine, const struct model *model, const struct placement *placement)
+static void machine_open(struct machine *machine, const struct model *model,
+                         const struct placement *placement)
 {
     struct error error = {0};
     struct forward_limits limits = {.n_rows_max = ROWS_MAX,
@@ -43,7 +45,8 @@ static void machine_open(struct machine *machine, const struct model *model, con
     machine->backend = open_cpu(machine->pool, CPU_AVX512);
     if (placement) {
         struct backend *device = machine->backend, *host = open_cpu(machine->pool, CPU_PLAIN);
-        assert_int_equal(hybrid_backend_create(&machine->backend, device, host, placement, &error), STATUS_OK);
+        assert_int_equal(hybrid_backend_create(&machine->backend, device, host, placement, &error),
+                         STATUS_OK);
     }
     if (forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
@@ -60,7 +63,8 @@ static void machine_close(struct machine *machine)
 static void compute(struct machine *machine, float *logits, int32_t *drawn)
 {
     struct error error = {0};
-    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX], pages[N_SEQUENCES][PAGES_EACH], done = 0;
+    int32_t tokens[ROWS_MAX], positions[ROWS_MAX], outputs[ROWS_MAX], pages[N_SEQUENCES][PAGES_EACH],
+        done = 0;
     struct step_sequence sequences[N_SEQUENCES];
     struct sampling sampling = {.temperature = 0.8f, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 4};
     struct sample_request samples[ROWS_MAX];
@@ -127,7 +131,10 @@ static void every_placement_gives_one_backends_bytes(void **state)
     rmdir(directory);
 }
 
-#define FAMILY(name) {name, every_placement_gives_one_backends_bytes, NULL, NULL, name}
+#define FAMILY(name)                                                                                         \
+    {                                                                                                        \
+        name, every_placement_gives_one_backends_bytes, NULL, NULL, name                                     \
+    }
 
 int main(void)
 {

@@ -50,14 +50,17 @@ struct submitted {
     int n_groups;
 };
 
-static enum status receive(void *context, const struct submission *submissions, size_t n, struct error *failure)
+static enum status receive(void *context, const struct submission *submissions, size_t n,
+                           struct error *failure)
 {
     (void)failure;
     struct submitted *submitted = context;
     for (size_t i = 0; i < n; i++) {
         const struct submission *s = &submissions[i];
-        buffer_add_format(&submitted->text, "%lld %.*s ", (long long)s->index, (int)s->custom_id.size, s->custom_id.data);
-        buffer_add_text(&submitted->text, (struct text){s->record.data, s->record.size < 40 ? s->record.size : 40});
+        buffer_add_format(&submitted->text, "%lld %.*s ", (long long)s->index, (int)s->custom_id.size,
+                          s->custom_id.data);
+        buffer_add_text(&submitted->text,
+                        (struct text){s->record.data, s->record.size < 40 ? s->record.size : 40});
         buffer_add_byte(&submitted->text, ';');
     }
     submitted->position = input_position(submitted->input);
@@ -87,8 +90,9 @@ static void a_job_has_the_number_of_its_line(void **state)
     struct submitted submitted = {0};
     write_text("\n{\"prompt\":\"a\"}\r\n \t\n{\"prompt\":\"b\",\"custom_id\":\"x\"}\n\n{\"prompt\":\"c\"}");
     assert_int_equal(submit(&submitted), STATUS_OK);
-    assert_string_equal(submitted.text.data, "2 d-2 {\"prompt\":\"a\"}\r;4 x {\"prompt\":\"b\",\"custom_id\":\"x\"};"
-                                             "6 d-6 {\"prompt\":\"c\"};");
+    assert_string_equal(submitted.text.data,
+                        "2 d-2 {\"prompt\":\"a\"}\r;4 x {\"prompt\":\"b\",\"custom_id\":\"x\"};"
+                        "6 d-6 {\"prompt\":\"c\"};");
     assert_int_equal(submitted.position.n_lines, 6);
     buffer_finish(&submitted.text);
 }
@@ -194,9 +198,11 @@ static void read_long_line(size_t n, struct text *line, uint64_t *line_bytes, ui
 static void a_line_is_kept_up_to_its_limit_and_its_size_is_known(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {INPUT_BUFFER_BYTES - 5, INPUT_BUFFER_BYTES - 4, INPUT_BUFFER_BYTES - 3, INPUT_BUFFER_BYTES,
-                                   2 * INPUT_BUFFER_BYTES - 4, INPUT_LINE_BYTES_MAX - 1, INPUT_LINE_BYTES_MAX,
-                                   INPUT_LINE_BYTES_MAX + 1, 3 * INPUT_LINE_BYTES_MAX};
+    static const size_t sizes[] = {INPUT_BUFFER_BYTES - 5,     INPUT_BUFFER_BYTES - 4,
+                                   INPUT_BUFFER_BYTES - 3,     INPUT_BUFFER_BYTES,
+                                   2 * INPUT_BUFFER_BYTES - 4, INPUT_LINE_BYTES_MAX - 1,
+                                   INPUT_LINE_BYTES_MAX,       INPUT_LINE_BYTES_MAX + 1,
+                                   3 * INPUT_LINE_BYTES_MAX};
     uint64_t hashes[sizeof sizes / sizeof sizes[0]];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct text line;
@@ -276,15 +282,16 @@ static enum status check_ids(int n_lines, int same, int of, struct input_ids_lim
 static void two_lines_with_one_id_are_found_however_many_passes_it_takes(void **state)
 {
     (void)state;
-    static const struct input_ids_limits limits[] = {{INPUT_IDS_MAX, 64}, {200, 64}, {199, 64}, {10, 64}, {10, 3}, {1, 1}};
+    static const struct input_ids_limits limits[] = {
+        {INPUT_IDS_MAX, 64}, {200, 64}, {199, 64}, {10, 64}, {10, 3}, {1, 1}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         assert_int_equal(check_ids(200, 0, 0, limits[i]), STATUS_OK);
         static const int pairs[][2] = {{200, 1}, {2, 1}, {200, 199}, {113, 87}};
         for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
             char expected[80];
             assert_int_equal(check_ids(200, pairs[j][0], pairs[j][1], limits[i]), STATUS_REFUSE);
-            snprintf(expected, sizeof expected, "lines %d and %d have the same custom_id \"%d\"", pairs[j][1], pairs[j][0],
-                     pairs[j][1]);
+            snprintf(expected, sizeof expected, "lines %d and %d have the same custom_id \"%d\"", pairs[j][1],
+                     pairs[j][0], pairs[j][1]);
             assert_non_null(strstr(error.text, expected));
         }
     }
@@ -358,9 +365,11 @@ static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
         assert_int_equal(read_from(text, &whole.positions[i], &rest), STATUS_OK);
         assert_int_equal(rest.n_jobs, N_LINES - whole.positions[i].n_jobs);
         if (rest.n_jobs) {
-            assert_int_equal(rest.first, whole.positions[i].n_lines + 1); // line 1,000 * n is followed by no blank one
+            // line 1,000 * n is followed by no blank one
+            assert_int_equal(rest.first, whole.positions[i].n_lines + 1);
             assert_int_equal(rest.last, whole.positions[2].n_lines);
-            assert_memory_equal(&rest.positions[rest.n_groups - 1], &whole.positions[2], sizeof rest.positions[0]);
+            assert_memory_equal(&rest.positions[rest.n_groups - 1], &whole.positions[2],
+                                sizeof rest.positions[0]);
         }
     }
     free(text);
@@ -382,8 +391,8 @@ static void other_lines_and_fewer_are_refused(void **state)
     (void)state;
     struct heard first, other;
     assert_int_equal(read_from("one\ntwo\nthree\n", NULL, &first), STATUS_OK);
-    static const char *const others[] = {"one\ntwo\nthreee\n", "one\ntwothree\n\n", "two\none\nthree\n", "\none\ntwo\nthree\n",
-                                         "one\r\ntwo\nthree\n"};
+    static const char *const others[] = {"one\ntwo\nthreee\n", "one\ntwothree\n\n", "two\none\nthree\n",
+                                         "\none\ntwo\nthree\n", "one\r\ntwo\nthree\n"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(read_from(others[i], &first.positions[0], &other), STATUS_REFUSE);
         assert_non_null(strstr(error.text, "first 3 lines are not the ones"));

@@ -68,7 +68,8 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
         {"'repeat_penalty':0", "repetition_penalty: expected a number above 0 and up to 10, got 0"},
         {"'repeat_penalty':1.1,'repetition_penalty':1.2",
          "repeat_penalty: given as 1.1 beside repetition_penalty 1.2; one of them is enough"},
-        {"'max_new_tokens':5,'max_tokens':6", "max_new_tokens: given as 5 beside max_tokens 6; one of them is enough"},
+        {"'max_new_tokens':5,'max_tokens':6",
+         "max_new_tokens: given as 5 beside max_tokens 6; one of them is enough"},
         {"'enable_thinking':false", "enable_thinking: needs messages, but prompt is given"},
         {"'n':0", "n: expected an integer from 1 to 64, got 0"},
         {"'n':1.5", "n: expected an integer from 1 to 64, got 1.5"},
@@ -84,16 +85,23 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
         {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
         {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
         {"'response_format':'json'", "response_format: expected an object, got 'json'"},
-        {"'response_format':{}", "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got null"},
-        {"'response_format':{'type':'xml'}", "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got 'xml'"},
-        {"'response_format':{'type':'json_schema'}", "response_format.json_schema.schema: expected a JSON Schema, got null"},
+        {"'response_format':{}",
+         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got null"},
+        {"'response_format':{'type':'xml'}",
+         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got 'xml'"},
+        {"'response_format':{'type':'json_schema'}",
+         "response_format.json_schema.schema: expected a JSON Schema, got null"},
         {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':3}}",
          "response_format.json_schema.schema: expected a JSON Schema, got 3"},
         {"'structured_outputs':[]", "structured_outputs: expected an object, got []"},
-        {"'structured_outputs':{'choice':[]}", "structured_outputs.choice: expected a list of strings that is not empty, got []"},
-        {"'structured_outputs':{'choice':['a',2]}", "structured_outputs.choice: expected strings that are not empty, got 2"},
-        {"'structured_outputs':{'regex':''}", "structured_outputs.regex: expected a string that is not empty, got ''"},
-        {"'guided_regex':'a','guided_choice':['b']", "guided_choice: given beside guided_regex; one constraint is possible"},
+        {"'structured_outputs':{'choice':[]}",
+         "structured_outputs.choice: expected a list of strings that is not empty, got []"},
+        {"'structured_outputs':{'choice':['a',2]}",
+         "structured_outputs.choice: expected strings that are not empty, got 2"},
+        {"'structured_outputs':{'regex':''}",
+         "structured_outputs.regex: expected a string that is not empty, got ''"},
+        {"'guided_regex':'a','guided_choice':['b']",
+         "guided_choice: given beside guided_regex; one constraint is possible"},
         {"'structured_outputs':{'regex':'a','json':{}}",
          "structured_outputs.json: given beside structured_outputs.regex; one constraint is possible"},
         {"'guided_regex':'a','response_format':{'type':'json_object'}",
@@ -106,7 +114,8 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
         {"'stop_token_ids':2", "stop_token_ids: expected a list of token ids, got 2"},
         {"'stop_token_ids':[2,-1]", "stop_token_ids[1]: expected an integer from 0 to 2147483647, got -1"},
         {"'allowed_token_ids':[]", "allowed_token_ids: expected at least one token, got none"},
-        {"'allowed_token_ids':['a']", "allowed_token_ids[0]: expected an integer from 0 to 2147483647, got 'a'"},
+        {"'allowed_token_ids':['a']",
+         "allowed_token_ids[0]: expected an integer from 0 to 2147483647, got 'a'"},
         {"'include_stop_str_in_output':1", "include_stop_str_in_output: expected true or false, got 1"},
         {"'ignore_eos':1", "ignore_eos: expected true or false, got 1"},
         {"'stop':5", "stop: expected a string or a list of strings, got 5"},
@@ -153,7 +162,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"'stream_options':{'include_usage':true}",
          "stream_options: not supported, got {'include_usage':true}"},
         {"'structured_outputs':{'structural_tag':{}}", "structured_outputs.structural_tag: not supported"},
-        {"'structured_outputs':{'whitespace_pattern':' '}", "structured_outputs.whitespace_pattern: not supported"},
+        {"'structured_outputs':{'whitespace_pattern':' '}",
+         "structured_outputs.whitespace_pattern: not supported"},
         {"'echo':true", "echo: only false is supported, got true"},
         {"'suffix':'s'", "suffix: not supported, got 's'"},
         {"'functions':[]", "functions: not supported, got []"},
@@ -189,11 +199,12 @@ static void what_is_not_built_is_refused_by_name(void **state)
 
 static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
-                   "echo':false,"
-                   "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],'bad_words':[],'include_stop_str_in_output':false,"
-                   "'skip_special_tokens':true,'length_penalty':1.0}",
-                   "{'job_id':'a','prompt':'p'}");
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
+        "echo':false,"
+        "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],'bad_words':[],'include_stop_str_in_output':false,"
+        "'skip_special_tokens':true,'length_penalty':1.0}",
+        "{'job_id':'a','prompt':'p'}");
 }
 
 static void constraints_of_all_servers_are_one(void **state)
@@ -224,27 +235,33 @@ static void constraints_of_all_servers_are_one(void **state)
 
 static void names_of_other_servers_are_the_same_fields(void **state)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
-                   "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
-    assert_recodes("{'job_id':'a','prompt':'p','n_predict':7,'max_tokens':7}", "{'job_id':'a','prompt':'p','max_tokens':7}");
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
+        "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
+    assert_recodes("{'job_id':'a','prompt':'p','n_predict':7,'max_tokens':7}",
+                   "{'job_id':'a','prompt':'p','max_tokens':7}");
 }
 
 static void values_at_the_edge_of_what_servers_take_are_taken(void **state)
 {
     assert_recodes("{'job_id':'a','prompt':'p','top_p':0,'temperature':100,'seed':-1}",
                    "{'job_id':'a','prompt':'p','temperature':100.0,'top_p':0.0}");
-    struct job *random = decode_good("{'job_id':'a','prompt':'p','seed':-1}"), *none = decode_good("{'job_id':'a','prompt':'p'}");
-    assert_true(random->request.sampling.seed == none->request.sampling.seed && !random->request.sampling.seed_given);
+    struct job *random = decode_good("{'job_id':'a','prompt':'p','seed':-1}"),
+               *none = decode_good("{'job_id':'a','prompt':'p'}");
+    assert_true(random->request.sampling.seed == none->request.sampling.seed &&
+                !random->request.sampling.seed_given);
     job_destroy(random);
     job_destroy(none);
 }
 
 static void best_of_generates_more_than_it_returns(void **state)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5}", "{'job_id':'a','prompt':'p','n':2,'best_of':5}");
+    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5}",
+                   "{'job_id':'a','prompt':'p','n':2,'best_of':5}");
     assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}",
                    "{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}");
-    struct job *job = decode_good("{'prompt':'p','n':2,'best_of':5}"), *asked = decode_good("{'prompt':'p','best_of':2,'logprobs':1}");
+    struct job *job = decode_good("{'prompt':'p','n':2,'best_of':5}"),
+               *asked = decode_good("{'prompt':'p','best_of':2,'logprobs':1}");
     assert_int_equal(request_n_sequences(&job->request), 5);
     assert_true(job->request.sampling.logprobs && job->request.hides_logprobs); // they decide which are best
     assert_true(asked->request.sampling.logprobs && !asked->request.hides_logprobs);
@@ -304,10 +321,11 @@ static void parameters_are_read_under_openais_names(void **state)
         "{'job_id':'a','prompt':'p','max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3}",
         "{'job_id':'a','prompt':'p','max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3}");
     // A default that is named stays named: the worker's own does not replace it.
-    assert_recodes("{'job_id':'a','prompt':'p','temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,"
-                   "'frequency_penalty':0,'repetition_penalty':1}",
-                   "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
-                   "'frequency_penalty':0.0,'repetition_penalty':1.0}");
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,"
+        "'frequency_penalty':0,'repetition_penalty':1}",
+        "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
+        "'frequency_penalty':0.0,'repetition_penalty':1.0}");
     assert_recodes(
         "{'job_id':'a','prompt':'p','max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,"
         "'logit_bias':{}}",
@@ -325,7 +343,8 @@ static void a_seed_is_any_int64(void **state)
     assert_recodes("{'job_id':'a','prompt':'p','seed':-9223372036854775808}",
                    "{'job_id':'a','prompt':'p','seed':-9223372036854775808}");
     assert_recodes("{'job_id':'a','prompt':'p','seed':0}", "{'job_id':'a','prompt':'p','seed':0}");
-    struct job *later = decode_good("{'prompt':'p'}"), *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
+    struct job *later = decode_good("{'prompt':'p'}"),
+               *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
     assert_int_equal(later->job_id.size, 0);
     char id[] = "a";
     assert_true(job_set_id(later, text_from_string(id)) && job_set_id(given, text_from_string(id)));
@@ -351,14 +370,22 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
     static const char *const same[][2] = {
         {"{'prompt':'p','custom_id':'c','job_id':'a','dataset':'d','index':1}",
          "{'prompt':'p','custom_id':'c','job_id':'b','dataset':'e','index':2}"},
-        {"{'prompt':'p','job_id':'d-7','dataset':'d','index':7}", "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
-        {"{'messages':[{'role':'user','content':'x'}],'index':7}", "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
+        {"{'prompt':'p','job_id':'d-7','dataset':'d','index':7}",
+         "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
+        {"{'messages':[{'role':'user','content':'x'}],'index':7}",
+         "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
         {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
-    static const char *const others[] = {
-        "{'prompt':'p','index':1}",   "{'prompt':'p','index':2}",     "{'prompt':'q','index':1}",
-        "{'prompt':'p','index':1,'custom_id':'1'}", "{'prompt':'p','custom_id':'c'}", "{'prompt':'p','job_id':'x'}",
-        "{'prompt':[1,2],'index':1}", "{'prompt':[1,3],'index':1}",   "{'messages':[{'role':'user','content':'p'}],'index':1}",
-        "{'messages':[{'role':'user','content':'q'}],'index':1}",     "{'messages':[{'role':'system','content':'p'}],'index':1}"};
+    static const char *const others[] = {"{'prompt':'p','index':1}",
+                                         "{'prompt':'p','index':2}",
+                                         "{'prompt':'q','index':1}",
+                                         "{'prompt':'p','index':1,'custom_id':'1'}",
+                                         "{'prompt':'p','custom_id':'c'}",
+                                         "{'prompt':'p','job_id':'x'}",
+                                         "{'prompt':[1,2],'index':1}",
+                                         "{'prompt':[1,3],'index':1}",
+                                         "{'messages':[{'role':'user','content':'p'}],'index':1}",
+                                         "{'messages':[{'role':'user','content':'q'}],'index':1}",
+                                         "{'messages':[{'role':'system','content':'p'}],'index':1}"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         assert_true(seed_of(same[i][0]) == seed_of(same[i][1]));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -369,13 +396,15 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
 // As JSON and as msgpack.
 static void a_seed_is_the_same_in_both_encodings(void **state)
 {
-    struct job *json = decode_good("{'messages':[{'role':'user','content':'x'}],'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
+    struct job *json = decode_good(
+        "{'messages':[{'role':'user','content':'x'}],'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
     struct buffer record = {0};
     struct job *msgpack = job_create();
     struct error error;
     assert_true(job_set_id(json, TEXT("j")));
     job_encode(json, ENCODING_MSGPACK, &record);
-    assert_int_equal(job_decode(msgpack, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), STATUS_OK);
+    assert_int_equal(job_decode(msgpack, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
     assert_true(job_default_seed(msgpack) == job_default_seed(json));
     buffer_finish(&record);
     job_destroy(json);
@@ -511,7 +540,8 @@ static void a_deadline_is_in_seconds_and_a_priority_has_both_signs(void **state)
                    "deadline: expected an integer from 0 to 253402300799, got 1800000000000");
     assert_refused("{'prompt':'p','deadline':-1}", ERROR_INVALID_FIELD,
                    "deadline: expected an integer from 0 to 253402300799, got -1");
-    assert_refused("{'priority':1,'body':{'prompt':'p'}}", ERROR_INVALID_FIELD, "priority: belongs into 'body'");
+    assert_refused("{'priority':1,'body':{'prompt':'p'}}", ERROR_INVALID_FIELD,
+                   "priority: belongs into 'body'");
 }
 
 static void logit_bias_is_read_to_its_limit(void **state)
@@ -548,7 +578,8 @@ static void a_record_is_read_to_its_size_limit(void **state)
             assert_int_equal(decoded.status, STATUS_OK);
         } else {
             assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
-            assert_string_equal(decoded.error.text, "record: expected at most 16777216 bytes, got 16777217 or more");
+            assert_string_equal(decoded.error.text,
+                                "record: expected at most 16777216 bytes, got 16777217 or more");
         }
         job_destroy(decoded.job);
         free(record);

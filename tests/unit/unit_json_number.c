@@ -58,9 +58,10 @@ static const char *const spellings[] = {
     "9007199254740993",
     "9007199254740992",
 };
-static const char *const limits[] = {
-    "0",   "1",    "-1",  "10",  "0.1",    "-0.1", "1.5",  "-1.5",
-    "100", "-100", "1e2", "0.3", "12.345", "1e-5", "1e16", "9007199254740993"};
+static const char *const limits[] = {"0",      "1",    "-1",   "10",
+                                     "0.1",    "-0.1", "1.5",  "-1.5",
+                                     "100",    "-100", "1e2",  "0.3",
+                                     "12.345", "1e-5", "1e16", "9007199254740993"};
 
 enum { N_SPELLINGS = sizeof spellings / sizeof spellings[0], N_LIMITS = sizeof limits / sizeof limits[0] };
 
@@ -179,9 +180,10 @@ static void documents_keep_numbers_and_order(void **state)
 
 static void what_is_no_json_is_an_error(void **state)
 {
-    static const char *const wrong[] = {
-        "",       "{",    "[1,]",    "{\"a\"}",     "01",          "1.",       "\"a",   "nul",
-        "\"\n\"", "[1]]", "\"\\x\"", "\"\\ud83d\"", "\"\\udc00\"", "\"\xC3\"", "{1:2}", "--1"};
+    static const char *const wrong[] = {"",        "{",           "[1,]",        "{\"a\"}",  "01",
+                                        "1.",      "\"a",         "nul",         "\"\n\"",   "[1]]",
+                                        "\"\\x\"", "\"\\ud83d\"", "\"\\udc00\"", "\"\xC3\"", "{1:2}",
+                                        "--1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct arena arena = {0};
         struct json_document document;

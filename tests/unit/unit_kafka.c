@@ -406,8 +406,15 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
     (void)state;
     struct error error;
     struct arena arena = {0};
-    struct marker marker = {.topic = TEXT("jobs"), .dataset = TEXT("a \"name\""), .n_lines = 12, .n_jobs = 10,
-                            .fingerprint = INT64_MAX, .complete = true, .created = 1700000000, .partition = -1, .offset = -1};
+    struct marker marker = {.topic = TEXT("jobs"),
+                            .dataset = TEXT("a \"name\""),
+                            .n_lines = 12,
+                            .n_jobs = 10,
+                            .fingerprint = INT64_MAX,
+                            .complete = true,
+                            .created = 1700000000,
+                            .partition = -1,
+                            .offset = -1};
     for (int i = 0; i < 2; i++, marker.is_taken_back = true) {
         struct buffer key = {0}, value = {0};
         marker_encode(&marker, &key, &value);
@@ -418,8 +425,9 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
         assert_int_equal(marker_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
         assert_true(text_equal(back.topic, marker.topic) && text_equal(back.dataset, marker.dataset));
         assert_int_equal(back.is_taken_back, i == 1);
-        assert_true(back.is_taken_back || (back.n_lines == 12 && back.n_jobs == 10 && back.fingerprint == INT64_MAX &&
-                                           back.complete && back.created == 1700000000 && back.partition == -1));
+        assert_true(back.is_taken_back ||
+                    (back.n_lines == 12 && back.n_jobs == 10 && back.fingerprint == INT64_MAX &&
+                     back.complete && back.created == 1700000000 && back.partition == -1));
         // A worker of an older version reads it so.
         assert_int_equal(cancel_decode(key_text, value_text, &arena, &cancel, &error), STATUS_REJECT);
         buffer_finish(&key);

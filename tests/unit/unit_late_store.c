@@ -1,4 +1,5 @@
-// A store that can't be opened yet (consumer/late_store.h): it is tried again later and later, and used once it is there.
+// A store that can't be opened yet (consumer/late_store.h): it is tried again later and later, and used once
+// it is there.
 #include "consumer/late_store.h"
 #include "tests/store_jobs.h"
 
@@ -75,7 +76,9 @@ static int n_workers(void)
     sqlite3 *database;
     sqlite3_stmt *statement;
     assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(database, "SELECT count(*) FROM workers WHERE model = 'm'", -1, &statement, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(database, "SELECT count(*) FROM workers WHERE model = 'm'", -1,
+                                        &statement, NULL),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
     int n = sqlite3_column_int(statement, 0);
     sqlite3_finalize(statement);
@@ -128,7 +131,8 @@ static void the_first_failure_alone_is_told(void **state)
     struct late_store late = {0};
     char log[160];
     snprintf(log, sizeof log, "%s.log", path);
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = log}, &error), STATUS_OK);
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = log}, &error),
+                     STATUS_OK);
     block_path();
     late_store_open(&late, path);
     late_store_start(&late, &description);

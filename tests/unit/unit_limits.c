@@ -1,4 +1,5 @@
-// The memory plan (batching/limits.h): where a model's layers and pages go on a device of any size, and what a refusal advises.
+// The memory plan (batching/limits.h): where a model's layers and pages go on a device of any size, and what
+// a refusal advises.
 #include "batching/limits.h"
 #include "engine/cpu/backend.h"
 #include "engine/machine.h"
@@ -22,7 +23,8 @@ static struct model *open_made_model(void)
     struct error error = {0};
     struct model *model;
     char directory[64], path[96];
-    struct model_recipe recipe = {.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512};
+    struct model_recipe recipe = {
+        .type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512};
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &recipe);
@@ -44,7 +46,8 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
                                   .host_memory_available = PLENTY};
 }
 
-static bool fits(struct limits_plan *plan, const struct model *model, uint64_t available, const struct limits_wanted *wanted)
+static bool fits(struct limits_plan *plan, const struct model *model, uint64_t available,
+                 const struct limits_wanted *wanted)
 {
     struct error error = {0};
     enum status status = limits_derive(plan, model, available, wanted, &error);
@@ -88,14 +91,17 @@ static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state
     assert_int_equal(plan.placement.n_host_layers, 0);
     assert_int_equal(plan.batch.n_pages, 100);
     assert_int_equal(plan.host_page_bytes, 100 * page);
-    wanted.host_memory_available = plan.host_page_bytes - 1; // nor there: then layers are split until both hold
-    assert_false(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) && plan.placement.host_attention);
+    // nor there: then layers are split until both hold
+    wanted.host_memory_available = plan.host_page_bytes - 1;
+    assert_false(fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) &&
+                 plan.placement.host_attention);
 }
 
 static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), whole = bytes_for(model, 10 * page);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+             whole = bytes_for(model, 10 * page);
     uint64_t layer = forward_layer_bytes(model, &stub, 0) + 10 * page / N_LAYERS;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -107,10 +113,12 @@ static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(v
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, N_LAYERS - 1);
         assert_true(n > 0 && !plan.placement.host_attention);
-        assert_true(plan.weight_bytes + plan.matrix_bytes + plan.page_bytes - plan.host_page_bytes <= whole - short_of);
+        assert_true(plan.weight_bytes + plan.matrix_bytes + plan.page_bytes - plan.host_page_bytes <=
+                    whole - short_of);
         assert_int_equal(plan.host_page_bytes, 10 * page / N_LAYERS * (uint64_t)n);
         uint64_t all = plan.weight_bytes + plan.host_weight_bytes;
-        assert_int_equal(all, forward_layer_bytes(model, &stub, LAYER_BEFORE) + forward_layer_bytes(model, &stub, LAYER_AFTER) +
+        assert_int_equal(all, forward_layer_bytes(model, &stub, LAYER_BEFORE) +
+                                  forward_layer_bytes(model, &stub, LAYER_AFTER) +
                                   N_LAYERS * forward_layer_bytes(model, &stub, 0));
         if (n > 1) { // one fewer would not have fitted
             struct limits_wanted more = wanted;
@@ -189,7 +197,8 @@ static void the_kv_memory_that_a_refusal_names_fits(void **state)
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
-    struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS, .page_bytes = 1};
+    struct limits_wanted wanted = {
+        .backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS, .page_bytes = 1};
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE); // less than a page
     assert_int_equal(error.code, ERROR_USAGE);
     wanted.page_bytes = named_size(error.text, "at least ");
@@ -220,7 +229,8 @@ static void a_refusal_names_the_most_layers_that_fit(void **state)
     assert_true(fits(&plan, model, available, &wanted));
     assert_in_range(plan.placement.n_host_layers, 2, N_LAYERS - 1);
     wanted.placing = PLACING_DEVICE;
-    snprintf(expected, sizeof expected, "--placement layers:%d (of %d layers)", N_LAYERS - plan.placement.n_host_layers, N_LAYERS);
+    snprintf(expected, sizeof expected, "--placement layers:%d (of %d layers)",
+             N_LAYERS - plan.placement.n_host_layers, N_LAYERS);
     assert_int_equal(limits_derive(&plan, model, available, &wanted, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, expected));
 }
@@ -233,7 +243,8 @@ static void a_cpu_has_no_other_side(void **state)
     struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_rows_max = ROWS};
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
     assert_false(limits_is_hybrid(&plan));
-    assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2); // half is left alone
+    // half is left alone
+    assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2);
     assert_int_equal(limits_derive(&plan, model, 10000, &wanted, &error), STATUS_REFUSE);
     assert_null(strstr(error.text, "--placement"));
 }
@@ -281,12 +292,14 @@ static void counts_are_cut_to_their_limits(void **state)
     assert_int_equal(plan.batch.n_rows_max, LIMITS_SEQUENCES_MAX - 1);
 }
 
-// Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others work.
+// Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others
+// work.
 static void pages_take_their_share_of_what_is_left(void **state)
 {
     struct model *model = *state;
     enum { LEFT = 100 };
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), rest = bytes_for(model, page) - page;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+             rest = bytes_for(model, page) - page;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
@@ -319,7 +332,8 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
     struct backend_device device = {.name = "scratch", .scratch_bytes = growing_scratch};
     struct backend backend;
     backend_init(&backend, &device, &(struct backend_operations){0});
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), slope = 1000 * LIMITS_PAGE_POSITIONS;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+             slope = 1000 * LIMITS_PAGE_POSITIONS;
     uint64_t rest = bytes_for(model, page) - page + (64 << 20);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
@@ -335,12 +349,14 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
 static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(void **state)
 {
     struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), layer = forward_layer_bytes(model, &stub, 0);
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+             layer = forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
     int32_t n_before = 0;
     wanted.placing = PLACING_ATTENTION;
-    for (uint64_t available = bytes_for(model, 10 * page); fits(&plan, model, available, &wanted); available -= layer / 4) {
+    for (uint64_t available = bytes_for(model, 10 * page); fits(&plan, model, available, &wanted);
+         available -= layer / 4) {
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, n_before + 1);
         assert_true(plan.placement.host_attention);
@@ -361,7 +377,8 @@ static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(vo
     struct limits_wanted wanted = wanted_with(0), layers = wanted;
     bool seen[N_LAYERS] = {0};
     layers.placing = PLACING_LAYERS;
-    for (uint64_t available = bytes_for(model, 0); fits(&plan, model, available, &wanted); available -= layer / 4) {
+    for (uint64_t available = bytes_for(model, 0); fits(&plan, model, available, &wanted);
+         available -= layer / 4) {
         if (plan.placement.host_attention || plan.placement.n_host_layers == 0)
             continue;
         assert_true(fits(&named, model, available, &layers));
@@ -389,7 +406,8 @@ static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **
     assert_int_equal(bytes, fixed + 10 * page);
     assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), STATUS_OK);
     assert_int_equal(check.n_pages, 1);
-    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page - 1, &check, &bytes, &error), STATUS_REFUSE);
+    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page - 1, &check, &bytes, &error),
+                     STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
 }
 
@@ -397,7 +415,10 @@ int main(void)
 {
     struct model *model = open_made_model();
     backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
-#define TEST(name) {#name, name, NULL, NULL, model}
+#define TEST(name)                                                                                           \
+    {                                                                                                        \
+#name, name, NULL, NULL, model                                                                       \
+    }
     const struct CMUnitTest tests[] = {
         TEST(a_device_that_holds_everything_computes_everything),
         TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),

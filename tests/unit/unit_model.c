@@ -96,12 +96,13 @@ static void a_missing_key_is_refused_by_name(void **state)
 
 static void every_tensor_of_a_model_is_missed(void **state)
 {
-    static const char *const names[] = {
-        "token_embd.weight",        "output_norm.weight",       "blk.0.attn_norm.weight",
-        "blk.0.attn_q.weight",      "blk.1.attn_k.weight",      "blk.0.attn_v.weight",
-        "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",    "blk.1.ffn_down.weight",
-        "blk.0.attn_q_norm.weight", "blk.1.attn_k_norm.weight", "blk.0.ffn_up.weight",
-        "blk.1.ffn_gate.weight"};
+    static const char *const names[] = {"token_embd.weight",        "output_norm.weight",
+                                        "blk.0.attn_norm.weight",   "blk.0.attn_q.weight",
+                                        "blk.1.attn_k.weight",      "blk.0.attn_v.weight",
+                                        "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
+                                        "blk.1.ffn_down.weight",    "blk.0.attn_q_norm.weight",
+                                        "blk.1.attn_k_norm.weight", "blk.0.ffn_up.weight",
+                                        "blk.1.ffn_gate.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char words[128];
         snprintf(words, sizeof words, "tensor %s is missing", names[i]);
@@ -270,8 +271,9 @@ static void rope_scaling_reaches_the_frequencies(void **state)
     assert_int_equal(model->shape.n_rope_tables, 1);
     model_close(model);
     recipe.keys[0].string = "yarn";
-    recipe.keys[2] = (struct made_key){
-        .key = "llama.rope.scaling.original_context_length", .kind = GGUF_U32, .number = 128};
+    recipe.keys[2] = (struct made_key){.key = "llama.rope.scaling.original_context_length",
+                                       .kind = GGUF_U32,
+                                       .number = 128};
     model = open_recipe(state, &recipe);
     assert_int_equal(model->shape.n_context_original, 128);
     assert_true(model->rope[0].frequencies[0] == 1.0);
@@ -312,15 +314,19 @@ static void fused_tensors_stand_as_slices(void **state)
     const struct model_layer *layer = &model->layers[1];
     uint64_t row_bytes = 64 / 32 * 34;
     assert_int_equal(layer->tensors[SLOT_ATTN_K].dims[1], 32);
-    assert_ptr_equal(layer->tensors[SLOT_ATTN_K].data, (const char *)layer->tensors[SLOT_ATTN_Q].data + 64 * row_bytes);
-    assert_ptr_equal(layer->tensors[SLOT_ATTN_V].data, (const char *)layer->tensors[SLOT_ATTN_K].data + 32 * row_bytes);
-    assert_ptr_equal(layer->tensors[SLOT_FFN_UP].data, (const char *)layer->tensors[SLOT_FFN_GATE].data + 96 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_K].data,
+                     (const char *)layer->tensors[SLOT_ATTN_Q].data + 64 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_V].data,
+                     (const char *)layer->tensors[SLOT_ATTN_K].data + 32 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_FFN_UP].data,
+                     (const char *)layer->tensors[SLOT_FFN_GATE].data + 96 * row_bytes);
     assert_int_equal(layer->tensors[SLOT_FFN_UP].size_bytes, 96 * row_bytes);
     model_close(model);
     model = open_recipe(state, &(struct model_recipe){.family = "gpt2"});
     layer = &model->layers[0];
     assert_int_equal(layer->biases[SLOT_ATTN_V].dims[0], 64);
-    assert_ptr_equal(layer->biases[SLOT_ATTN_V].data, (const char *)layer->biases[SLOT_ATTN_Q].data + 128 * sizeof(float));
+    assert_ptr_equal(layer->biases[SLOT_ATTN_V].data,
+                     (const char *)layer->biases[SLOT_ATTN_Q].data + 128 * sizeof(float));
     model_close(model);
 }
 

@@ -29,7 +29,8 @@ static void write_files(const char *directory, const struct file *files, size_t 
 }
 
 // The keys that the files and config.json become; NULL: refused.
-static struct gguf *open_with_config(const char *json, const struct file *files, size_t n_files, struct error *error)
+static struct gguf *open_with_config(const char *json, const struct file *files, size_t n_files,
+                                     struct error *error)
 {
     char directory[64];
     make_directory(directory);
@@ -63,10 +64,12 @@ static void assert_text(const struct gguf *gguf, const char *key, const char *ex
     struct error error;
     assert_int_equal(gguf_text(gguf, key, &text, NULL, &error), STATUS_OK);
     if (!text_equals_string(text, expected))
-        fail_msg("%s: expected \"%s\", got \"%.*s\"", key, expected, (int)text.size, text.data ? text.data : "");
+        fail_msg("%s: expected \"%s\", got \"%.*s\"", key, expected, (int)text.size,
+                 text.data ? text.data : "");
 }
 
-static void assert_templates(const struct file *files, size_t n_files, const char *usual, const char *tool_use)
+static void assert_templates(const struct file *files, size_t n_files, const char *usual,
+                             const char *tool_use)
 {
     struct error error = {0};
     struct gguf *gguf = open_files(files, n_files, &error);
@@ -77,13 +80,15 @@ static void assert_templates(const struct file *files, size_t n_files, const cha
     gguf_close(gguf);
 }
 
-#define BOTH "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"rag\",\"template\":\"R\"}," \
-             "{\"name\":\"default\",\"template\":\"D\"}]}"
+#define BOTH                                                                                                 \
+    "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"rag\",\"template\":\"R\"},"  \
+    "{\"name\":\"default\",\"template\":\"D\"}]}"
 
 static void templates_come_from_the_files_in_the_order_of_transformers(void **state)
 {
     static const struct file processor[] = {{"chat_template.json", "{\"chat_template\":\"P\"}"}};
-    static const struct file one[] = {{"tokenizer_config.json", "{\"chat_template\":\"C\"}"}, {"chat_template.json", "{\"chat_template\":\"P\"}"}};
+    static const struct file one[] = {{"tokenizer_config.json", "{\"chat_template\":\"C\"}"},
+                                      {"chat_template.json", "{\"chat_template\":\"P\"}"}};
     static const struct file list[] = {{"tokenizer_config.json", BOTH}};
     static const struct file tools_alone[] = {
         {"tokenizer_config.json", "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"}]}"}};
@@ -91,7 +96,8 @@ static void templates_come_from_the_files_in_the_order_of_transformers(void **st
     static const struct file more[] = {{"tokenizer_config.json", BOTH},
                                        {"chat_template.jinja", "J"},
                                        {"additional_chat_templates/tool_use.jinja", "A"}};
-    static const struct file odd[] = {{"tokenizer_config.json", "{\"chat_template\":[7,{\"name\":7},{\"name\":\"default\"}]}"}};
+    static const struct file odd[] = {
+        {"tokenizer_config.json", "{\"chat_template\":[7,{\"name\":7},{\"name\":\"default\"}]}"}};
     assert_templates(NULL, 0, "", "");
     assert_templates(processor, 1, "P", "");
     assert_templates(one, 2, "C", "");
@@ -102,7 +108,8 @@ static void templates_come_from_the_files_in_the_order_of_transformers(void **st
     assert_templates(odd, 1, "", "");
 }
 
-static void assert_ends_with(const char *config, const struct file *files, size_t n_files, size_t n, int64_t first)
+static void assert_ends_with(const char *config, const struct file *files, size_t n_files, size_t n,
+                             int64_t first)
 {
     struct error error;
     struct gguf_array ends = {0};
@@ -154,8 +161,9 @@ static void assert_number(const struct gguf *gguf, const char *key, double expec
 static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
 {
     static const struct file files[] = {
-        {"generation_config.json", "{\"do_sample\":true,\"temperature\":0.6,\"top_k\":20,\"top_p\":0.95,\"min_p\":0.05,"
-                                   "\"repetition_penalty\":1.05,\"max_new_tokens\":2048,\"typical_p\":null}"}};
+        {"generation_config.json",
+         "{\"do_sample\":true,\"temperature\":0.6,\"top_k\":20,\"top_p\":0.95,\"min_p\":0.05,"
+         "\"repetition_penalty\":1.05,\"max_new_tokens\":2048,\"typical_p\":null}"}};
     struct error error;
     struct gguf *gguf = OPEN(files, &error);
     assert_non_null(gguf);
@@ -178,7 +186,8 @@ static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
 
 static void files_that_are_no_json_objects_are_refused_by_name(void **state)
 {
-    static const char *const names[] = {"tokenizer_config.json", "chat_template.json", "generation_config.json"};
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.json",
+                                        "generation_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct file files[] = {{names[i], "[]"}};
         struct error error;

@@ -40,7 +40,8 @@ static void expect_usage_error(const char *line, const char *part)
 static void values_follow_names_letters_and_equals_signs(void **state)
 {
     (void)state;
-    assert_int_equal(parse("run in.jsonl -o out.jsonl --model=m.gguf -t 2 --kv-memory 1.5G --max-batch=7"), STATUS_OK);
+    assert_int_equal(parse("run in.jsonl -o out.jsonl --model=m.gguf -t 2 --kv-memory 1.5G --max-batch=7"),
+                     STATUS_OK);
     assert_string_equal(settings.positionals[0], "in.jsonl");
     assert_string_equal(settings.output, "out.jsonl");
     assert_string_equal(settings.model, "m.gguf");
@@ -97,7 +98,8 @@ static void secrets_come_from_file_or_environment_and_not_from_the_line(void **s
     (void)state;
     expect_usage_error("work -X sasl.password=hunter2", "-X sasl.password: a secret");
     expect_usage_error("work -Xssl.key.pem=hunter2", "-X ssl.key.pem: a secret");
-    expect_usage_error("collect --property=ssl.keystore.password=hunter2", "-X ssl.keystore.password: a secret");
+    expect_usage_error("collect --property=ssl.keystore.password=hunter2",
+                       "-X ssl.keystore.password: a secret");
     expect_usage_error("submit f -X sasl.oauthbearer.client.secret=hunter2", "SHEAF_PROPERTY");
     assert_null(strstr(error.text, "hunter2"));
     char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
@@ -108,8 +110,10 @@ static void secrets_come_from_file_or_environment_and_not_from_the_line(void **s
     setenv("SHEAF_PROPERTY", "ssl.key.password=of environment\n\nclient.rack=environment\n", 1);
     snprintf(line, sizeof line, "work --config %s -X client.rack=line", path);
     assert_int_equal(parse(line), STATUS_OK);
-    static const char *const expected[] = {"sasl.password=of=file", "client.rack=file", "ssl.key.password=of environment",
-                                           "client.rack=environment", "client.rack=line"}; // the last one counts
+    static const char *const expected[] = {"sasl.password=of=file", "client.rack=file",
+                                           "ssl.key.password=of environment",
+                                           // the last one counts
+                                           "client.rack=environment", "client.rack=line"};
     assert_int_equal(settings.n_properties, 5);
     for (int i = 0; i < 5; i++)
         assert_string_equal(settings.properties[i], expected[i]);
@@ -126,7 +130,9 @@ static void the_line_stands_over_the_environment_and_that_over_the_file(void **s
     char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    dprintf(fd, "# a comment\nmodel = file.gguf\nthreads=3\n  window =  9  \ndataset = other commands read this\nforce = true\n");
+    dprintf(
+        fd,
+        "# a comment\nmodel = file.gguf\nthreads=3\n  window =  9  \ndataset = other commands read this\nforce = true\n");
     close(fd);
     setenv("SHEAF_THREADS", "5", 1);
     setenv("SHEAF_MAX_BATCH", "6", 1);
@@ -188,11 +194,13 @@ static void note(const char *name, const char *nearest)
 static void variables_that_no_option_has_are_named_with_the_nearest(void **state)
 {
     (void)state;
-    char *environment[] = {"PATH=/bin", "SHEAF_BROKER=x", "SHEAF_BROKERS=x", "SHEAF_MODLE=m", "SHEAF_KVMEMORY=1", "SHEAF_",
-                           "SHEAF_XYZZY=1", "SHEAF_TEST_SEED=1", "SHEAF_SHARED=/x", "SHEAFX=1", "SHEAF_LOG_JSON=1", NULL};
+    char *environment[] = {"PATH=/bin",        "SHEAF_BROKER=x", "SHEAF_BROKERS=x",  "SHEAF_MODLE=m",
+                           "SHEAF_KVMEMORY=1", "SHEAF_",         "SHEAF_XYZZY=1",    "SHEAF_TEST_SEED=1",
+                           "SHEAF_SHARED=/x",  "SHEAFX=1",       "SHEAF_LOG_JSON=1", NULL};
     options_find_unknown_variables(environment, note);
-    assert_string_equal(unknown, "SHEAF_BROKER SHEAF_BROKERS;SHEAF_MODLE SHEAF_MODEL;SHEAF_KVMEMORY SHEAF_KV_MEMORY;SHEAF_ -;"
-                                 "SHEAF_XYZZY -;");
+    assert_string_equal(
+        unknown, "SHEAF_BROKER SHEAF_BROKERS;SHEAF_MODLE SHEAF_MODEL;SHEAF_KVMEMORY SHEAF_KV_MEMORY;SHEAF_ -;"
+                 "SHEAF_XYZZY -;");
 }
 
 static void sizes_are_powers_of_1024(void **state)

@@ -22,7 +22,10 @@ static int open_tree(void **state)
 {
     (void)state;
     window = (struct window){.tree = &tree};
-    return page_stack_init(&stack, PAGES, &error) == STATUS_OK && prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK ? 0 : -1;
+    return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
+                   prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
+               ? 0
+               : -1;
 }
 
 static int close_tree(void **state)
@@ -130,7 +133,8 @@ static void pages_left_before_they_were_computed_are_free_and_unblock_the_others
 static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
 {
     (void)state;
-    struct waiting *order[] = {wait_for("abc"), wait_for("x"), wait_for("a"), wait_for("abd"), wait_for("abc"), wait_for("xyz")};
+    struct waiting *order[] = {wait_for("abc"), wait_for("x"),   wait_for("a"),
+                               wait_for("abd"), wait_for("abc"), wait_for("xyz")};
     const int expected[] = {2, 0, 4, 3, 1, 5};
     for (int i = 0; i < 6; i++) {
         struct sequence *next = window_next(&window);
@@ -230,13 +234,15 @@ static int count_actors(int code, int32_t n_pages, bool running)
 {
     int n = 0;
     for (int i = 0; i < ACTORS; i++)
-        n += actors[i].waiting && actors[i].is_running == running && (int32_t)strlen(actors[i].letters) >= n_pages &&
-             code_of(actors[i].letters, n_pages) == code;
+        n += actors[i].waiting && actors[i].is_running == running &&
+             (int32_t)strlen(actors[i].letters) >= n_pages && code_of(actors[i].letters, n_pages) == code;
     return n;
 }
 
-// A page of a prefix in use, seen through one of those who use it: counted in *n_used and *n_shared by the first.
-static void check_page(const struct actor *actor, int32_t page, int *owner_of_page, int *n_used, int *n_shared)
+// A page of a prefix in use, seen through one of those who use it: counted in *n_used and *n_shared by the
+// first.
+static void check_page(const struct actor *actor, int32_t page, int *owner_of_page, int *n_used,
+                       int *n_shared)
 {
     int32_t index;
     const struct prefix_node *node = node_at(actor, page, &index);
@@ -407,16 +413,21 @@ static void a_table_that_grows_loses_no_prefix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_prompt_waits_while_another_computes_what_it_shares, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(pages_left_before_they_were_computed_are_free_and_unblock_the_others, open_tree,
+        cmocka_unit_test_setup_teardown(a_prompt_waits_while_another_computes_what_it_shares, open_tree,
                                         close_tree),
-        cmocka_unit_test_setup_teardown(the_walk_goes_on_with_the_prompts_that_share_most, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones, open_tree,
+        cmocka_unit_test_setup_teardown(pages_left_before_they_were_computed_are_free_and_unblock_the_others,
+                                        open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(the_walk_goes_on_with_the_prompts_that_share_most, open_tree,
                                         close_tree),
-        cmocka_unit_test_setup_teardown(prompts_with_long_context_share_nothing_with_the_others, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(
+            deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(prompts_with_long_context_share_nothing_with_the_others, open_tree,
+                                        close_tree),
+        cmocka_unit_test_setup_teardown(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it,
+                                        open_tree, close_tree),
         cmocka_unit_test_setup_teardown(a_table_that_grows_loses_no_prefix, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books, open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books,
+                                        open_tree, close_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

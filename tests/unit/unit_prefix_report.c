@@ -1,4 +1,5 @@
-// The report of shared prefixes (batching/prefix_report.c): which, in which order, and how much of their text.
+// The report of shared prefixes (batching/prefix_report.c): which, in which order, and how much of their
+// text.
 #include "batching/batcher_state.h"
 
 #include <setjmp.h>
@@ -38,10 +39,17 @@ static void the_prefixes_that_saved_the_most_come_first_and_no_more_than_fit(voi
     for (int32_t n = PREFIX_REPORT_MAX - 1; n <= PREFIX_TOP_MAX; n++) {
         struct batcher *batcher = batcher_with(n);
         for (int32_t i = 0; i < n; i++) // in no order: 7 and 65 have no common divisor
-            batcher->tree.top[i] = (struct prefix_top){
-                .hash = (uint64_t)i + 1000, .n_tokens = i + 1, .n_hits = i + 2, .tokens_saved = ((int64_t)i * 7 % 65 + 1) << 33};
-        batcher->tree.figures = (struct prefix_figures){.n_lookups = 1, .n_hits = 2, .tokens_looked_up = 3, .tokens_saved = 4,
-                                                        .n_evictions = 5, .n_pages_shared = 6, .n_pages_idle = 7};
+            batcher->tree.top[i] = (struct prefix_top){.hash = (uint64_t)i + 1000,
+                                                       .n_tokens = i + 1,
+                                                       .n_hits = i + 2,
+                                                       .tokens_saved = ((int64_t)i * 7 % 65 + 1) << 33};
+        batcher->tree.figures = (struct prefix_figures){.n_lookups = 1,
+                                                        .n_hits = 2,
+                                                        .tokens_looked_up = 3,
+                                                        .tokens_saved = 4,
+                                                        .n_evictions = 5,
+                                                        .n_pages_shared = 6,
+                                                        .n_pages_idle = 7};
         batcher_report_prefixes(batcher, &report);
         assert_int_equal(report.n_entries, n < PREFIX_REPORT_MAX ? n : PREFIX_REPORT_MAX);
         int32_t n_better[PREFIX_TOP_MAX] = {0}; // of those in the tree than each entry
@@ -53,7 +61,8 @@ static void the_prefixes_that_saved_the_most_come_first_and_no_more_than_fit(voi
             assert_int_equal(entry->hash, entry->n_tokens + 999);
             assert_int_equal(entry->n_hits, entry->n_tokens + 1);
         }
-        assert_true(report.n_lookups == 1 && report.n_hits == 2 && report.tokens_looked_up == 3 && report.tokens_saved == 4);
+        assert_true(report.n_lookups == 1 && report.n_hits == 2 && report.tokens_looked_up == 3 &&
+                    report.tokens_saved == 4);
         assert_true(report.n_evictions == 5 && report.pages_shared == 6 && report.pages_idle == 7);
         free(batcher);
     }
@@ -75,7 +84,9 @@ static void the_text_is_whole_characters_up_to_the_first_broken_one(void **state
     (void)state;
     assert_text((int32_t[]){0}, 0, "");
     assert_text((int32_t[]){NOTHING}, 1, "");
-    assert_text((int32_t[]){0, 1, NOTHING, TWO_BYTES, FOUR_BYTES, 2}, 6, "ab\xC3\xA9\xF0\x9F\x98\x80" "c");
+    assert_text((int32_t[]){0, 1, NOTHING, TWO_BYTES, FOUR_BYTES, 2}, 6,
+                "ab\xC3\xA9\xF0\x9F\x98\x80"
+                "c");
     assert_text((int32_t[]){0, HALF, 1}, 3, "a");
     assert_text((int32_t[]){0, HALF}, 2, "a"); // a token that the next one would have completed
     // 48 tokens of at most 4 bytes fit whole.

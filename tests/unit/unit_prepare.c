@@ -1,4 +1,5 @@
-// From a job to a prompt's tokens: which template is rendered, what it sees, and where special tokens are added.
+// From a job to a prompt's tokens: which template is rendered, what it sees, and where special tokens are
+// added.
 #include "batching/sequence.h"
 #include "tests/job_records.h"
 #include "tests/vocabulary_file.h"
@@ -28,7 +29,8 @@ static struct fixture open_fixture(const char *usual, const char *tools)
     struct error error;
     add_spm_start(&file);
     add_token(&file, "\xE2\x96\x81", 0, TYPE_NORMAL); // the blank
-    add_key_u32(&file, "tokenizer.ggml.padding_token_id", (uint32_t)add_token(&file, "<pad>", 0, TYPE_CONTROL));
+    add_key_u32(&file, "tokenizer.ggml.padding_token_id",
+                (uint32_t)add_token(&file, "<pad>", 0, TYPE_CONTROL));
     struct fixture fixture = {.tokenizer = vocabulary_file_open(&file, "llama", NULL, &error)};
     assert_non_null(fixture.tokenizer);
     fixture.usual = usual ? parse(usual) : NULL;
@@ -107,26 +109,30 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
     close_fixture(&fixture);
     fixture = open_fixture(NULL, tools_source);
     assert_prepares(&fixture, CHAT(",'tools':[{}]"), " tools:1");
-    assert_rejects(&fixture, CHAT(""),
-                   "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
+    assert_rejects(
+        &fixture, CHAT(""),
+        "messages: the model has no chat template; send a prompt, or give the worker one with --chat-template");
     close_fixture(&fixture);
     fixture = open_fixture(usual_source, NULL);
-    assert_rejects(&fixture, CHAT(",'tools':[{}]"),
-                   "messages: the model has no chat template for tools; send a prompt, or give the worker one with "
-                   "--chat-template");
+    assert_rejects(
+        &fixture, CHAT(",'tools':[{}]"),
+        "messages: the model has no chat template for tools; send a prompt, or give the worker one with "
+        "--chat-template");
     close_fixture(&fixture);
 }
 
 static void templates_see_what_transformers_passes(void **state)
 {
-    struct fixture fixture = open_fixture("{{ [bos_token, eos_token, unk_token, pad_token, tools, documents] }}", NULL);
+    struct fixture fixture =
+        open_fixture("{{ [bos_token, eos_token, unk_token, pad_token, tools, documents] }}", NULL);
     assert_prepares(&fixture, CHAT(""), " ['<s> ', '</s> ', '<unk> ', '<pad> ', None, None]");
     close_fixture(&fixture);
     fixture = open_fixture("{{ messages[0].tool_calls[0].function.arguments|tojson }}", NULL);
-    assert_prepares(&fixture,
-                    "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':"
-                    "'{\\'city\\': \\'Paris\\'}'}}]}]}",
-                    " {\"city\": \"Paris\"}");
+    assert_prepares(
+        &fixture,
+        "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':"
+        "'{\\'city\\': \\'Paris\\'}'}}]}]}",
+        " {\"city\": \"Paris\"}");
     close_fixture(&fixture);
 }
 
@@ -166,7 +172,8 @@ static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **s
 static void a_text_that_begins_with_bos_gets_no_second_one_and_a_warning(void **state)
 {
     struct fixture fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
-    static const char *const records[] = {"{'job_id':'a','prompt':'<s>x'}", CHAT(",'add_special_tokens':true")};
+    static const char *const records[] = {"{'job_id':'a','prompt':'<s>x'}",
+                                          CHAT(",'add_special_tokens':true")};
     for (int i = 0; i < 2; i++) {
         struct prepared prepared = prepare(&fixture, records[i]);
         assert_int_equal(prepared.prompt->error.status, STATUS_OK);

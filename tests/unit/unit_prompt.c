@@ -67,21 +67,26 @@ static void a_message_that_calls_tools_needs_no_content(void **state)
 
 static void a_message_without_content_is_an_empty_text(void **state)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a','content':null,'tool_calls':[]}]}",
-                   "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
-                   "{'role':'a','content':'','tool_calls':[]}]}");
+    assert_recodes(
+        "{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a','content':null,'tool_calls':[]}]}",
+        "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
+        "{'role':'a','content':'','tool_calls':[]}]}");
 }
 
 static void enable_thinking_is_a_variable_of_the_template(void **state)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':false}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
-                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
-    assert_refused("{'messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
-                   "'chat_template_kwargs':{'enable_thinking':false}}", ERROR_INVALID_FIELD,
-                   "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
+    assert_recodes(
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':false}}");
+    assert_recodes(
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
+        "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
+        "{'job_id':'a','messages':[{'role':'user','content':'x'}],'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
+    assert_refused(
+        "{'messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
+        "'chat_template_kwargs':{'enable_thinking':false}}",
+        ERROR_INVALID_FIELD,
+        "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
 }
 
 // transformers passes both always, as None.
@@ -94,13 +99,14 @@ static void tools_and_documents_that_are_absent_are_none(void **state)
     job_destroy(job);
 }
 
-#define CALL(arguments) \
+#define CALL(arguments)                                                                                      \
     "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f'" arguments "}}]}]}"
 
 static void arguments_of_tool_calls_become_objects(void **state)
 {
     static const char *const cases[][2] = {
-        {CALL(",'arguments':'{\\'city\\':\\'Paris\\',\\'n\\':[1,2.5]}'"), CALL(",'arguments':{'city':'Paris','n':[1,2.5]}")},
+        {CALL(",'arguments':'{\\'city\\':\\'Paris\\',\\'n\\':[1,2.5]}'"),
+         CALL(",'arguments':{'city':'Paris','n':[1,2.5]}")},
         {CALL(",'arguments':{'x':null}"), CALL(",'arguments':{'x':null}")},
         {CALL(",'arguments':'{}'"), CALL(",'arguments':{}")},
         {CALL(",'arguments':''"), CALL(",'arguments':{}")},
@@ -119,8 +125,11 @@ static void arguments_of_tool_calls_become_objects(void **state)
 static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(void **state)
 {
     static const char *const cases[][2] = {
-        {"'{\\'city\\''", "got \"{\\\"city\\\"\""}, {"'[1]'", "got \"[1]\""}, {"'42'", "got \"42\""},
-        {"[1]", "got [1]"},                            {"7", "got 7"},
+        {"'{\\'city\\''", "got \"{\\\"city\\\"\""},
+        {"'[1]'", "got \"[1]\""},
+        {"'42'", "got \"42\""},
+        {"[1]", "got [1]"},
+        {"7", "got 7"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256], expected[256];
@@ -128,9 +137,10 @@ static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(vo
         struct decoded decoded = decode("%s", record);
         assert_int_equal(decoded.status, STATUS_OK);
         assert_int_equal(decoded.job->result.n_warnings, 1);
-        snprintf(expected, sizeof expected,
-                 "messages[0].tool_calls[0].function.arguments: expected a JSON object, %s; the template sees {}",
-                 cases[i][1]);
+        snprintf(
+            expected, sizeof expected,
+            "messages[0].tool_calls[0].function.arguments: expected a JSON object, %s; the template sees {}",
+            cases[i][1]);
         struct text warning = decoded.job->result.warnings[0];
         if (!text_equals_string(warning, expected))
             fail_msg("%.*s\nexpected %s", (int)warning.size, warning.data, expected);
@@ -142,8 +152,9 @@ static void tool_calls_of_another_shape_are_refused(void **state)
 {
     assert_refused("{'messages':[{'role':'assistant','tool_calls':['x']}]}", ERROR_INVALID_FIELD,
                    "messages[0].tool_calls[0]: expected an object with a function, got 'x'");
-    assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'id':'c'}]}]}", ERROR_INVALID_FIELD,
-                   "messages[0].tool_calls[0].function: expected an object with name and arguments, got null");
+    assert_refused(
+        "{'messages':[{'role':'assistant','tool_calls':[{'id':'c'}]}]}", ERROR_INVALID_FIELD,
+        "messages[0].tool_calls[0].function: expected an object with name and arguments, got null");
     assert_refused("{'messages':[{'role':'assistant','tool_calls':[{'type':'custom','function':{}}]}]}",
                    ERROR_INVALID_FIELD, "messages[0].tool_calls[0].type: expected 'function', got 'custom'");
 }
@@ -168,8 +179,9 @@ static void arguments_of_all_calls_have_as_many_values_as_a_record(void **state)
         assert_int_equal(decoded.status, extra ? STATUS_REJECT : STATUS_OK);
         if (extra) {
             assert_int_equal(decoded.error.code, ERROR_LIMIT_EXCEEDED);
-            assert_string_equal(decoded.error.text, "messages[0].tool_calls[1].function.arguments: the arguments of all "
-                                                    "calls have more than 1048576 values");
+            assert_string_equal(decoded.error.text,
+                                "messages[0].tool_calls[1].function.arguments: the arguments of all "
+                                "calls have more than 1048576 values");
         }
         job_destroy(decoded.job);
         buffer_finish(&record);
@@ -328,7 +340,8 @@ static void completions_lines_without_max_tokens_have_sixteen(void **state)
         {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':0}}", 0},
         {"{'job_id':'a','body':{'prompt':'p'}}", -1},
         {"{'job_id':'a','prompt':'p'}", -1},
-        {"{'job_id':'a','url':'/v1/chat/completions','body':{'messages':[{'role':'user','content':'p'}]}}", -1},
+        {"{'job_id':'a','url':'/v1/chat/completions','body':{'messages':[{'role':'user','content':'p'}]}}",
+         -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = decode_good(cases[i].line);

@@ -70,7 +70,8 @@ static void assert_result_reads_back(const struct job *job)
 static void the_bytes_of_a_result_do_not_change(void **state)
 {
     struct job *done = make_done(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
-               *crashed = make_failed(ERROR_CRASHED, "5 workers died"), *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
+               *crashed = make_failed(ERROR_CRASHED, "5 workers died"),
+               *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
     struct buffer out = encode(done, ENCODING_JSON);
     golden_check("result.json", (struct text){out.data, out.size});
     buffer_finish(&out);
@@ -209,9 +210,8 @@ static void a_chat_is_written_as_openai_writes_it(void **state)
               "{\"role\":\"assistant\",\"content\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\",\"refusal\":null}");
     assert_at(&root, "response.body.choices.0.logprobs.refusal", "null");
     assert_at(&root, "response.body.choices.0.finish_reason", "\"stop\"");
-    assert_at(
-        &root, "response.body.choices.0.logprobs.content.1",
-        "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-0.7,\"bytes\":[226,130],\"top_logprobs\":[]}");
+    assert_at(&root, "response.body.choices.0.logprobs.content.1",
+              "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-0.7,\"bytes\":[226,130],\"top_logprobs\":[]}");
     assert_at(&root, "response.body.choices.0.logprobs.content.0.top_logprobs.0",
               "{\"token\":\"{\",\"logprob\":-0.25,\"bytes\":[123]}");
     assert_at(&root, "response.body.choices.1.index", "1");
@@ -273,12 +273,14 @@ static void a_failed_job_is_written_as_openai_writes_it(void **state)
         enum error_code code;
         const char *line;
     } cases[] = {
-        {ERROR_TOKEN_RANGE, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":400,\"request_id\":\"j\","
-                            "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"invalid_request_error\","
-                            "\"param\":\"tokens[2]\",\"code\":\"token_out_of_range\"}}},\"error\":null}"},
-        {ERROR_LOGITS_NAN, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":500,\"request_id\":\"j\","
-                           "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"server_error\","
-                           "\"param\":null,\"code\":\"logits_nan\"}}},\"error\":null}"},
+        {ERROR_TOKEN_RANGE,
+         "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":400,\"request_id\":\"j\","
+         "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"invalid_request_error\","
+         "\"param\":\"tokens[2]\",\"code\":\"token_out_of_range\"}}},\"error\":null}"},
+        {ERROR_LOGITS_NAN,
+         "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":{\"status_code\":500,\"request_id\":\"j\","
+         "\"body\":{\"error\":{\"message\":\"tokens[2]: \\\"99\\\"\",\"type\":\"server_error\","
+         "\"param\":null,\"code\":\"logits_nan\"}}},\"error\":null}"},
         {ERROR_CANCELLED, "{\"id\":\"batch_req_j\",\"custom_id\":\"j\",\"response\":null,\"error\":{\"code\":"
                           "\"cancelled\",\"message\":\"tokens[2]: \\\"99\\\"\"}}"},
     };
@@ -299,9 +301,12 @@ static void a_refused_field_is_the_error_s_param(void **state)
         const char *text;
         bool chat;
         const char *param;
-    } cases[] = {{ERROR_INVALID_FIELD, "temperature: expected a number from 0 to 100, got -3", true, "\"temperature\""},
-                 {ERROR_INVALID_FIELD, "messages[3].content[0].text: expected a string, got 7", true, "\"messages[3].content[0].text\""},
-                 {ERROR_UNSUPPORTED_FIELD, "max_new_tokens: not supported, got 1", false, "\"max_new_tokens\""},
+    } cases[] = {{ERROR_INVALID_FIELD, "temperature: expected a number from 0 to 100, got -3", true,
+                  "\"temperature\""},
+                 {ERROR_INVALID_FIELD, "messages[3].content[0].text: expected a string, got 7", true,
+                  "\"messages[3].content[0].text\""},
+                 {ERROR_UNSUPPORTED_FIELD, "max_new_tokens: not supported, got 1", false,
+                  "\"max_new_tokens\""},
                  {ERROR_CONTEXT_LENGTH, "the model's context holds 256 tokens", true, "\"messages\""},
                  {ERROR_CONTEXT_LENGTH, "the model's context holds 256 tokens", false, "\"prompt\""},
                  {ERROR_INVALID_ENCODING, "not valid JSON: column 4", false, "null"},
@@ -374,7 +379,8 @@ static void values_of_many_choices_count_too(void **state)
         struct job *read = job_create();
         result_encode(job, ENCODING_MSGPACK, &out);
         bool is_good = result_check(job, &error) == STATUS_OK;
-        enum status decoded = result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error);
+        enum status decoded =
+            result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error);
         assert_true(!is_good || decoded == STATUS_OK);
         accepted = accepted || is_good;
         refused = refused || decoded != STATUS_OK;
@@ -419,7 +425,8 @@ static void more_logprobs_than_can_be_read_back_are_told_of(void **state)
     job_destroy(job);
 }
 
-#define FAILED     "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
+#define FAILED                                                                                               \
+    "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
 #define SIXTY_FOUR "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static void bad_results_are_refused(void **state)
@@ -447,7 +454,8 @@ static void bad_results_are_refused(void **state)
         {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
         {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
          "result: error.code: expected a known code, got '0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
-        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}", "result: code: expected at most 64 bytes, got 65"},
+        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}",
+         "result: code: expected at most 64 bytes, got 65"},
         {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"
          ",'usage':{}}",
          "result: prompt_tokens: expected a whole number, got null"},

@@ -162,8 +162,14 @@ static void a_folder_opens_by_its_index_or_its_single_file(void **state)
     assert_memory_equal(safetensors_at(safetensors, safetensors_find(safetensors, TEXT("y")))->tensor.data,
                         "abcd", 4);
     safetensors_close(safetensors);
-    static const char *const elsewhere[] = {"../part-0.safetensors", "sub/../../x", "sub/part-0.safetensors", "/etc/passwd",
-                                            "./part-0.safetensors",  ".hidden",     "..",                     "",
+    static const char *const elsewhere[] = {"../part-0.safetensors",
+                                            "sub/../../x",
+                                            "sub/part-0.safetensors",
+                                            "/etc/passwd",
+                                            "./part-0.safetensors",
+                                            ".hidden",
+                                            "..",
+                                            "",
                                             "part-0.safetensors\\u0000"};
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
         char index[256];

@@ -16,8 +16,8 @@ enum { N_WIDE = 1000 };
 
 static struct sampling plain(float temperature)
 {
-    return (struct sampling){
-        .temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
+    return (
+        struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
 }
 
 // One draw from a copy of the logits with a sampler of its own.
@@ -80,7 +80,8 @@ static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state
     (void)state;
     static const int32_t tokens[] = {3, 31, 32, 64, 69};
     enum { N = 70, N_TOKENS = sizeof tokens / sizeof *tokens };
-    struct sampling sampling = {.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f, .logprobs = true, .top_logprobs = 20};
+    struct sampling sampling = {
+        .temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f, .logprobs = true, .top_logprobs = 20};
     uint32_t mask[(N + 31) / 32] = {0};
     float logits[N], few[N_TOKENS];
     make_logits(logits, N, 11);
@@ -92,7 +93,8 @@ static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state
         float copy[N], few_copy[N_TOKENS];
         sampling.temperature = index % 3 ? 1.0f : 0.0f;
         sampling.n_logit_bias = index % 2;
-        sampling.logit_bias = &(struct logit_bias){4, 90.0f}; // a token that is not allowed, in both vocabularies
+        // a token that is not allowed, in both vocabularies
+        sampling.logit_bias = &(struct logit_bias){4, 90.0f};
         memcpy(copy, logits, sizeof copy);
         memcpy(few_copy, few, sizeof few_copy);
         struct sample_request request = {
@@ -100,7 +102,8 @@ static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state
         struct sample_result got = draw(copy, N, &request);
         struct sampling alone = sampling;
         alone.n_logit_bias = 0;
-        struct sample_result expected = draw(few_copy, N_TOKENS, &(struct sample_request){.sampling = &alone, .index = index});
+        struct sample_result expected =
+            draw(few_copy, N_TOKENS, &(struct sample_request){.sampling = &alone, .index = index});
         assert_int_equal(got.token, tokens[expected.token]);
         assert_memory_equal(&got.logprob, &expected.logprob, sizeof(float));
         assert_int_equal(got.n_top, N_TOKENS);

@@ -28,8 +28,8 @@ static struct gguf *make_model(const char *const (*keys)[2])
     return gguf;
 }
 
-static enum status read_defaults(const char *const (*keys)[2], const struct settings *settings, struct sampling_defaults *defaults,
-                        struct error *error)
+static enum status read_defaults(const char *const (*keys)[2], const struct settings *settings,
+                                 struct sampling_defaults *defaults, struct error *error)
 {
     struct gguf *gguf = make_model(keys);
     enum status status = sampling_defaults_read(defaults, gguf, settings, error);
@@ -60,11 +60,13 @@ static void options_come_before_the_model_and_the_model_before_nothing(void **st
     assert_names(qwen, &(struct settings){0},
                  " temperature=0.6 top-p=0.95 top-k=20 min-p=0 repetition-penalty=1.05 max-tokens=2048");
     assert_names(qwen, &(struct settings){.sampling.defaults = "none"}, "");
-    assert_names(qwen, &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .max_tokens_default = 9},
-                 " top-k=7 max-tokens=9");
+    assert_names(
+        qwen, &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .max_tokens_default = 9},
+        " top-k=7 max-tokens=9");
     assert_names(qwen,
-                 &(struct settings){.sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
-                                    .max_tokens_default = 9},
+                 &(struct settings){
+                     .sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
+                     .max_tokens_default = 9},
                  " temperature=0 top-p=0.95 top-k=20 min-p=0 presence-penalty=1.5 frequency-penalty=-2 "
                  "repetition-penalty=1.05 max-tokens=9");
 }
@@ -75,8 +77,9 @@ static void numbers_out_of_range_are_refused_with_their_name(void **state)
     struct sampling_defaults defaults;
     struct error error;
     assert_int_equal(read_defaults(cold, &(struct settings){0}, &defaults, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "the model's general.sampling.temp (--sampling-defaults none ignores it): temperature: "
-                                       "expected a number from 0"));
+    assert_non_null(strstr(
+        error.text, "the model's general.sampling.temp (--sampling-defaults none ignores it): temperature: "
+                    "expected a number from 0"));
     static const struct {
         struct settings settings;
         const char *text;
@@ -101,20 +104,23 @@ static void a_job_takes_only_the_defaults_of_what_it_does_not_name(void **state)
     struct error error;
     assert_int_equal(read_defaults(qwen, &(struct settings){0}, &defaults, &error), STATUS_OK);
     struct job *job = job_create();
-    assert_int_equal(job_decode(job, TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"), ENCODING_JSON,
-                                &error),
+    assert_int_equal(job_decode(job,
+                                TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"),
+                                ENCODING_JSON, &error),
                      STATUS_OK);
     // Through the queue and back: what was named at its default stays named.
     struct buffer record = {0};
     job_encode(job, ENCODING_MSGPACK, &record);
     job_destroy(job);
     job = job_create();
-    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), STATUS_OK);
+    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
     struct sampling *sampling = &job->request.sampling;
     for (int time = 0; time < 2; time++) { // the second changes nothing
         sampling_complete(sampling, &defaults.sampling);
         assert_true(sampling->temperature == 1.0f && sampling->min_p == 0.5f);
-        assert_true(sampling->top_p == 0.95f && sampling->top_k == 20 && sampling->repetition_penalty == 1.05f);
+        assert_true(sampling->top_p == 0.95f && sampling->top_k == 20 &&
+                    sampling->repetition_penalty == 1.05f);
         assert_true(sampling->presence_penalty == 0.0f && sampling->frequency_penalty == 0.0f);
     }
     buffer_finish(&record);
@@ -130,15 +136,20 @@ static void assert_warnings(const char *const (*keys)[2], char *defaults, const 
     close(fd);
     struct sampling_defaults ignored;
     struct error error;
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error), STATUS_OK);
-    assert_int_equal(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error), STATUS_OK);
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error),
+                     STATUS_OK);
+    assert_int_equal(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error),
+                     STATUS_OK);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
         char key[64], number[16];
         const char *named = strstr(line, "the model's general.sampling.");
         assert_non_null(named);
-        assert_int_equal(sscanf(named, "the model's general.sampling.%63s is %15[^:]: not supported, and ignored", key, number), 2);
+        assert_int_equal(sscanf(named,
+                                "the model's general.sampling.%63s is %15[^:]: not supported, and ignored",
+                                key, number),
+                         2);
         size_t size = strlen(names);
         snprintf(names + size, sizeof names - size, " %s=%s", key, number);
     }
@@ -164,7 +175,8 @@ static void settings_of_the_model_that_are_not_built_are_named_where_they_change
     static const char *const high[][2] = {{"general.sampling.xtc_probability", "0.5"},
                                           {"general.sampling.xtc_threshold", "0.75"},
                                           {NULL, NULL}};
-    assert_warnings(effective, "model", " mirostat=2 xtc_probability=0.25 xtc_threshold=0.5 penalty_last_n=64");
+    assert_warnings(effective, "model",
+                    " mirostat=2 xtc_probability=0.25 xtc_threshold=0.5 penalty_last_n=64");
     assert_warnings(one, "model", " xtc_probability=1");
     assert_warnings(none, "model", " penalty_last_n=0");
     assert_warnings(idle, "model", "");

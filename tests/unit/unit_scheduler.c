@@ -26,8 +26,11 @@ static void a_job_cancelled_within_a_page_leaves_only_its_whole_pages(void **sta
     (void)state;
     enum { PAGE = 4, PROMPT = 40 };
     for (int32_t n_rows = 1; n_rows <= 11; n_rows++) {
-        struct bench bench = bench_open((struct batch_limits){
-            .n_sequences_max = 1, .n_rows_max = n_rows, .n_jobs_max = 4, .n_pages = 40, .page_positions = PAGE});
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 1,
+                                                              .n_rows_max = n_rows,
+                                                              .n_jobs_max = 4,
+                                                              .n_pages = 40,
+                                                              .page_positions = PAGE});
         for (int32_t n_rounds = 1; n_rounds <= 3; n_rounds++) {
             batcher_take(bench.batcher, long_job(20 + 50 * n_rounds, PROMPT, 3, "cancelled"));
             for (int32_t i = 0; i < n_rounds; i++)
@@ -93,14 +96,17 @@ static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **st
     bench_close(&bench);
 }
 
-// An answer of 20 pages, and another one beside the 21 that the first is expected to reach; else it would have to give its
-// pages back.
+// An answer of 20 pages, and another one beside the 21 that the first is expected to reach; else it would
+// have to give its pages back.
 static void jobs_wait_for_the_pages_that_running_ones_are_expected_to_take(void **state)
 {
     (void)state;
     for (int32_t n_pages = 40; n_pages <= 41; n_pages++) {
-        struct bench bench = bench_open((struct batch_limits){
-            .n_sequences_max = 8, .n_rows_max = 32, .n_jobs_max = 8, .n_pages = n_pages, .page_positions = 4});
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 8,
+                                                              .n_rows_max = 32,
+                                                              .n_jobs_max = 8,
+                                                              .n_pages = n_pages,
+                                                              .page_positions = 4});
         for (int32_t j = 0; j < 6; j++)
             batcher_take(bench.batcher, long_job(20 + 20 * j, 4, 76, "job"));
         run_to_end(&bench);
@@ -142,14 +148,16 @@ static void add_alternatives(const struct step *step, struct sample_result *resu
     }
 }
 
-static enum status step_with_alternatives(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status step_with_alternatives(void *context, struct step *step, struct sample_result *results,
+                                          struct error *error)
 {
     enum status status = inner.step(context, step, results, error);
     add_alternatives(step, results);
     return status;
 }
 
-static enum status collect_with_alternatives(void *context, struct step *step, struct sample_result *results, struct error *error)
+static enum status collect_with_alternatives(void *context, struct step *step, struct sample_result *results,
+                                             struct error *error)
 {
     enum status status = inner.collect(context, step, results, error);
     add_alternatives(step, results);
@@ -160,17 +168,25 @@ static void a_result_too_large_to_be_read_back_is_an_error(void **state)
 {
     (void)state;
     // A plain completion's token has 2 values, and 3 for each alternative and for itself.
-    enum { CHOICES = 64, VALUES = 2 + 3 * (JOB_TOP_LOGPROBS_MAX + 1), MOST = VALUE_COUNT_MAX / VALUES / CHOICES };
-    struct batch_limits limits = {
-        .n_sequences_max = CHOICES, .n_rows_max = CHOICES, .n_jobs_max = 2, .n_pages = 5000, .page_positions = 16};
+    enum {
+        CHOICES = 64,
+        VALUES = 2 + 3 * (JOB_TOP_LOGPROBS_MAX + 1),
+        MOST = VALUE_COUNT_MAX / VALUES / CHOICES
+    };
+    struct batch_limits limits = {.n_sequences_max = CHOICES,
+                                  .n_rows_max = CHOICES,
+                                  .n_jobs_max = 2,
+                                  .n_pages = 5000,
+                                  .page_positions = 16};
     for (int over = 0; over < 2; over++) {
         struct bench bench = bench_open(limits);
         struct error error;
         inner = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model);
-        struct batcher_config config = {.engine = inner,
-                                        .pool = bench.pool,
-                                        .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
-                                        .limits = limits};
+        struct batcher_config config = {
+            .engine = inner,
+            .pool = bench.pool,
+            .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
+            .limits = limits};
         config.engine.step = step_with_alternatives;
         config.engine.collect = ahead ? collect_with_alternatives : NULL;
         batcher_destroy(bench.batcher);

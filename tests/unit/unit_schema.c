@@ -246,8 +246,9 @@ static bool is_prompt(struct text name)
 
 static bool is_for_chats(struct text name)
 {
-    static const char *const names[] = {"tools", "tool_choice", "documents", "add_generation_prompt",
-                                        "chat_template_kwargs", "enable_thinking"};
+    static const char *const names[] = {
+        "tools",          "tool_choice", "documents", "add_generation_prompt", "chat_template_kwargs",
+        "enable_thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
             return true;
@@ -337,7 +338,8 @@ static struct value decode_golden(const char *name)
 static void the_golden_bytes_fit_the_schemas(void **state)
 {
     static const char *const jobs[] = {"job.json", "job.msgpack"};
-    static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json", "result_completion.json"};
+    static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json",
+                                          "result_completion.json"};
     for (size_t i = 0; i < 2; i++) {
         struct value value = decode_golden(jobs[i]);
         assert_true(schema_takes(&job_root, &value));
@@ -381,7 +383,8 @@ static void the_result_schema_has_the_members_that_are_written(void **state)
                  plain = decode_golden("result_completion.json");
     const struct value *properties = value_get(&result_root, "properties");
     assert_same_members(&result_root, &done, &failed);
-    assert_same_members(value_get(properties, "usage"), value_get(&done, "usage"), value_get(&plain, "usage"));
+    assert_same_members(value_get(properties, "usage"), value_get(&done, "usage"),
+                        value_get(&plain, "usage"));
     assert_same_members(value_get(properties, "error"), value_get(&failed, "error"), NULL);
     assert_same_members(definition(&result_root, "choice"), &value_get(&done, "choices")->array.items[0],
                         &value_get(&plain, "choices")->array.items[0]);
@@ -392,9 +395,11 @@ static void the_lines_for_openais_clients_fit_their_schema(void **state)
     struct buffer file = golden_read("openai.jsonl");
     struct error error;
     int n_lines = 0;
-    for (char *line = file.data, *end; (end = memchr(line, '\n', (size_t)(file.data + file.size - line))); line = end + 1) {
+    for (char *line = file.data, *end; (end = memchr(line, '\n', (size_t)(file.data + file.size - line)));
+         line = end + 1) {
         struct value value;
-        assert_int_equal(json_decode((struct text){line, (size_t)(end - line)}, &arena, &value, &error), STATUS_OK);
+        assert_int_equal(json_decode((struct text){line, (size_t)(end - line)}, &arena, &value, &error),
+                         STATUS_OK);
         if (!schema_takes(&openai_root, &value))
             fail_msg("%.*s: refused by the schema", (int)(end - line), line);
         n_lines++;

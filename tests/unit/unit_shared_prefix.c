@@ -8,11 +8,20 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-enum { PAGE_POSITIONS = 64, SEGMENT_PAGES = ATTENTION_SEGMENT / PAGE_POSITIONS, PAGES_EACH = 64, SEQUENCES_MAX = 600 };
+enum {
+    PAGE_POSITIONS = 64,
+    SEGMENT_PAGES = ATTENTION_SEGMENT / PAGE_POSITIONS,
+    PAGES_EACH = 64,
+    SEQUENCES_MAX = 600
+};
 
 // Llama-3-8B's heads: 16 sequences fill a tile.
-static const struct shared_rules llama = {
-    .page_positions = PAGE_POSITIONS, .n_heads = 32, .n_kv_heads = 8, .tile_queries = 64, .small_queries = 16, .n_segments_most = 100};
+static const struct shared_rules llama = {.page_positions = PAGE_POSITIONS,
+                                          .n_heads = 32,
+                                          .n_kv_heads = 8,
+                                          .tile_queries = 64,
+                                          .small_queries = 16,
+                                          .n_segments_most = 100};
 
 struct world {
     struct step_sequence sequences[SEQUENCES_MAX];
@@ -37,15 +46,19 @@ static int close_world(void **state)
     return 0;
 }
 
-// Another sequence of n_rows rows from `position` on, with `n_common` segments of sequence `parent` (negative: none).
+// Another sequence of n_rows rows from `position` on, with `n_common` segments of sequence `parent`
+// (negative: none).
 static void add(struct world *world, int32_t position, int32_t n_rows, int32_t parent, int32_t n_common)
 {
     int32_t index = world->step.n_sequences++;
     for (int32_t i = 0; i < PAGES_EACH; i++)
-        world->pages[index][i] =
-            parent >= 0 && i < n_common * SEGMENT_PAGES ? world->pages[parent][i] : (world->next_page++ * 7919) % 100003;
-    world->sequences[index] = (struct step_sequence){
-        .first_row = world->step.n_rows, .n_rows = n_rows, .position = position, .pages = world->pages[index]};
+        world->pages[index][i] = parent >= 0 && i < n_common * SEGMENT_PAGES
+                                     ? world->pages[parent][i]
+                                     : (world->next_page++ * 7919) % 100003;
+    world->sequences[index] = (struct step_sequence){.first_row = world->step.n_rows,
+                                                     .n_rows = n_rows,
+                                                     .position = position,
+                                                     .pages = world->pages[index]};
     world->step.n_rows += n_rows;
     world->step.sequences = world->sequences;
 }
@@ -105,8 +118,18 @@ static void prefixes_branch(void **state)
 {
     struct world *world = *state;
     clear(world);
-    for (int s = 0; s < 40; s++) // 0..9 have four segments in common, 10..19 three others after the first, the rest the first
-        add(world, 1030 + s, 1, s == 0 ? -1 : s < 10 ? 0 : s <= 10 ? 0 : s < 20 ? 10 : 0, s < 10 ? 4 : s == 10 ? 1 : s < 20 ? 4 : 1);
+    // 0..9 have four segments in common, 10..19 three others after the first, the rest the first
+    for (int s = 0; s < 40; s++)
+        add(world, 1030 + s, 1,
+            s == 0    ? -1
+            : s < 10  ? 0
+            : s <= 10 ? 0
+            : s < 20  ? 10
+                      : 0,
+            s < 10    ? 4
+            : s == 10 ? 1
+            : s < 20  ? 4
+                      : 1);
     find(world, &llama);
     for (int s = 0; s < 40; s++)
         assert_int_equal(world->shared.n_shared[s], s < 20 ? 4 : 1);
@@ -132,7 +155,8 @@ static void few_sequences_short_prefixes_and_prompts_share_nothing(void **state)
     assert_int_equal(world->shared.n_tiles, 0);
     clear(world);
     for (int s = 0; s < 8; s++)
-        add(world, 300, s < 3 ? 4 : 5, s ? 0 : -1, 1); // four rows are a strip of queries, five go the way of prompts
+        add(world, 300, s < 3 ? 4 : 5, s ? 0 : -1,
+            1); // four rows are a strip of queries, five go the way of prompts
     find(world, &llama);
     assert_int_equal(world->shared.n_tiles, 0);
     add(world, 300, 4, 0, 1);

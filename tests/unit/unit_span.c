@@ -1,4 +1,5 @@
-// Parts of a text (schemas/span.h): joined where they meet, cut with the text, found where another part touches them.
+// Parts of a text (schemas/span.h): joined where they meet, cut with the text, found where another part
+// touches them.
 #include "schemas/span.h"
 
 #include <setjmp.h>
@@ -16,7 +17,8 @@ static void assert_spans(const struct text_spans *spans, const char *expected)
     char got[256] = "";
     size_t size = 0;
     for (size_t i = 0; i < spans->n_items && size < 200; i++)
-        size += (size_t)snprintf(got + size, sizeof got - size, i ? " %zu-%zu" : "%zu-%zu", spans->items[i].start, spans->items[i].end);
+        size += (size_t)snprintf(got + size, sizeof got - size, i ? " %zu-%zu" : "%zu-%zu",
+                                 spans->items[i].start, spans->items[i].end);
     assert_string_equal(got, expected);
     assert_false(spans->failed);
 }
@@ -40,7 +42,8 @@ static void parts_that_meet_are_one_and_empty_ones_none(void **state)
 static void a_cut_takes_what_lies_behind_it(void **state)
 {
     (void)state;
-    static const char *const expected[] = {"", "", "", "2-3", "2-4", "2-5", "2-5", "2-5 6-7", "2-5 6-8", "2-5 6-8"};
+    static const char *const expected[] = {"",    "",    "",        "2-3",     "2-4",
+                                           "2-5", "2-5", "2-5 6-7", "2-5 6-8", "2-5 6-8"};
     for (size_t size = 0; size < 10; size++) {
         struct text_spans spans = {0};
         text_spans_add(&spans, 2, 5);

@@ -27,7 +27,8 @@ enum { STAGES_MAX = 6 };
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" after   \
     "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define HAN_CASED(upper, lower)                                                                              \
-    "[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})" UPPER ")" upper "(?:(?!\\p{Han})" LOWER ")" lower "(?:" CONTRACTIONS ")?"
+    "[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})" UPPER ")" upper "(?:(?!\\p{Han})" LOWER ")" lower                \
+    "(?:" CONTRACTIONS ")?"
 #define DEEPSEEK3                                                                                            \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -66,9 +67,11 @@ static const struct {
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
     {"starcoder", {"\\p{N}", GPT2}},
     {"kimi-k2",
-     {"\\p{Han}+|" HAN_CASED("*", "+") "|" HAN_CASED("+", "*") "|\\p{N}{1,3}"
-      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"tiny_aya", {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?![\\p{N}\\p{L}\\p{M}_]))", CASED("(?:" CONTRACTIONS ")?", "{1,3}")}},
+     {"\\p{Han}+|" HAN_CASED("*", "+") "|" HAN_CASED(
+         "+", "*") "|\\p{N}{1,3}"
+                   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {"tiny_aya",
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?![\\p{N}\\p{L}\\p{M}_]))", CASED("(?:" CONTRACTIONS ")?", "{1,3}")}},
     {"superbpe", {"\\p{N}+", "\\p{N}{1,3}(?=(?:\\p{N}{3})*\\z)"}},
     {"afmoe",
      {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
@@ -77,8 +80,9 @@ static const struct {
       "\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+",
       DEEPSEEK3}},
     {"exaone-moe",
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?"
-                   "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+     {CONTRACTIONS
+      "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?"
+      "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {"bloom", {BLOOM}},
     {"viking", {BLOOM, "\\p{N}"}},
     {"tekken", {CASED("", "")}},
@@ -150,7 +154,8 @@ static void make_text(struct buffer *out)
     buffer_clear(out);
     for (unsigned i = 0; i < n_units; i++) {
         const char *unit = alphabet[random_below(&random_state, sizeof alphabet / sizeof *alphabet)];
-        for (unsigned repeats = random_below(&random_state, 5) ? 1 : 1 + random_below(&random_state, 5); repeats > 0; repeats--)
+        for (unsigned repeats = random_below(&random_state, 5) ? 1 : 1 + random_below(&random_state, 5);
+             repeats > 0; repeats--)
             buffer_add_string(out, unit);
     }
 }
@@ -249,11 +254,12 @@ static void known_texts_are_cut_as_published(void **state)
 
 static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
 {
-    static const char *const names[] = {
-        "default",        "gpt-2",       "llama-bpe", "llama3",    "qwen2",     "deepseek-llm",
-        "deepseek-coder", "deepseek-v3", "falcon",    "starcoder", "refact",    "mpt",
-        "gpt-4o",         "tekken",      "smollm",    "olmo",      "stablelm2", "command-r",
-        "bloom",          "viking",      "dbrx",      "llama4",    "exaone",    "chatglm-bpe"};
+    static const char *const names[] = {"default",   "gpt-2",        "llama-bpe",      "llama3",
+                                        "qwen2",     "deepseek-llm", "deepseek-coder", "deepseek-v3",
+                                        "falcon",    "starcoder",    "refact",         "mpt",
+                                        "gpt-4o",    "tekken",       "smollm",         "olmo",
+                                        "stablelm2", "command-r",    "bloom",          "viking",
+                                        "dbrx",      "llama4",       "exaone",         "chatglm-bpe"};
     struct splitter *splitter;
     struct error error;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -279,7 +285,8 @@ static void invalid_utf_8_is_cut_into_whole_bytes(void **state)
             char bytes[64];
             size_t size = random_below(&random_state, sizeof bytes);
             for (size_t j = 0; j < size; j++)
-                bytes[j] = (char)(random_below(&random_state, 3) ? 0x80 + random_below(&random_state, 128) : random_below(&random_state, 128));
+                bytes[j] = (char)(random_below(&random_state, 3) ? 0x80 + random_below(&random_state, 128)
+                                                                 : random_below(&random_state, 128));
             struct pieces pieces = {.text = bytes};
             assert_true(splitter_run(splitter, (struct text){bytes, size}, add_pieces, &pieces));
             assert_true(size == 0 ? pieces.n_ends == 0 : pieces.ends[pieces.n_ends - 1] == size);
@@ -347,11 +354,11 @@ static void white_space_and_scripts_are_unicode_s(void **state)
     static const struct {
         const char *expression, *text;
         size_t start, end;
-    } cases[] = {{"\\s+", "a \xE1\xA0\x8E ", 1, 2},          {"[\\s]+", "\xE1\xA0\x8E\t\xE3\x80\x80", 3, 7},
-                 {"\\S", " \xE1\xA0\x8E", 1, 4},             {"[^\\s]", "\n\xE1\xA0\x8E", 1, 4},
-                 {"\\p{Han}+", "、漢字、", 3, 9},             {"[^\\p{Han}]+", "漢、", 3, 6},
-                 {"[]\\s]+", "a] ]", 1, 4},                  {"[^]\\s]+", "] a", 2, 3},
-                 {"\\\\s", "s\\s", 1, 3},                  {"\\s", "\xC2\x85", 0, 2}};
+    } cases[] = {{"\\s+", "a \xE1\xA0\x8E ", 1, 2}, {"[\\s]+", "\xE1\xA0\x8E\t\xE3\x80\x80", 3, 7},
+                 {"\\S", " \xE1\xA0\x8E", 1, 4},    {"[^\\s]", "\n\xE1\xA0\x8E", 1, 4},
+                 {"\\p{Han}+", "、漢字、", 3, 9},   {"[^\\p{Han}]+", "漢、", 3, 6},
+                 {"[]\\s]+", "a] ]", 1, 4},         {"[^]\\s]+", "] a", 2, 3},
+                 {"\\\\s", "s\\s", 1, 3},           {"\\s", "\xC2\x85", 0, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pattern *pattern;
         struct error error;
@@ -359,7 +366,8 @@ static void white_space_and_scripts_are_unicode_s(void **state)
         assert_int_equal(pattern_open(&pattern, text_from_string(cases[i].expression), &error), STATUS_OK);
         assert_true(pattern_find(pattern, text_from_string(cases[i].text), 0, &start, &end));
         if (start != cases[i].start || end != cases[i].end)
-            fail_msg("%s: matches %zu..%zu, expected %zu..%zu", cases[i].expression, start, end, cases[i].start, cases[i].end);
+            fail_msg("%s: matches %zu..%zu, expected %zu..%zu", cases[i].expression, start, end,
+                     cases[i].start, cases[i].end);
         pattern_close(pattern);
     }
 }

@@ -1,4 +1,5 @@
-// The store: the embedded queue's transactions, workers that die, the projection, files that are none of ours.
+// The store: the embedded queue's transactions, workers that die, the projection, files that are none of
+// ours.
 #include "tests/store_jobs.h"
 #include "tests/random.h"
 
@@ -65,9 +66,12 @@ static enum status submit_lines(struct store *store, int64_t from, int64_t upto,
 {
     char id[32];
     snprintf(id, sizeof id, "a-%lld", (long long)upto);
-    struct submission submission = {.job_id = text_from_string(id), .custom_id = text_from_string(id), .index = upto,
+    struct submission submission = {.job_id = text_from_string(id),
+                                    .custom_id = text_from_string(id),
+                                    .index = upto,
                                     .record = TEXT("{}")};
-    return store_submit_lines(store, TEXT("a"), &submission, 1, &(struct dataset_mark){from, (uint64_t)from * 77},
+    return store_submit_lines(store, TEXT("a"), &submission, 1,
+                              &(struct dataset_mark){from, (uint64_t)from * 77},
                               &(struct dataset_mark){upto, (uint64_t)upto * 77}, n_added, &error);
 }
 
@@ -208,8 +212,12 @@ static void a_job_that_another_worker_holds_is_not_given_back(void **state)
 
 static void submit_urgent(struct store *store, const char *id, int32_t priority, int64_t deadline)
 {
-    struct submission submission = {.job_id = text_from_string(id), .custom_id = text_from_string(id), .index = -1,
-                                    .record = TEXT("{}"), .priority = priority, .deadline = deadline};
+    struct submission submission = {.job_id = text_from_string(id),
+                                    .custom_id = text_from_string(id),
+                                    .index = -1,
+                                    .record = TEXT("{}"),
+                                    .priority = priority,
+                                    .deadline = deadline};
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), STATUS_OK);
 }
@@ -257,7 +265,8 @@ static void die_computing(const char *suspects, bool alone)
         if (strchr(suspects, letter))
             ids[n++] = claims.jobs[i]->source.offset;
     }
-    assert_int_equal(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error), STATUS_OK);
+    assert_int_equal(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error),
+                     STATUS_OK);
     drop(&claims);
     store_close(store); // its lock goes with it
 }
@@ -300,22 +309,25 @@ static void a_crash_is_blamed_on_what_was_computed(void **state)
 
 static void write_waiting(void *context, const struct waiting_jobs *jobs)
 {
-    buffer_add_format(context, "%.*s %d: %lld+%lld late %lld suspects %lld\n", (int)jobs->dataset.size, jobs->dataset.data,
-                      jobs->priority, (long long)jobs->waiting, (long long)jobs->running, (long long)jobs->late,
-                      (long long)jobs->suspects);
+    buffer_add_format(context, "%.*s %d: %lld+%lld late %lld suspects %lld\n", (int)jobs->dataset.size,
+                      jobs->dataset.data, jobs->priority, (long long)jobs->waiting, (long long)jobs->running,
+                      (long long)jobs->late, (long long)jobs->suspects);
 }
 
 static void write_suspect(void *context, const struct suspect_job *job)
 {
-    buffer_add_format(context, "%.*s %.*s %d/%d %d\n", (int)job->dataset.size, job->dataset.data, (int)job->custom_id.size,
-                      job->custom_id.data, job->crashes, job->attempts, job->state);
+    buffer_add_format(context, "%.*s %.*s %d/%d %d\n", (int)job->dataset.size, job->dataset.data,
+                      (int)job->custom_id.size, job->custom_id.data, job->crashes, job->attempts, job->state);
 }
 
 static void assert_told(struct store *store, const char *dataset, size_t n_suspects, const char *expected)
 {
     struct buffer told = {0};
-    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &told, &error), STATUS_OK);
-    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &told, &error), STATUS_OK);
+    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &told, &error),
+                     STATUS_OK);
+    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &told,
+                                    &error),
+                     STATUS_OK);
     assert_string_equal(told.size ? told.data : "", expected);
     buffer_finish(&told);
 }
@@ -328,7 +340,8 @@ static void what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects(v
     submit_urgent(store, "past", 4, 1);
     submit_urgent(store, "later", 4, INT64_C(4000000000));
     submit(store, "b", 0, 2);
-    assert_told(store, "", 9, "a 4: 2+0 late 1 suspects 0\na 0: 3+0 late 0 suspects 0\nb 0: 2+0 late 0 suspects 0\n");
+    assert_told(store, "", 9,
+                "a 4: 2+0 late 1 suspects 0\na 0: 3+0 late 0 suspects 0\nb 0: 2+0 late 0 suspects 0\n");
     assert_told(store, "b", 9, "b 0: 2+0 late 0 suspects 0\n");
     assert_told(store, "none", 9, "");
     store_close(store);
@@ -402,7 +415,8 @@ static void a_worker_hears_of_each_cancellation_once(void **state)
     for (int i = 0; i < 3; i++) {
         int n_heard = 0;
         int64_t n_cancelled;
-        assert_int_equal(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error), STATUS_OK);
+        assert_int_equal(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error),
+                         STATUS_OK);
         assert_int_equal(store_poll_cancelled(worker, count_cancelled, &n_heard, &error), STATUS_OK);
         assert_int_equal(n_heard, 1);
     }
@@ -438,13 +452,27 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     (void)error_set(&cause, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "too long");
     job_fail(job, &cause);
     const struct job *jobs[] = {job};
-    struct step_figures steps[] = {{.finished_us = 1, .n_sequences = 4, .n_rows = 40, .prefill_tokens = 36, .n_generated = 4,
+    struct step_figures steps[] = {{.finished_us = 1,
+                                    .n_sequences = 4,
+                                    .n_rows = 40,
+                                    .prefill_tokens = 36,
+                                    .n_generated = 4,
                                     .compute_us = 2000000},
-                                   {.finished_us = 2, .n_sequences = 2, .n_rows = 2, .decode_tokens = 2, .n_generated = 2,
+                                   {.finished_us = 2,
+                                    .n_sequences = 2,
+                                    .n_rows = 2,
+                                    .decode_tokens = 2,
+                                    .n_generated = 2,
                                     .compute_us = 1000000}};
-    struct prefix_report prefixes = {.n_lookups = 10, .n_hits = 9, .tokens_looked_up = 100, .tokens_saved = 80, .n_entries = 1,
-                                     .entries = {{.hash = UINT64_MAX, .n_tokens = 16, .n_hits = 9, .text = "You"}}};
-    struct partition_row partitions[] = {{.topic = TEXT("jobs"), .position = 13, .committed = 12, .log_end = 20}};
+    struct prefix_report prefixes = {.n_lookups = 10,
+                                     .n_hits = 9,
+                                     .tokens_looked_up = 100,
+                                     .tokens_saved = 80,
+                                     .n_entries = 1,
+                                     .entries = {
+                                         {.hash = UINT64_MAX, .n_tokens = 16, .n_hits = 9, .text = "You"}}};
+    struct partition_row partitions[] = {
+        {.topic = TEXT("jobs"), .position = 13, .committed = 12, .log_end = 20}};
     struct store_record record = {jobs, 1, steps, 2, &prefixes, partitions, 1};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     record.n_steps = 0;
@@ -455,7 +483,8 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     assert_int_equal(totals.n_steps, 2);
     assert_int_equal(totals.generated_tokens, 6);
     assert_int_equal(totals.busy_us, 3000000);
-    assert_true(totals.mean_batch == 3.0 && totals.prefix_hit_share == 0.9 && totals.tokens_saved_share == 0.8);
+    assert_true(totals.mean_batch == 3.0 && totals.prefix_hit_share == 0.9 &&
+                totals.tokens_saved_share == 0.8);
     struct dataset_progress progress = progress_of(store, "default");
     assert_int_equal(progress.submitted, 1);
     assert_int_equal(progress.failed, 1);
@@ -472,7 +501,8 @@ static struct job *recorded_job(int number, int place)
     char id[16], dataset[8];
     snprintf(id, sizeof id, "j-%d", number);
     snprintf(dataset, sizeof dataset, "d%d", number % 3);
-    assert_true(job && job_set_id(job, text_from_string(id)) && job_set_text(job, &job->dataset, text_from_string(dataset)) &&
+    assert_true(job && job_set_id(job, text_from_string(id)) &&
+                job_set_text(job, &job->dataset, text_from_string(dataset)) &&
                 job_set_text(job, &job->source.topic, TEXT("jobs")));
     job->source.offset = place;
     job->result.prompt_tokens = 1 + place;
@@ -491,24 +521,27 @@ static void recorded_in_groups(struct job *const *jobs, size_t group_size, char 
     fresh_path(NULL);
     store_close(open_store(false));
     char command[1200];
-    snprintf(command, sizeof command,
-             "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d)"
-             " INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i %% 3), 'j-' || i, 'c', 'queued' FROM n;"
-             " INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
-             path, MIRRORED_NAMES);
+    snprintf(
+        command, sizeof command,
+        "sqlite3 %s \"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 3 FROM n WHERE i < %d)"
+        " INSERT INTO jobs (dataset, job_id, custom_id, status) SELECT 'd' || (i %% 3), 'j-' || i, 'c', 'queued' FROM n;"
+        " INSERT INTO datasets (dataset, n_submitted) SELECT 'd0', count(*) FROM jobs\"",
+        path, MIRRORED_NAMES);
     assert_int_equal(system(command), 0);
     struct store *store = open_store(true);
     for (size_t i = 0; i < RECORDED_JOBS; i += group_size) {
         struct store_record record = {.jobs = (const struct job *const *)jobs + i,
-                                      .n_jobs = RECORDED_JOBS - i < group_size ? RECORDED_JOBS - i : group_size};
+                                      .n_jobs =
+                                          RECORDED_JOBS - i < group_size ? RECORDED_JOBS - i : group_size};
         assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     }
     store_close(store);
-    snprintf(command, sizeof command,
-             "sqlite3 %s 'SELECT dataset, n_submitted, n_done, n_failed, prompt_tokens FROM datasets ORDER BY 1;"
-             " SELECT count(*), sum(offset * prompt_tokens), group_concat(job_id || status || offset) FROM"
-             " (SELECT * FROM jobs ORDER BY dataset, job_id)'",
-             path);
+    snprintf(
+        command, sizeof command,
+        "sqlite3 %s 'SELECT dataset, n_submitted, n_done, n_failed, prompt_tokens FROM datasets ORDER BY 1;"
+        " SELECT count(*), sum(offset * prompt_tokens), group_concat(job_id || status || offset) FROM"
+        " (SELECT * FROM jobs ORDER BY dataset, job_id)'",
+        path);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     size_t n = fread(answer, 1, size - 1, out);
@@ -542,8 +575,9 @@ static void limit_pages(struct store *store, bool limited)
 {
     // What SQLite itself answers a file that may not grow: SQLITE_FULL, as on a full disk.
     sqlite3 *sqlite = store->database.sqlite;
-    assert_int_equal(sqlite3_exec(sqlite, limited ? "PRAGMA max_page_count = 1" : "PRAGMA max_page_count = 1000000", NULL,
-                                  NULL, NULL),
+    assert_int_equal(sqlite3_exec(sqlite,
+                                  limited ? "PRAGMA max_page_count = 1" : "PRAGMA max_page_count = 1000000",
+                                  NULL, NULL, NULL),
                      SQLITE_OK);
 }
 
@@ -577,7 +611,9 @@ static void files_that_are_no_store_are_refused_and_left_alone(void **state)
     (void)state;
     struct store *store = NULL;
     FILE *file = fopen(path, "w");
-    fputs("this is a text file, and a long enough one for SQLite to look at its first hundred bytes with some care....", file);
+    fputs(
+        "this is a text file, and a long enough one for SQLite to look at its first hundred bytes with some care....",
+        file);
     fclose(file);
     assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "no SQLite file"));
@@ -611,11 +647,12 @@ static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
 {
     (void)state;
     char command[1024];
-    snprintf(command, sizeof command,
-             "sqlite3 %s '.read %s/schemas/store.sql' 'PRAGMA user_version = 1' \"INSERT INTO datasets (dataset,"
-             " n_submitted) VALUES ('old', 1); INSERT INTO jobs (id, dataset, job_id, custom_id, status) VALUES"
-             " (1, 'old', 'a', 'a', 'queued'); INSERT INTO queue (job, record, encoding) VALUES (1, x'7b7d', 0)\"",
-             path, SOURCE_ROOT);
+    snprintf(
+        command, sizeof command,
+        "sqlite3 %s '.read %s/schemas/store.sql' 'PRAGMA user_version = 1' \"INSERT INTO datasets (dataset,"
+        " n_submitted) VALUES ('old', 1); INSERT INTO jobs (id, dataset, job_id, custom_id, status) VALUES"
+        " (1, 'old', 'a', 'a', 'queued'); INSERT INTO queue (job, record, encoding) VALUES (1, x'7b7d', 0)\"",
+        path, SOURCE_ROOT);
     assert_int_equal(system(command), 0);
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
@@ -626,9 +663,10 @@ static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
     // Again: there is nothing left to change.
     assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
     store_close(store);
-    snprintf(command, sizeof command,
-             "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), count(*) FROM jobs')\" = \"%d\n0|1\"", path,
-             STORE_VERSION);
+    snprintf(
+        command, sizeof command,
+        "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), count(*) FROM jobs')\" = \"%d\n0|1\"",
+        path, STORE_VERSION);
     assert_int_equal(system(command), 0);
 }
 
@@ -648,7 +686,9 @@ static void a_store_mirrors_one_jobs_topic(void **state)
     struct text jobs = TEXT("a-jobs"), results = TEXT("results");
     struct mirrored_position positions[] = {{jobs, 0, 3}, {results, 0, 2}};
     assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
-    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2}, &error), STATUS_OK);
+    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2},
+                                  &error),
+                     STATUS_OK);
     assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
     assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "mirrors topic a-jobs, not only b-jobs and results"));
@@ -665,16 +705,19 @@ int main(void)
         cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
         cmocka_unit_test_setup(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path),
         cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
-        cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path),
+        cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once,
+                               fresh_path),
         cmocka_unit_test_setup(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path),
         cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
         cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_given_back, fresh_path),
         cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
         cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
-        cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects, fresh_path),
+        cmocka_unit_test_setup(what_is_unfinished_is_told_by_priority_with_late_jobs_and_suspects,
+                               fresh_path),
         cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
         cmocka_unit_test_setup(a_worker_hears_of_each_cancellation_once, fresh_path),
-        cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path),
+        cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled,
+                               fresh_path),
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
         cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
         cmocka_unit_test_setup(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path),

@@ -1,5 +1,5 @@
-// The embedded queue on a disk that fails between two statements: what a living worker has claimed and never saw must not stay
-// claimed.
+// The embedded queue on a disk that fails between two statements: what a living worker has claimed and never
+// saw must not stay claimed.
 #include "store/database.h"
 
 #include <setjmp.h>
@@ -15,11 +15,11 @@
 
 enum { N_JOBS = 8 };
 
-static const char *fails;  // statements that begin so,
-static int n_good;         // after so many of them,
-static int n_bad;          // so many times
+static const char *fails; // statements that begin so,
+static int n_good;        // after so many of them,
+static int n_bad;         // so many times
 static int bad_code = SQLITE_IOERR_READ;
-static int last_code;      // what the last statement answered
+static int last_code; // what the last statement answered
 static struct error error;
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
 
@@ -63,7 +63,8 @@ static struct store *open_queue(int number)
     size_t n_added;
     for (int i = 0; i < N_JOBS; i++) {
         snprintf(ids[i], sizeof ids[i], "job-%d", i);
-        submissions[i] = (struct submission){text_from_string(ids[i]), text_from_string(ids[i]), i, TEXT("{}"), ENCODING_JSON, 0, 0};
+        submissions[i] = (struct submission){
+            text_from_string(ids[i]), text_from_string(ids[i]), i, TEXT("{}"), ENCODING_JSON, 0, 0};
     }
     assert_int_equal(store_submit(store, TEXT("set"), submissions, N_JOBS, &n_added, &error), STATUS_OK);
     return store;
@@ -90,12 +91,14 @@ static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **s
     fails = "SELECT record, encoding";
     n_good = 3;
     n_bad = 1;
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error), STATUS_RETRY);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+                     STATUS_RETRY);
     int n_seen = 0;
     for (int i = 0; i < N_JOBS; i++)
         n_seen += n_times[i];
     assert_int_equal(n_seen, 3);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_job, n_times, &n_claimed, &error),
+                     STATUS_OK);
     assert_int_equal(n_claimed, N_JOBS - 3);
     for (int i = 0; i < N_JOBS; i++)
         assert_int_equal(n_times[i], 1);
@@ -123,12 +126,14 @@ static void a_worker_that_can_t_give_them_back_must_end(void **state)
     fails = "SELECT record, encoding";
     n_good = 1;
     n_bad = 1;
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, lock_store, store, &n_claimed, &error), STATUS_RESTART);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, lock_store, store, &n_claimed, &error),
+                     STATUS_RESTART);
     assert_int_equal(error.status, STATUS_RESTART);
     sqlite3_close(other);
     store_close(store); // the process ends
     store = open_worker(1);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error), STATUS_OK);
+    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error),
+                     STATUS_OK);
     assert_int_equal(n_claimed, N_JOBS);
     store_close(store);
 }
@@ -140,9 +145,12 @@ static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_w
         int code;
         enum status status;
         enum error_code error;
-    } faults[] = {{SQLITE_IOERR_READ, STATUS_RETRY, ERROR_STORE},           {SQLITE_IOERR_SHMSIZE, STATUS_RETRY, ERROR_STORE},
-                  {SQLITE_FULL, STATUS_RETRY, ERROR_STORE},                 {SQLITE_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY},
-                  {SQLITE_IOERR_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY}, {SQLITE_IOERR_SHMMAP, STATUS_RESTART, ERROR_OUT_OF_MEMORY}};
+    } faults[] = {{SQLITE_IOERR_READ, STATUS_RETRY, ERROR_STORE},
+                  {SQLITE_IOERR_SHMSIZE, STATUS_RETRY, ERROR_STORE},
+                  {SQLITE_FULL, STATUS_RETRY, ERROR_STORE},
+                  {SQLITE_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY},
+                  {SQLITE_IOERR_NOMEM, STATUS_RESTART, ERROR_OUT_OF_MEMORY},
+                  {SQLITE_IOERR_SHMMAP, STATUS_RESTART, ERROR_OUT_OF_MEMORY}};
     struct store *store = open_queue(2);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         int n_times[N_JOBS] = {0};
@@ -151,7 +159,8 @@ static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_w
         bad_code = faults[i].code;
         n_good = 0;
         n_bad = 1;
-        assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error), faults[i].status);
+        assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, count_any, n_times, &n_claimed, &error),
+                         faults[i].status);
         assert_int_equal(error.code, faults[i].error);
     }
     bad_code = SQLITE_IOERR_READ;

@@ -16,12 +16,15 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
-    struct step_figures steps[] = {{.finished_us = 1, .prepare_us = 1, .plan_us = 20, .compute_us = 300, .finish_us = 4000},
-                                   {.finished_us = 2, .prepare_us = 50000, .plan_us = 600000}};
+    struct step_figures steps[] = {
+        {.finished_us = 1, .prepare_us = 1, .plan_us = 20, .compute_us = 300, .finish_us = 4000},
+        {.finished_us = 2, .prepare_us = 50000, .plan_us = 600000}};
     struct store_record record = {.steps = steps, .n_steps = 2};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     assert_int_equal(number(store, "SELECT busy_us FROM workers"), 654321);
-    assert_int_equal(number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM batches"), 654321);
+    assert_int_equal(number(store,
+                            "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM batches"),
+                     654321);
     store_close(store);
 }
 
@@ -29,9 +32,10 @@ static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
-    struct prefix_report report = {.n_entries = 2,
-                                   .entries = {{.hash = 1, .n_tokens = 16, .n_hits = 3, .tokens_saved = 48, .text = "a"},
-                                               {.hash = UINT64_MAX, .n_tokens = 32, .n_hits = 1, .tokens_saved = 32, .text = "b"}}};
+    struct prefix_report report = {
+        .n_entries = 2,
+        .entries = {{.hash = 1, .n_tokens = 16, .n_hits = 3, .tokens_saved = 48, .text = "a"},
+                    {.hash = UINT64_MAX, .n_tokens = 32, .n_hits = 1, .tokens_saved = 32, .text = "b"}}};
     struct store_record record = {.prefixes = &report};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     report.entries[1].n_hits = 5;
@@ -99,11 +103,13 @@ static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apar
     assert_int_equal(number(store, "SELECT n_done FROM datasets WHERE dataset = 'd@jb'"), 20);
     submit(store, "e", 0, 3);
     struct job *job = finished_job("e-1", 0);
-    assert_true(job_set_text(job, &job->dataset, TEXT("e")) && job_set_text(job, &job->source.topic, TEXT("ja")));
+    assert_true(job_set_text(job, &job->dataset, TEXT("e")) &&
+                job_set_text(job, &job->source.topic, TEXT("ja")));
     struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
     assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND status = 'done'"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e@ja' AND status = 'done'"),
+                     1);
     job_destroy(job);
     store_close(store);
 }
@@ -150,7 +156,8 @@ static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **st
         assert_int_equal(store_record(store, &record, &error), STATUS_OK);
         job_destroy(job);
     }
-    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND position IS NULL"), 1);
+    assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job-1' AND position IS NULL"),
+                     1);
     assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job0' AND position = 0"), 1);
     assert_int_equal(number(store, "SELECT count(*) FROM jobs WHERE job_id = 'job1' AND position = 1"), 1);
     store_close(store);
@@ -163,8 +170,10 @@ int main(void)
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
-        cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart, fresh_path),
-        cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order, fresh_path),
+        cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,
+                               fresh_path),
+        cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order,
+                               fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,5 @@
-// Files of the store that are deleted under a worker: the store itself, and the file that workers hold their locks in.
+// Files of the store that are deleted under a worker: the store itself, and the file that workers hold their
+// locks in.
 #include "tests/store_jobs.h"
 
 #include <fcntl.h>
@@ -62,7 +63,8 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     struct claims mine = claim(first, "", 2), theirs = claim(second, "", 2);
     size_t n_first = mine.n;
     assert_int_equal(unlink(part("-workers")), 0);
-    struct claims more = claim(second, "", 8); // finds the file deleted; the first worker does not know of it yet
+    // finds the file deleted; the first worker does not know of it yet
+    struct claims more = claim(second, "", 8);
     assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
     struct claims rest = claim(second, "", 8);
     assert_int_equal(finish(first, &mine), n_first);
@@ -72,7 +74,8 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     store_close(second);
 }
 
-// The lock file outlives its store: the byte of the first worker's id may be held by a worker of the deleted store.
+// The lock file outlives its store: the byte of the first worker's id may be held by a worker of the deleted
+// store.
 static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store(void **state)
 {
     (void)state;
@@ -114,7 +117,8 @@ static size_t claim_behind_a_lost_lock(bool ages)
     assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, SUSPECT_ALONE, &error), STATUS_OK);
     assert_int_equal(unlink(part("-workers")), 0);
     struct store *second = open_store(true);
-    struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0}, {time(NULL) - STORE_LOCK_GRACE_S - 2, 0}};
+    struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0},
+                                {time(NULL) - STORE_LOCK_GRACE_S - 2, 0}};
     if (ages)
         assert_int_equal(utimensat(AT_FDCWD, part("-workers"), before, 0), 0);
     size_t n;
@@ -144,9 +148,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deleted_or_replaced_file_of_the_store_is_named),
-        cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look, fresh_path),
+        cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look,
+                               fresh_path),
         cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
-        cmocka_unit_test_setup(a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
+        cmocka_unit_test_setup(
+            a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
         cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),
         cmocka_unit_test_setup(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path),
     };

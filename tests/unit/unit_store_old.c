@@ -1,4 +1,5 @@
-// Stores and rows that are old: version 1 is migrated, and what is older than it is worth becomes sums that still add up.
+// Stores and rows that are old: version 1 is migrated, and what is older than it is worth becomes sums that
+// still add up.
 #include "schemas/clock.h"
 #include "store/database.h"
 #include "tests/golden/golden.h"
@@ -93,13 +94,17 @@ static void make_version_1(const char *more)
 static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
 {
     (void)state;
-    // Columns with their order, types and defaults; indexes and views by their SQL, comments and line ends aside.
-    static const char columns[] = "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
-                                  " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
-    static const char others[] = "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY 1, 2";
+    // Columns with their order, types and defaults; indexes and views by their SQL, comments and line ends
+    // aside.
+    static const char columns[] =
+        "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
+        " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
+    static const char others[] =
+        "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY 1, 2";
     make_version_1("");
     struct store *old = open_store();
-    struct buffer old_columns = ask(old->database.sqlite, columns), old_others = ask(old->database.sqlite, others);
+    struct buffer old_columns = ask(old->database.sqlite, columns),
+                  old_others = ask(old->database.sqlite, others);
     store_close(old);
     fresh_path(NULL);
     struct store *new = open_store();
@@ -120,11 +125,12 @@ static void count(void *context, const struct claimed_job *claimed)
 static void the_queue_of_a_version_1_store_goes_on(void **state)
 {
     (void)state;
-    make_version_1("INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
-                   "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', 'a-0', 'x', 'done', 1),"
-                   " (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', 'queued', 2);"
-                   "INSERT INTO results VALUES (1, X'7B7D');"
-                   "INSERT INTO queue (job, record, encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
+    make_version_1(
+        "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
+        "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', 'a-0', 'x', 'done', 1),"
+        " (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', 'queued', 2);"
+        "INSERT INTO results VALUES (1, X'7B7D');"
+        "INSERT INTO queue (job, record, encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
     struct store *store = open_store();
     struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
     int64_t worker;
@@ -151,12 +157,14 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
 static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
 {
     (void)state;
-    make_version_1("INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
+    make_version_1(
+        "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
     struct store *store = NULL;
     assert_int_equal(store_open_to_read(&store, path, &error), STATUS_OK);
     assert_answer(store, "SELECT dataset, n_submitted FROM datasets", "a|3\n");
     store_close(store);
-    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_OK); // it is of this version now
+    // it is of this version now
+    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_OK);
     store_close(store);
 }
 
@@ -171,13 +179,15 @@ static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void *
             make_version_1("");
         struct store *store = open_store();
         sqlite3 *sqlite = store->database.sqlite;
-        execute(sqlite, "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
-                        " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
-                        " ('a', '5', '5', 'cancelled')");
+        execute(sqlite,
+                "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
+                " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
+                " ('a', '5', '5', 'cancelled')");
         static const char wrong[] = "UPDATE jobs SET status = 'finished'";
         assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
-        struct buffer plan = ask(sqlite, "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at)"
-                                         " VALUES ('a', '6', '6', 'done', 't', 1)");
+        struct buffer plan =
+            ask(sqlite, "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at)"
+                        " VALUES ('a', '6', '6', 'done', 't', 1)");
         assert_non_null(strstr(plan.data, "IdxInsert"));
         assert_null(strstr(plan.data, "OpenEphemeral"));
         buffer_finish(&plan);
@@ -191,15 +201,16 @@ static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
 {
     (void)state;
     struct store *store = open_store();
-    execute(store->database.sqlite,
-            "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, 41);"
-            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30)"
-            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at) SELECT 'queue', i, i, 'done',"
-            " 1000000000 + i * 1000000 FROM n;"
-            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
-            " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at, topic) SELECT 'topic', i, i, 'done',"
-            " 1000000000 - 30000000 + i * 500000, 't' FROM n;"
-            "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
+    execute(
+        store->database.sqlite,
+        "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('queue', 1000, 31), ('topic', 500, 41);"
+        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 30)"
+        " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at) SELECT 'queue', i, i, 'done',"
+        " 1000000000 + i * 1000000 FROM n;"
+        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)"
+        " INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at, topic) SELECT 'topic', i, i, 'done',"
+        " 1000000000 - 30000000 + i * 500000, 't' FROM n;"
+        "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
     // The last minute begins at 970 s: the topic's first job of 970 s is not beyond it.
     assert_answer(store, "SELECT dataset, jobs_per_second, seconds_left FROM progress ORDER BY 1",
                   "queue|1.03|937\ntopic|2.05|223\n");
@@ -211,32 +222,35 @@ static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
 static const int64_t hour_us = 3600000000;
 
 // n jobs of a dataset finished in the hour, the first of them failed.
-static void add_jobs(struct store *store, const char *dataset, const char *topic, int first, int n, int64_t hour)
+static void add_jobs(struct store *store, const char *dataset, const char *topic, int first, int n,
+                     int64_t hour)
 {
     char sql[2048];
-    snprintf(sql, sizeof sql,
-             "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
-             " INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, prompt_tokens, completion_tokens,"
-             " cached_tokens, finished_at, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = %d, 'failed', 'done'),"
-             " iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, %" PRId64 " + i, %s FROM n;"
-             "INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> 'queued' ON CONFLICT DO NOTHING;"
-             "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, last_finished_at) VALUES ('%s', %d, %d, 1, %" PRId64
-             ") ON CONFLICT (dataset) DO UPDATE SET n_submitted = n_submitted + excluded.n_submitted, n_done = n_done +"
-             " excluded.n_done, n_failed = n_failed + 1, last_finished_at = excluded.last_finished_at",
-             first, first + n - 1, dataset, dataset, first, first, first, hour * hour_us, topic, dataset, n, n - 1,
-             hour * hour_us + n);
+    snprintf(
+        sql, sizeof sql,
+        "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+        " INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, prompt_tokens, completion_tokens,"
+        " cached_tokens, finished_at, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = %d, 'failed', 'done'),"
+        " iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, %" PRId64 " + i, %s FROM n;"
+        "INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> 'queued' ON CONFLICT DO NOTHING;"
+        "INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, last_finished_at) VALUES ('%s', %d, %d, 1, %" PRId64
+        ") ON CONFLICT (dataset) DO UPDATE SET n_submitted = n_submitted + excluded.n_submitted, n_done = n_done +"
+        " excluded.n_done, n_failed = n_failed + 1, last_finished_at = excluded.last_finished_at",
+        first, first + n - 1, dataset, dataset, first, first, first, hour * hour_us, topic, dataset, n, n - 1,
+        hour * hour_us + n);
     execute(store->database.sqlite, sql);
 }
 
 static void add_steps(struct store *store, int n, int64_t hour)
 {
     char sql[512];
-    snprintf(sql, sizeof sql,
-             "INSERT OR IGNORE INTO workers (id, host, pid, transport, model, backend, started_at, seen_at, n_sequences_max,"
-             " n_rows_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1);"
-             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
-             " INSERT INTO batches SELECT NULL, 1, %" PRId64 " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2 FROM n",
-             n, hour * hour_us);
+    snprintf(
+        sql, sizeof sql,
+        "INSERT OR IGNORE INTO workers (id, host, pid, transport, model, backend, started_at, seen_at, n_sequences_max,"
+        " n_rows_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1);"
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+        " INSERT INTO batches SELECT NULL, 1, %" PRId64 " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2 FROM n",
+        n, hour * hour_us);
     execute(store->database.sqlite, sql);
 }
 
@@ -250,8 +264,9 @@ static void fold_all(struct store *store, int64_t before_us)
     }
 }
 
-static const char sums[] = "SELECT * FROM throughput_by_hour UNION ALL SELECT dataset, hour, done, failed, prompt_tokens,"
-                           " completion_tokens FROM jobs_by_hour UNION ALL SELECT *, '' FROM failures";
+static const char sums[] =
+    "SELECT * FROM throughput_by_hour UNION ALL SELECT dataset, hour, done, failed, prompt_tokens,"
+    " completion_tokens FROM jobs_by_hour UNION ALL SELECT *, '' FROM failures";
 
 static void folding_changes_no_sum(void **state)
 {
@@ -299,10 +314,12 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
             "INSERT INTO queue (job) SELECT id FROM jobs WHERE job_id = 'q';"
             "UPDATE datasets SET n_submitted = n_submitted + 1 WHERE dataset = 'unfinished'");
     assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
-    assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK); // some are missing: nothing is said
+    // some are missing: nothing is said
+    assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK);
     struct buffer before = ask(store->database.sqlite, sums);
     fold_all(store, clock_wall_us() - hour_us); // collected a moment ago
-    assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "collected|12000\nuncollected|20\nunfinished|21\n");
+    assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1",
+                  "collected|12000\nuncollected|20\nunfinished|21\n");
     fold_all(store, clock_wall_us() + hour_us);
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1", "uncollected|20\nunfinished|21\n");
     assert_answer(store, "SELECT count(*) FROM results UNION ALL SELECT count(*) FROM queue", "40\n1\n");
@@ -313,7 +330,9 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     int64_t n_missing;
     assert_int_equal(store_collect(store, TEXT("collected"), ignore, &n, &n_missing, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "--retain"));
-    struct submission submission = {.job_id = TEXT("collected-1"), .custom_id = TEXT("c"), .record = TEXT("{}")};
+    struct submission submission = {.job_id = TEXT("collected-1"),
+                                    .custom_id = TEXT("c"),
+                                    .record = TEXT("{}")};
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("collected"), &submission, 1, &n_added, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "--retain"));
@@ -332,11 +351,12 @@ static void an_example_of_a_failure_has_its_own_message_before_and_after_folding
         static const char *const ids[][2] = {{"d", "e"}, {"b", "c"}, {"f", "g"}};
         static const char *const expected[] = {"d|z of d\n", "b|z of b\n", "b|z of b\n"};
         char sql[1024];
-        snprintf(sql, sizeof sql,
-                 "INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, topic, finished_at) VALUES"
-                 " ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), ('k', '%s', '%s', 'failed', 'logits_nan',"
-                 " 'a of %s', 'jobs', 100)", ids[round][0], ids[round][0], ids[round][0], ids[round][1], ids[round][1],
-                 ids[round][1]);
+        snprintf(
+            sql, sizeof sql,
+            "INSERT INTO jobs (dataset, job_id, custom_id, status, error_code, error, topic, finished_at) VALUES"
+            " ('k', '%s', '%s', 'failed', 'logits_nan', 'z of %s', 'jobs', 100), ('k', '%s', '%s', 'failed', 'logits_nan',"
+            " 'a of %s', 'jobs', 100)",
+            ids[round][0], ids[round][0], ids[round][0], ids[round][1], ids[round][1], ids[round][1]);
         execute(store->database.sqlite, sql);
         assert_answer(store, example, expected[round]);
         fold_all(store, hour_us);
@@ -371,7 +391,8 @@ static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
     add_steps(store, STORE_BATCHES_KEPT - 1, 100);
     struct step_figures steps[1001];
     for (int i = 0; i < 1001; i++)
-        steps[i] = (struct step_figures){.finished_us = 101 * hour_us + i, .n_sequences = 4, .n_generated = 4};
+        steps[i] =
+            (struct step_figures){.finished_us = 101 * hour_us + i, .n_sequences = 4, .n_generated = 4};
     store->worker = 1;
     struct store_record record = {.steps = steps, .n_steps = 1000};
     assert_int_equal(store_record(store, &record, &error), STATUS_OK);
@@ -419,7 +440,8 @@ int main(void)
         cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
         cmocka_unit_test_setup(folding_changes_no_sum, fresh_path),
         cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
-        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_folding, fresh_path),
+        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_folding,
+                               fresh_path),
         cmocka_unit_test_setup(one_fold_takes_many_small_datasets, fresh_path),
         cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
         cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),

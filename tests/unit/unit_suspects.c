@@ -1,4 +1,5 @@
-// What is committed of crashes: who is blamed, what survives a change of owner, and texts from a hostile hand.
+// What is committed of crashes: who is blamed, what survives a change of owner, and texts from a hostile
+// hand.
 #include "consumer/kafka/suspects.h"
 #include "schemas/base64.h"
 #include "tests/random.h"
@@ -27,8 +28,8 @@ static struct buffer commit(struct suspects *suspects, struct offset_map *map, u
     return text;
 }
 
-static void take_over(struct suspects *suspects, struct offset_map *map, const struct buffer *text, int64_t offset,
-                      uint64_t owner)
+static void take_over(struct suspects *suspects, struct offset_map *map, const struct buffer *text,
+                      int64_t offset, uint64_t owner)
 {
     struct text metadata = {text->data, text->size};
     if (offset_map_restart(map, offset, metadata, &error) != STATUS_OK ||
@@ -125,7 +126,8 @@ static void a_suspect_there_is_no_room_for_stays_a_suspect(void **state)
 {
     (void)state;
     enum { LEAST = 103 };
-    static const int64_t doubtful[][2] = {{0, LEAST + 1}, {LEAST, LEAST + 1}, {LEAST + 1, LEAST + 1}, {9000, 9000}};
+    static const int64_t doubtful[][2] = {
+        {0, LEAST + 1}, {LEAST, LEAST + 1}, {LEAST + 1, LEAST + 1}, {9000, 9000}};
     for (size_t i = 0; i < sizeof doubtful / sizeof *doubtful; i++) {
         struct suspects suspects = {.n_items = SUSPECTS_MAX, .doubtful = doubtful[i][0]};
         for (int32_t s = 0; s < SUSPECTS_MAX; s++)
@@ -222,7 +224,8 @@ static void crashes_are_counted_to_a_limit(void **state)
         struct offset_map map = map_of(0, 1);
         suspects_compute(&suspects, 0, SUSPECT_ALONE);
         crash(&suspects, &map, false);
-        assert_int_equal(suspects_crashes(&suspects, 0), i + 1 < SUSPECT_CRASHES_MAX ? i + 1 : SUSPECT_CRASHES_MAX);
+        assert_int_equal(suspects_crashes(&suspects, 0),
+                         i + 1 < SUSPECT_CRASHES_MAX ? i + 1 : SUSPECT_CRASHES_MAX);
     }
 }
 
@@ -248,12 +251,14 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
             assert_int_equal(damaged, STATUS_REFUSE);
         taken = before;
         if (i > dot)
-            assert_int_equal(suspects_take_over(&taken, 50, (struct text){text.data, i}, ME, &error), STATUS_REFUSE);
+            assert_int_equal(suspects_take_over(&taken, 50, (struct text){text.data, i}, ME, &error),
+                             STATUS_REFUSE);
         free(copy);
     }
     struct suspects taken = before;
     // Of another offset.
-    assert_int_equal(suspects_take_over(&taken, 51, (struct text){text.data, text.size}, ME, &error), STATUS_REFUSE);
+    assert_int_equal(suspects_take_over(&taken, 51, (struct text){text.data, text.size}, ME, &error),
+                     STATUS_REFUSE);
     assert_int_equal(taken.doubtful, 77);
     assert_non_null(strstr(error.text, "suspects"));
     // Any bytes behind a right CRC are read without harm.
@@ -263,7 +268,8 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
         size_t size = 0;
         size_t n = random_below(&random_state, 64);
         for (; size < n; size++) {
-            bytes[4 + size] = (unsigned char)random_below(&random_state, random_below(&random_state, 2) ? 256 : 4);
+            bytes[4 + size] =
+                (unsigned char)random_below(&random_state, random_below(&random_state, 2) ? 256 : 4);
         }
         uint32_t crc = offset_map_crc(50, bytes + 4, size);
         for (int i = 0; i < 4; i++)
@@ -272,7 +278,8 @@ static void a_damaged_text_is_refused_and_changes_nothing(void **state)
         buffer_add_string(&hostile, "sheaf1:.S1:");
         base64_encode((struct text){(const char *)bytes, 4 + size}, &hostile);
         taken = before;
-        if (suspects_take_over(&taken, 50, (struct text){hostile.data, hostile.size}, ME, &error) == STATUS_OK)
+        if (suspects_take_over(&taken, 50, (struct text){hostile.data, hostile.size}, ME, &error) ==
+            STATUS_OK)
             assert_in_range(taken.n_items, 0, SUSPECTS_MAX);
         else
             assert_int_equal(taken.doubtful, 77);

@@ -6,8 +6,9 @@
 
 #include <pthread.h>
 
-static const struct template_environment environment = {
-    .bos_token = TEXT("<s>"), .eos_token = TEXT("</s>"), .now = 1721952000}; // 2024-07-26
+static const struct template_environment environment = {.bos_token = TEXT("<s>"),
+                                                        .eos_token = TEXT("</s>"),
+                                                        .now = 1721952000}; // 2024-07-26
 
 static struct value decode(struct text json, struct arena *arena)
 {

@@ -51,7 +51,8 @@ static void integers_are_written_in_decimal(void **state)
 {
     (void)state;
     const int64_t integers[] = {0, 7, -7, 10, 1000000, INT64_MAX, INT64_MIN};
-    const char *const texts[] = {"0", "7", "-7", "10", "1000000", "9223372036854775807", "-9223372036854775808"};
+    const char *const texts[] = {
+        "0", "7", "-7", "10", "1000000", "9223372036854775807", "-9223372036854775808"};
     struct buffer all = {0};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         char out[INTEGER_TEXT_BYTES];

@@ -334,20 +334,21 @@ static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
     static const struct {
         const char *text;
         uint32_t type;
-    } tokens[] = {{"<|endoftext|>", TYPE_CONTROL}, {"<|im_end|>", TYPE_CONTROL}, {"<|eom_id|>", TYPE_CONTROL}, {"</s>", TYPE_CONTROL},
-                  {"[EOS]", TYPE_CONTROL},         {"<PAD>", TYPE_CONTROL},      {"<|end|>", TYPE_USER}};
+    } tokens[] = {{"<|endoftext|>", TYPE_CONTROL}, {"<|im_end|>", TYPE_CONTROL}, {"<|eom_id|>", TYPE_CONTROL},
+                  {"</s>", TYPE_CONTROL},          {"[EOS]", TYPE_CONTROL},      {"<PAD>", TYPE_CONTROL},
+                  {"<|end|>", TYPE_USER}};
     enum { N = sizeof tokens / sizeof *tokens };
     static const struct {
         const char *key; // of token `id`; NULL: none
         uint32_t id;
         const char *ends; // '1': the token at that place ends an answer
     } cases[] = {
-        {NULL, 0, "1111110"},                              // nothing else decides
-        {"tokenizer.ggml.eos_token_id", 0, "1110000"},     // the text's end: turns and messages are open
-        {"tokenizer.ggml.eos_token_id", 1, "1111100"},     // a turn's end as eos: the text's is open
-        {"tokenizer.ggml.eot_token_id", 6, "1011101"},     // a key's word counts for a user-defined token too
+        {NULL, 0, "1111110"},                          // nothing else decides
+        {"tokenizer.ggml.eos_token_id", 0, "1110000"}, // the text's end: turns and messages are open
+        {"tokenizer.ggml.eos_token_id", 1, "1111100"}, // a turn's end as eos: the text's is open
+        {"tokenizer.ggml.eot_token_id", 6, "1011101"}, // a key's word counts for a user-defined token too
         {"tokenizer.ggml.eom_token_id", 2, "1111100"},
-        {"tokenizer.ggml.eos_token_id", 999, "1111110"},   // outside the vocabulary: as if absent
+        {"tokenizer.ggml.eos_token_id", 999, "1111110"}, // outside the vocabulary: as if absent
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct vocabulary_file file = {0};

@@ -397,8 +397,8 @@ static void put_json(const char *name, struct buffer *json)
     if (source.spm)
         buffer_add_string(
             json, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
-                   "\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
-                   "\"}]},");
+                  "\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" BLANK
+                  "\"}]},");
     else
         buffer_add_format(json, "\"pre_tokenizer\":%s,", pre_tokenizer_of(name));
     put_model(&source, strcmp(name, "llama-bpe") == 0, json);
@@ -417,7 +417,8 @@ static struct tokenizer *convert(const char *name)
     return tokenizer;
 }
 
-// As `sheaf quantize` writes it for others: the keys tokenizer.ggml.* made from tokenizer.json, and those alone.
+// As `sheaf quantize` writes it for others: the keys tokenizer.ggml.* made from tokenizer.json, and those
+// alone.
 static struct tokenizer *convert_and_write(const char *name, const char *pre)
 {
     static const char config[] = "{\"pad_token\":{\"content\":\"!\"}}";
@@ -430,11 +431,13 @@ static struct tokenizer *convert_and_write(const char *name, const char *pre)
     put_json(name, &json);
     gguf_writer_text(&source, "tokenizer.huggingface.json", (struct text){json.data, json.size});
     gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
-    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error),
+                     STATUS_OK);
     assert_int_equal(vocabulary_write_ggml(gguf, &keys, &unknown, &error), STATUS_OK);
     assert_int_equal(unknown.size, 0);
     gguf_close(gguf);
-    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
+    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error),
+                     STATUS_OK);
     assert_false(gguf_has(gguf, "tokenizer.huggingface.json"));
     assert_true(gguf_has(gguf, "tokenizer.ggml.padding_token_id"));
     assert_int_equal(gguf_text(gguf, "tokenizer.ggml.pre", &text, NULL, &error), STATUS_OK);
@@ -460,9 +463,9 @@ static size_t compare_with(struct tokenizer *tokenizer, const char *name, const 
             struct error error;
             struct text text = texts->array.items[i].text;
             const struct value *wanted = &expected->array.items[i];
-            assert_int_equal(
-                tokenizer_encode(tokenizer, text, special ? TOKENIZER_PARSE_SPECIAL : 0, &ids, &error),
-                STATUS_OK);
+            assert_int_equal(tokenizer_encode(tokenizer, text, special ? TOKENIZER_PARSE_SPECIAL : 0, &ids,
+                                              &error),
+                             STATUS_OK);
             bool same = ids.n_ids == wanted->array.n_items;
             for (size_t j = 0; same && j < ids.n_ids; j++)
                 same = ids.ids[j] == wanted->array.items[j].integer;
@@ -511,7 +514,8 @@ static void assert_unk_token(const char *config, const char *expected)
     struct tokenizer *tokenizer = create_or_fail("{" PLAIN_ADDED PLAIN_MODEL "}", config);
     struct text text = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer));
     if (!text_equals_string(text, expected))
-        fail_msg("%s: expected \"%s\", got \"%.*s\"", config, expected, (int)text.size, text.data ? text.data : "");
+        fail_msg("%s: expected \"%s\", got \"%.*s\"", config, expected, (int)text.size,
+                 text.data ? text.data : "");
     assert_ids(tokenizer, "z", 0, "0"); // encoding uses the model's
     tokenizer_close(tokenizer);
 }

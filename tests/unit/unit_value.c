@@ -191,8 +191,8 @@ static bool same_values(const struct value *a, const struct value *b)
     return same;
 }
 
-// What our reader takes the library takes too, as the same value, but for long integers; what it leaves is a fault, or beyond a
-// limit, or has a NUL behind a number, which the library skips.
+// What our reader takes the library takes too, as the same value, but for long integers; what it leaves is a
+// fault, or beyond a limit, or has a NUL behind a number, which the library skips.
 static void compare_readers(struct text input, size_t *n_read)
 {
     struct arena arena = {0};
@@ -208,7 +208,8 @@ static void compare_readers(struct text input, size_t *n_read)
     }
     if (done && (by_library ? !same_values(&read, &expected) : n_digits_most < 19))
         fail_msg("read otherwise than by the library: %.*s", (int)input.size, input.data);
-    bool may_be_refused = (input.size && memchr(input.data, 0, input.size)) || error.code == ERROR_LIMIT_EXCEEDED;
+    bool may_be_refused =
+        (input.size && memchr(input.data, 0, input.size)) || error.code == ERROR_LIMIT_EXCEEDED;
     if (!done && by_library && !may_be_refused)
         fail_msg("%s: %.*s", error.text, (int)input.size, input.data);
     *n_read += done;
@@ -228,7 +229,23 @@ static void both_readers_of_json_read_the_same(void **state)
         "{\"k\\u0000\":1}",
         "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
         "[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9]",
-        "01", "1.", ".5", "+1", "-", "1e", "tru", "nulll", "{", "}", "[1,]", "{,}", "{\"a\"}", "\"\x01\"", "", " ", "\"",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "-",
+        "1e",
+        "tru",
+        "nulll",
+        "{",
+        "}",
+        "[1,]",
+        "{,}",
+        "{\"a\"}",
+        "\"\x01\"",
+        "",
+        " ",
+        "\"",
     };
     static const char bytes[] = "{}[],:\"\\ \t\n0123456789.-+eEtfnu\0ab\xC3\xA9\xFF\x1F";
     uint64_t random_state = random_seed(0x5EED);

@@ -30,7 +30,8 @@ static int open_window(void **state)
 {
     (void)state;
     window = (struct window){.tree = &tree};
-    return page_stack_init(&stack, PAGES, &error) == STATUS_OK && prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
+    return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
+                   prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
                ? 0
                : -1;
 }
@@ -241,8 +242,10 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
     for (int i = 0; i < N; i++) {
         uint32_t what = random_below(&random_state, 10);
         if (what < 6 && n_held < HELD_MAX) {
-            int64_t deadline = random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
-            held[n_held++] = add((char)('a' + random_below(&random_state, 20)), (int32_t)random_below(&random_state, 3), deadline);
+            int64_t deadline =
+                random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
+            held[n_held++] = add((char)('a' + random_below(&random_state, 20)),
+                                 (int32_t)random_below(&random_state, 3), deadline);
         } else if (what < 9 && n_held) {
             struct waiting *chosen = next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked
@@ -270,20 +273,25 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_higher_priority_comes_first_and_within_it_the_earlier_deadline, open_window,
-                                        close_window),
-        cmocka_unit_test_setup_teardown(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good, open_window, close_window),
-        cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together, open_window,
-                                        close_window),
+        cmocka_unit_test_setup_teardown(the_higher_priority_comes_first_and_within_it_the_earlier_deadline,
+                                        open_window, close_window),
+        cmocka_unit_test_setup_teardown(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good,
+                                        open_window, close_window),
+        cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together,
+                                        open_window, close_window),
         cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),
-        cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window, close_window),
-        cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share, open_window, close_window),
-        cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window, close_window),
+        cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window,
+                                        close_window),
+        cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share,
+                                        open_window, close_window),
+        cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window,
+                                        close_window),
         cmocka_unit_test_setup_teardown(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree, open_window,
                                         close_window),
-        cmocka_unit_test_setup_teardown(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one, open_window,
+        cmocka_unit_test_setup_teardown(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one,
+                                        open_window, close_window),
+        cmocka_unit_test_setup_teardown(any_mix_of_coming_and_going_gives_each_its_place_once, open_window,
                                         close_window),
-        cmocka_unit_test_setup_teardown(any_mix_of_coming_and_going_gives_each_its_place_once, open_window, close_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,8 @@ static struct word_cache *create(void)
 }
 
 // Of one word. -1: it is not known.
-static int find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key, int32_t *ids)
+static int find(const struct word_cache *cache, struct text word, const char *end, struct word_key *key,
+                int32_t *ids)
 {
     size_t n_ids;
     return word_cache_find(cache, word.data, &word.size, 1, end, ids, &n_ids, key) ? (int)n_ids : -1;
@@ -60,7 +61,8 @@ static void check_key(const struct word_key *key, const char *word, size_t size)
     assert_memory_equal((const char *)key->bytes + size, zeros, WORD_CACHE_BYTES_MAX - size);
 }
 
-// In memory of exactly its size, so that the address sanitizer sees a read past either end; and with more behind it.
+// In memory of exactly its size, so that the address sanitizer sees a read past either end; and with more
+// behind it.
 static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(void **state)
 {
     (void)state;
@@ -93,7 +95,8 @@ static void words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kep
     struct word_cache *cache = create();
     int32_t ids[N * WORD_CACHE_IDS_MAX];
     const char *end = text + sizeof text - 1, *at = text;
-    for (size_t i = 0; i < N; at += sizes[i++]) { // as many are known as were put, one token the first, two the second
+    // as many are known as were put, one token the first, two the second
+    for (size_t i = 0; i < N; at += sizes[i++]) {
         struct word_key key;
         size_t n_ids, n_known = word_cache_find(cache, text, sizes, N, end, ids, &n_ids, &key);
         assert_int_equal(n_known, i < LONG ? i : LONG);
@@ -102,7 +105,8 @@ static void words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kep
             assert_int_equal(ids[n + j], 10 * (j + 1));
         if (i < LONG) {
             check_key(&key, at, sizes[i]);
-            int32_t all[] = {(int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1))};
+            int32_t all[] = {(int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)), (int32_t)(10 * (i + 1)),
+                             (int32_t)(10 * (i + 1))};
             word_cache_put(cache, &key, all, i + 1);
         }
     }

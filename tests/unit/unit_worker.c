@@ -1,4 +1,5 @@
-// The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure, faults, leaving.
+// The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure,
+// faults, leaving.
 #include "consumer/ahead.h"
 #include "consumer/intake.h"
 #include "consumer/log.h"
@@ -86,7 +87,7 @@ static void a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a
     assert_int_equal(ahead.limit, 192);
     ahead_committed(&ahead, 0, 1000 + AHEAD_MEASURED_MS);
     assert_int_equal(ahead.limit, 192);
-    ahead_committed(&ahead, 100, 1000 + AHEAD_MEASURED_MS);     // 200 jobs in 50 ms
+    ahead_committed(&ahead, 100, 1000 + AHEAD_MEASURED_MS); // 200 jobs in 50 ms
     assert_int_equal(ahead.limit, 192 + 400);
     ahead_committed(&ahead, 6, 1000 + AHEAD_MEASURED_MS + 200); // slow again
     assert_int_equal(ahead.limit, 192 + 3);
@@ -94,7 +95,8 @@ static void a_worker_holds_a_batch_and_two_ahead_or_what_settles_in_a_tenth_of_a
     assert_int_equal(ahead.limit, 2048);
 }
 
-// Jobs number 0 to n - 1 end with a status each: 'm' fails for the model's reasons, 'j' for its own, 'd' is done.
+// Jobs number 0 to n - 1 end with a status each: 'm' fails for the model's reasons, 'j' for its own, 'd' is
+// done.
 static void add_to_trial(struct trial *trial, const char *ends, struct job_list *ready)
 {
     struct job_list finished = {0};
@@ -127,7 +129,7 @@ static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(v
         const char *ends;
         size_t n_ready;
         bool fails;
-    } cases[] = {{3, "mm", 0, false}, {3, "mmm", 0, true},  {3, "mjjm", 2, false}, {3, "mmdm", 4, false},
+    } cases[] = {{3, "mm", 0, false},    {3, "mmm", 0, true},   {3, "mjjm", 2, false}, {3, "mmdm", 4, false},
                  {3, "dmmmm", 5, false}, {0, "mmmm", 4, false}, {1, "m", 0, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct trial trial = {.limit = cases[i].limit};
@@ -165,7 +167,8 @@ static void polling_goes_on_while_commits_fail(void **state)
     stage.script->fail_commits = 5; // waits of 50, 100, 200, 400 ms between them
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->n_failed_commits, 5);
-    assert_true(stage.script->n_polls_at_last_fault > 5); // more than one for each try, however slow the machine
+    // more than one for each try, however slow the machine
+    assert_true(stage.script->n_polls_at_last_fault > 5);
     stage_close(&stage);
 }
 
@@ -403,7 +406,8 @@ static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(vo
     assert_int_equal(stage.script->n_alone, n_alone);
     assert_false(stage.script->not_alone);
     assert_in_range(stage.script->largest_few, 2, 64);
-    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_condemned, 392); // 8 are no jobs
+    // 8 are no jobs
+    assert_int_equal(stage.script->n_many + stage.script->n_few + n_alone + n_condemned, 392);
     assert_int_equal(stage.script->n_dead_letters, 8 + n_condemned);
     assert_int_equal(stage.progress.n_failed, 8 + n_condemned);
     stage_close(&stage);
@@ -487,7 +491,8 @@ static void names_in_headers_that_no_result_can_carry_count_as_not_given(void **
 static enum status model_changes_at(void *context, struct error *error)
 {
     int *n_good = context;
-    return (*n_good)-- > 0 ? STATUS_OK : error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "the model changed");
+    return (*n_good)-- > 0 ? STATUS_OK
+                           : error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "the model changed");
 }
 
 static void nothing_is_committed_once_the_model_has_changed(void **state)
@@ -510,7 +515,8 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
 static void check_every_step(void *context, struct step_findings *findings)
 {
     (void)context;
-    findings->check = (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
+    findings->check =
+        (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
 }
 
 static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
@@ -519,13 +525,15 @@ static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     struct error error;
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error), STATUS_OK);
+    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error),
+                     STATUS_OK);
     struct stage stage = stage_open(20, 20);
     struct batcher_config config = {
         .engine = fake_model_engine(stage.model),
         .pool = stage.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
-        .limits = {.n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 200, .page_positions = 16}};
+        .limits = {
+            .n_sequences_max = 16, .n_rows_max = 64, .n_jobs_max = 20, .n_pages = 200, .page_positions = 16}};
     config.engine.take_findings = check_every_step;
     batcher_destroy(stage.batcher);
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
@@ -535,7 +543,8 @@ static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
     FILE *file = fdopen(fd, "r");
     int n_lines = 0;
     while (fgets(line, sizeof line, file))
-        n_lines += strstr(line, "check-cpu: step 5: logits are up to 0.25") && strstr(line, "3 of 4 sequences");
+        n_lines +=
+            strstr(line, "check-cpu: step 5: logits are up to 0.25") && strstr(line, "3 of 4 sequences");
     assert_true(n_lines > 0);
     fclose(file);
     remove(path);

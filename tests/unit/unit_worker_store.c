@@ -21,7 +21,8 @@ void __wrap_store_set_patience(struct store *store, int wait_ms)
 enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error)
 {
     (void)store, (void)record;
-    assert_int_equal(patience_ms, n_records == 0 || n_records > N_LOCKED ? STORE_TURN_MS : STORE_TURN_MS / 10);
+    assert_int_equal(patience_ms,
+                     n_records == 0 || n_records > N_LOCKED ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (n_records++ < N_LOCKED)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "another process holds the store");
     return STATUS_OK;
