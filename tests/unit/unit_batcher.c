@@ -102,8 +102,8 @@ static bool spells(struct text text, int kind, bool finished)
     if (kind == 0)
         return text_equals_string(text, "abc") || text_equals_string(text, "abd") ||
                text_equals_string(text, "zz") ||
-               (!finished && text.size < 3 &&
-                memcmp("abzz" + (text.size && text.data[0] == 'z') * 2, text.data, text.size) == 0);
+               (!finished && (text.size == 0 || text_equals_string(text, "a") ||
+                              text_equals_string(text, "ab") || text_equals_string(text, "z")));
     if (kind == 1) {
         bool q = text.size && text.data[0] == 'q';
         for (; i < text.size && (q ? text.data[i] == 'q' : text.data[i] <= 'm'); i++)

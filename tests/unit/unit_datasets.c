@@ -104,8 +104,7 @@ static size_t claim_n(struct store *store, const char *dataset, size_t n_max)
     return n;
 }
 
-static void
-living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end(void **state)
+static void living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end(void **state)
 {
     (void)state;
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, ""),
@@ -406,9 +405,8 @@ int main(void)
         cmocka_unit_test_setup(a_finished_dataset_is_checked_where_it_is_named, fresh_path),
         cmocka_unit_test_setup(a_dataset_without_answers_takes_the_next_worker_s_arithmetic, fresh_path),
         cmocka_unit_test_setup(a_worker_that_does_not_know_its_arithmetic_is_not_refused, fresh_path),
-        cmocka_unit_test_setup(
-            living_workers_hold_half_of_their_share_while_much_is_left_and_their_share_at_the_end,
-            fresh_path),
+        cmocka_unit_test_setup(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end,
+                               fresh_path),
         cmocka_unit_test_setup(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead, fresh_path),
         cmocka_unit_test_setup(workers_beyond_the_newest_are_not_counted, fresh_path),
         cmocka_unit_test_setup(answers_that_come_after_an_incomplete_collection_are_kept, fresh_path),
