@@ -71,15 +71,24 @@ static int32_t word(const struct tokenizer *tokenizer, uint64_t draw)
     return first;
 }
 
+// The first token from `token` on that the mask allows; one always is.
+static int32_t find_allowed(const struct sample_request *request, int32_t token)
+{
+    int32_t n = request->n_allowed_words * 32;
+    for (int32_t i = 0; i < n && !token_mask_has(request->allowed, token); i++)
+        token = (token + 1) % n;
+    return token;
+}
+
 static int32_t draw_token(const struct test_engine *engine, const struct sample_request *request)
 {
     uint64_t key[] = {hash_bytes(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt, 0),
                       request->sampling->seed, request->choice, request->index};
     uint64_t draw = hash_bytes(key, sizeof key, 0);
     int32_t eos = tokenizer_eos(engine->tokenizer);
-    if (request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0)
-        return eos;
-    return word(engine->tokenizer, draw / END_ONE_IN);
+    bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;
+    int32_t token = ends ? eos : word(engine->tokenizer, draw / END_ONE_IN);
+    return request->allowed ? find_allowed(request, token) : token;
 }
 
 static void take_time(struct test_engine *engine)

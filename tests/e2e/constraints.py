@@ -64,6 +64,15 @@ def a_constrained_answer_is_the_same_alone_and_in_a_batch(test):
 
 
 @case
+def the_engine_without_a_model_draws_allowed_tokens_too(test):
+    test.write("in.jsonl", jobs(50))
+    test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
+    for answer in test.answers():
+        if text_of(answer)["finish_reason"] == "stop":
+            KINDS[int(answer["custom_id"]) % len(KINDS)][1](text_of(answer)["text"])
+
+
+@case
 def a_keyword_that_is_not_enforced_refuses_its_job_alone(test):
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}}
     test.write("in.jsonl", [{"custom_id": "bad", "prompt": "p", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},

@@ -156,7 +156,7 @@ def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", DECODE="--prompt 8 --generate 2 --batch 1,4 --repeat 1",
                        PREFILL="--prompt 16 --generate 1 --batch 8 --repeat 1")
-    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu_device.sh"), "measure", test.folder, test.model],
+    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "measure", test.folder, test.model],
                               env=environment, capture_output=True, text=True, timeout=400)
     if "built without CUDA" in finished.stdout or "looking for devices" in finished.stdout:
         raise Skip("there is no GPU")

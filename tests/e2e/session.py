@@ -193,7 +193,7 @@ def varied_jobs(n):
             job.update(presence_penalty=0.5, frequency_penalty=0.3, repetition_penalty=1.1)
         if i % 9 == 4:
             job["guided_regex"] = "([a-f]{3,9} )*[0-9]{2,40}"
-        if i % 11 == 8:
+        elif i % 11 == 8:
             job["structured_outputs"] = {"choice": ["the one", "the other", "none"]}
         if i % 2 == 0:
             job.update(logprobs=True, top_logprobs=2) if "messages" in job else job.update(logprobs=2)
