@@ -304,8 +304,8 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tok
 {
     struct json_source source = {vocabulary, &vocabulary->arena, error};
     struct value root, settings;
-    vocabulary->bos = vocabulary->eos = vocabulary->unknown = vocabulary->unk_token = vocabulary->padding =
-        -1;
+    vocabulary->bos = vocabulary->eos = vocabulary->unknown = -1;
+    vocabulary->unk_token = vocabulary->padding = -1;
     enum status status = parse(&source, "tokenizer.json", tokenizer, &root);
     if (status == STATUS_OK)
         status = parse(&source, "tokenizer_config.json", config, &settings);

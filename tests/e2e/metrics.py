@@ -185,7 +185,7 @@ def kafka_s_figures_are_there_and_readiness_follows_the_broker(test):
 def dashboard_and_alerts_use_names_that_are_served(test):
     """Each name in an expression is one of the exporter's table, a histogram's with its endings."""
     with open(os.path.join(ROOT, "consumer", "metrics.c"), encoding="utf-8") as file:
-        rows = re.findall(r'\{"([a-z_]+)", (COUNTER|GAUGE|HISTOGRAM), ', file.read())
+        rows = re.findall(r'\{"([a-z_]+)",\s+(COUNTER|GAUGE|HISTOGRAM),\s', file.read())
     assert len(rows) > 30
     served = {name for name, _ in rows} | {name + end for name, kind in rows if kind == "HISTOGRAM"
                                            for end in ("_bucket", "_sum", "_count")}
