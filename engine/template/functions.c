@@ -64,7 +64,8 @@ bool functions_is_refused(enum object_kind kind, struct text name)
         [OBJECT_MACRO] = " name arguments catch_kwargs catch_varargs caller ",
     };
     kind = kind == OBJECT_BOOL ? OBJECT_INTEGER : kind;
-    const char *found = kind < COUNT(refused) && refused[kind] && name.size ? refused[kind] : NULL;
+    bool is_word = name.size > 0 && !memchr(name.data, ' ', name.size);
+    const char *found = is_word && kind < COUNT(refused) ? refused[kind] : NULL;
     while (found && (found = memmem(found, strlen(found), name.data, name.size))) {
         if (found[-1] == ' ' && found[name.size] == ' ')
             return true;
