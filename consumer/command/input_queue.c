@@ -163,7 +163,7 @@ static enum status accept_or_refuse(struct queueing *queueing, struct input *inp
 {
     struct error skipping = *error;
     struct comparison change;
-    struct input_position before;
+    struct input_position before = {0};
     enum status status = find_change(queueing, input, &change, &before, error);
     if (status != STATUS_OK)
         return status;
