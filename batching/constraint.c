@@ -41,7 +41,7 @@ static bool copy_text(struct text *copy, struct text text)
 
 static bool copy_constraint(struct constraint *copy, const struct constraint *constraint)
 {
-    *copy = (struct constraint){.kind = constraint->kind, .field = constraint->field};
+    *copy = (struct constraint){.kind = constraint->kind}; // each request names its own field
     copy->choices = calloc((size_t)constraint->n_choices + 1, sizeof *copy->choices);
     bool copied = copy->choices && copy_text(&copy->source, constraint->source);
     for (int32_t i = 0; i < constraint->n_choices && copied; i++) {
@@ -98,7 +98,6 @@ static void remove_entry(struct constraint_cache *cache, struct compiled_constra
     while (*link != entry)
         link = &(*link)->next;
     *link = entry->next;
-    cache->n_entries--;
     destroy_entry(entry);
 }
 
@@ -152,7 +151,6 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct c
         entry->hash = hash;
         entry->next = cache->first;
         cache->first = entry;
-        cache->n_entries++;
     }
     entry->n_users++;
     entry->used = ++cache->clock;

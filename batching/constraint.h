@@ -31,7 +31,6 @@ struct constraint_cache {
     int32_t n_vocab;
     struct grammar_vocabulary *vocabulary; // NULL: no job had a constraint yet
     struct compiled_constraint *first;
-    int32_t n_entries;
     int64_t clock;
 };
 

@@ -219,7 +219,7 @@ static enum status check_constraint(struct prompt *prompt, const struct prompt_l
         return STATUS_OK;
     bool is_refused = constraint->error.status == STATUS_REJECT;
     return error_set(&prompt->error, is_refused ? STATUS_REJECT : STATUS_RESTART, constraint->error.code,
-                     "%.64s: %.300s", constraint->source.field, constraint->error.text);
+                     "%.64s: %.300s", prompt->job->request.constraint.field, constraint->error.text);
 }
 
 static enum status check_logit_bias(struct prompt *prompt, const struct prompt_limits *limits)

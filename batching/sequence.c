@@ -160,7 +160,8 @@ static void fail_matching(struct sequence *sequence)
 {
     const struct error *error = &sequence->matching;
     char text[ERROR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%.64s: %.300s", sequence->prompt->constraint->source.field, error->text);
+    snprintf(text, sizeof text, "%.64s: %.300s", sequence->prompt->job->request.constraint.field,
+             error->text);
     fail(sequence, error->status == STATUS_REJECT ? STATUS_REJECT : STATUS_RESTART, error->code, text);
 }
 

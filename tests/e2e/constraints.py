@@ -77,10 +77,12 @@ def a_keyword_that_is_not_enforced_refuses_its_job_alone(test):
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}}
     test.write("in.jsonl", [{"custom_id": "bad", "prompt": "p", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
                             {"custom_id": "none", "prompt": "p", "guided_json": {"type": "integer", "minimum": 2, "maximum": 1}},
+                            {"custom_id": "again", "prompt": "p", "structured_outputs": {"json": {"type": "integer", "minimum": 2, "maximum": 1}}},
                             {"custom_id": "good", "prompt": "p", "guided_regex": "yes|no", "max_tokens": 9}])
     test.run_file()
-    bad, none, good = test.answers()
+    bad, none, again, good = test.answers()
     error = error_of(bad)
     assert "pattern" in error["message"] and "/properties/a" in error["message"], error
     assert error_of(none)["param"] == "guided_json", none
+    assert error_of(again)["message"].startswith("structured_outputs.json: "), again  # compiled once, named by each
     assert text_of(good)["text"] in ("yes", "no"), good
