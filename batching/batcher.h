@@ -41,7 +41,7 @@ struct engine {
     enum status (*submit)(void *context, struct step *step, struct error *error);
     enum status (*collect)(void *context, struct step *step, struct sample_result *results,
                            struct error *error);
-    // What was observed of the steps since the last call (engine/session.h). NULL: nothing is.
+    // Moves out the findings of the steps since the last call (engine/session.h). NULL: no findings.
     void (*take_findings)(void *context, struct step_findings *findings);
 };
 

@@ -234,7 +234,7 @@ static void print_case(const struct json_node *name, enum status status, const s
     printf(", \"tokens\": %zu, \"forced_tokens\": %zu}\n", result->n_tokens, result->n_forced);
 }
 
-// What a case is refused for is its result; only what stops all of them is returned.
+// A refused case is a result; an error is returned only when no case can be checked.
 static enum status check_case(const struct grammar_vocabulary_of *of, const struct json_node *node,
                               bool spaces, struct error *error)
 {

@@ -25,8 +25,8 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
     }
 }
 
-// What a worker would take here. A model too large for this machine is told so, and its file described all
-// the same.
+// Prints the memory that a worker would need here. For a model too large for this machine it prints that, and
+// the file is described nevertheless.
 static void tell_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};

@@ -49,8 +49,8 @@ static enum status check(const struct settings *settings, enum tensor_type *type
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
-// What other engines need to read the tokenizer of a Hugging Face folder. sheaf itself goes by
-// tokenizer.json, which the file carries too.
+// Adds the keys that other engines need for the tokenizer of a Hugging Face folder. sheaf itself reads
+// tokenizer.json, which the file contains too.
 static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
 {
     struct text unknown;

@@ -1,5 +1,5 @@
 // sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store
-// is first made anew from the topics.
+// is first rebuilt from the topics.
 #include "consumer/command/commands.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"

@@ -75,7 +75,7 @@ static enum status read_topics(struct reading *reading, const struct kafka_confi
     return status;
 }
 
-// What was submitted, whatever retention has deleted since.
+// Counts the submitted jobs, including those that retention has deleted since.
 static void count_submitted(const struct control *control, struct gathered *gathered)
 {
     if (!control->has_marker)

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum {
-    CHUNK_JOBS = 20000, // of one transaction: a commit's round trips are few beside so many records
+    CHUNK_JOBS = 20000, // of one transaction: the commit's round trips cost little per record
     CHUNK_BYTES = 16 << 20,
     CHUNK_MS = 2000,
     COMMIT_TIMEOUT_MS = 60000,
@@ -25,7 +25,7 @@ struct topic_submit {
     struct input *input;
     struct kafka_producer *producer;
     struct marker marker;            // as committed; topic, dataset and created as to be
-    bool is_marked;                  // the marker stands on the control topic
+    bool is_marked;                  // the marker is on the control topic
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
     int64_t n_before; // jobs there at the start; -1: not known yet

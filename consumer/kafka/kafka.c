@@ -168,8 +168,8 @@ static int take_message(struct kafka_transport *kafka, rd_kafka_message_t *messa
     return n_received;
 }
 
-// What the group says. An assignment may stand in the queue right behind another one; nothing is committed
-// between the two.
+// Returns the next message of the consumer after serving group events. An assignment may be queued right
+// behind another one; nothing is committed between the two.
 static rd_kafka_message_t *next_event(struct kafka_transport *kafka)
 {
     rd_kafka_message_t *message;

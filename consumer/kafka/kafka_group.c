@@ -254,8 +254,8 @@ static void disown(struct kafka_transport *kafka, const rd_kafka_topic_partition
     }
 }
 
-// Those of the list that librdkafka fetches. The others it was given back by an answer without partitions,
-// and it refuses to take them away.
+// Unassigns the listed partitions that librdkafka has assigned. It refuses the others: an empty answer to
+// their assignment has already returned them.
 static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
