@@ -84,31 +84,6 @@ static void fields_of_a_wrong_type_or_range_are_named(void **state)
         {"'seed':0.5", "seed: expected an integer from -9223372036854775808 to 9223372036854775807, got 0.5"},
         {"'index':-1", "index: expected an integer from 0 to 9223372036854775807, got -1"},
         {"'created':'now'", "created: expected an integer from 0 to 9223372036854775807, got 'now'"},
-        {"'response_format':'json'", "response_format: expected an object, got 'json'"},
-        {"'response_format':{}",
-         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got null"},
-        {"'response_format':{'type':'xml'}",
-         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got 'xml'"},
-        {"'response_format':{'type':'json_schema'}",
-         "response_format.json_schema.schema: expected a JSON Schema, got null"},
-        {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':3}}",
-         "response_format.json_schema.schema: expected a JSON Schema, got 3"},
-        {"'structured_outputs':[]", "structured_outputs: expected an object, got []"},
-        {"'structured_outputs':{'choice':[]}",
-         "structured_outputs.choice: expected a list of strings that is not empty, got []"},
-        {"'structured_outputs':{'choice':['a',2]}",
-         "structured_outputs.choice: expected strings that are not empty, got 2"},
-        {"'structured_outputs':{'regex':''}",
-         "structured_outputs.regex: expected a string that is not empty, got ''"},
-        {"'guided_regex':'a','guided_choice':['b']",
-         "guided_choice: given beside guided_regex; one constraint is possible"},
-        {"'structured_outputs':{'regex':'a','json':{}}",
-         "structured_outputs.json: given beside structured_outputs.regex; one constraint is possible"},
-        {"'guided_regex':'a','response_format':{'type':'json_object'}",
-         "guided_regex: given beside response_format; one constraint is possible"},
-        {"'guided_regex':'a','min_tokens':1", "min_tokens: impossible beside guided_regex"},
-        {"'grammar':'root ::= x','ignore_eos':true", "ignore_eos: impossible beside grammar"},
-        {"'json_schema':{},'allowed_token_ids':[1]", "allowed_token_ids: impossible beside json_schema"},
         {"'min_tokens':-1", "min_tokens: expected an integer from 0 to 1048576, got -1"},
         {"'min_tokens':3,'max_tokens':2", "min_tokens: expected at most max_tokens, which is 2, got 3"},
         {"'stop_token_ids':2", "stop_token_ids: expected a list of token ids, got 2"},
@@ -205,32 +180,6 @@ static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
         "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],'bad_words':[],'include_stop_str_in_output':false,"
         "'skip_special_tokens':true,'length_penalty':1.0}",
         "{'job_id':'a','prompt':'p'}");
-}
-
-static void constraints_of_all_servers_are_one(void **state)
-{
-    static const char *const cases[][2] = {
-        {"'response_format':{'type':'text'}", ""},
-        {"'response_format':{'type':'json_object'}", ",'structured_outputs':{'json_object':true}"},
-        {"'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':false,'schema':{'type':'integer','b':0.1}}}",
-         ",'structured_outputs':{'json':'{\\'type\\':\\'integer\\',\\'b\\':0.1}'}"},
-        {"'json_schema':true", ",'structured_outputs':{'json':'true'}"},
-        {"'guided_json':{}", ",'structured_outputs':{'json':'{}'}"},
-        {"'guided_json':'{}'", ",'structured_outputs':{'json':'{}'}"},
-        {"'guided_regex':'a+'", ",'structured_outputs':{'regex':'a+'}"},
-        {"'guided_choice':['a','b c']", ",'structured_outputs':{'choice':['a','b c']}"},
-        {"'guided_grammar':'start: x'", ",'structured_outputs':{'grammar':'start: x'}"},
-        {"'grammar':'root ::= x'", ",'structured_outputs':{'grammar':'root ::= x'}"},
-        {"'structured_outputs':{'json':null,'regex':'a'}", ",'structured_outputs':{'regex':'a'}"},
-        {"'structured_outputs':{'json_object':false}", ""},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char record[512], expected[512];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i][0]);
-        snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s}", cases[i][1]);
-        assert_recodes(record, expected);
-        assert_recodes(expected, expected);
-    }
 }
 
 static void names_of_other_servers_are_the_same_fields(void **state)
@@ -773,7 +722,6 @@ int main(void)
         cmocka_unit_test(fields_of_a_wrong_type_or_range_are_named),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
         cmocka_unit_test(unsupported_fields_may_ask_for_what_happens_anyway),
-        cmocka_unit_test(constraints_of_all_servers_are_one),
         cmocka_unit_test(names_of_other_servers_are_the_same_fields),
         cmocka_unit_test(values_at_the_edge_of_what_servers_take_are_taken),
         cmocka_unit_test(best_of_generates_more_than_it_returns),

@@ -1,0 +1,75 @@
+// The fields that ask for structured output: one constraint, whatever server's names it has.
+#include "tests/job_records.h"
+
+static void constraints_without_sense_are_named(void **state)
+{
+    static const struct {
+        const char *field, *text;
+    } cases[] = {
+        {"'response_format':'json'", "response_format: expected an object, got 'json'"},
+        {"'response_format':{}",
+         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got null"},
+        {"'response_format':{'type':'xml'}",
+         "response_format.type: expected \"text\", \"json_object\" or \"json_schema\", got 'xml'"},
+        {"'response_format':{'type':'json_schema'}",
+         "response_format.json_schema.schema: expected a JSON Schema, got null"},
+        {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':3}}",
+         "response_format.json_schema.schema: expected a JSON Schema, got 3"},
+        {"'structured_outputs':[]", "structured_outputs: expected an object, got []"},
+        {"'structured_outputs':{'choice':[]}",
+         "structured_outputs.choice: expected a list of strings that is not empty, got []"},
+        {"'structured_outputs':{'choice':['a',2]}",
+         "structured_outputs.choice: expected strings that are not empty, got 2"},
+        {"'structured_outputs':{'regex':''}",
+         "structured_outputs.regex: expected a string that is not empty, got ''"},
+        {"'guided_regex':'a','guided_choice':['b']",
+         "guided_choice: given beside guided_regex; one constraint is possible"},
+        {"'structured_outputs':{'regex':'a','json':{}}",
+         "structured_outputs.json: given beside structured_outputs.regex; one constraint is possible"},
+        {"'guided_regex':'a','response_format':{'type':'json_object'}",
+         "guided_regex: given beside response_format; one constraint is possible"},
+        {"'guided_regex':'a','min_tokens':1", "min_tokens: impossible beside guided_regex"},
+        {"'grammar':'root ::= x','ignore_eos':true", "ignore_eos: impossible beside grammar"},
+        {"'json_schema':{},'allowed_token_ids':[1]", "allowed_token_ids: impossible beside json_schema"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[256];
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i].field);
+        assert_refused(record, ERROR_INVALID_FIELD, cases[i].text);
+    }
+}
+
+static void constraints_of_all_servers_are_one(void **state)
+{
+    static const char *const cases[][2] = {
+        {"'response_format':{'type':'text'}", ""},
+        {"'response_format':{'type':'json_object'}", ",'structured_outputs':{'json_object':true}"},
+        {"'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':false,'schema':{'type':'integer','b':0.1}}}",
+         ",'structured_outputs':{'json':'{\\'type\\':\\'integer\\',\\'b\\':0.1}'}"},
+        {"'json_schema':true", ",'structured_outputs':{'json':'true'}"},
+        {"'guided_json':{}", ",'structured_outputs':{'json':'{}'}"},
+        {"'guided_json':'{}'", ",'structured_outputs':{'json':'{}'}"},
+        {"'guided_regex':'a+'", ",'structured_outputs':{'regex':'a+'}"},
+        {"'guided_choice':['a','b c']", ",'structured_outputs':{'choice':['a','b c']}"},
+        {"'guided_grammar':'start: x'", ",'structured_outputs':{'grammar':'start: x'}"},
+        {"'grammar':'root ::= x'", ",'structured_outputs':{'grammar':'root ::= x'}"},
+        {"'structured_outputs':{'json':null,'regex':'a'}", ",'structured_outputs':{'regex':'a'}"},
+        {"'structured_outputs':{'json_object':false}", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[512], expected[512];
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i][0]);
+        snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s}", cases[i][1]);
+        assert_recodes(record, expected);
+        assert_recodes(expected, expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constraints_without_sense_are_named),
+        cmocka_unit_test(constraints_of_all_servers_are_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
